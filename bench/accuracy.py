@@ -25,7 +25,8 @@ YARDSTICK = "onnxruntime"
 
 @lru_cache(maxsize=1)
 def exact_answers(model, sizes):
-    """`sizes` as a tuple of pairs; the last answer is kept for the next number of threads."""
+    """The exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it serves every number of
+    threads."""
     return exact.run(fill.cached(model), fill.feeds(model, dict(sizes)))
 
 
@@ -43,7 +44,7 @@ def answers_beside(model, sizes):
 
 
 def l2(y, x):
-    """||y - x|| / ||x|| in double precision; of nothing, 0."""
+    """||y - x|| / ||x|| in double precision; 0 for empty arrays."""
     x = x.astype(np.float64).ravel()
     return float(np.linalg.norm(y.astype(np.float64).ravel() - x) / (np.linalg.norm(x) or 1))
 

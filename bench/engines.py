@@ -126,7 +126,7 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job):
-    """TensorFlow's own interpreter, which gives what it can to XNNPACK."""
+    """TensorFlow Lite's own interpreter (LiteRT), which runs the operators that XNNPACK has on XNNPACK."""
     import tensorflow as tf
 
     interpreter = tf.lite.Interpreter(job.model, num_threads=job.threads)
@@ -143,7 +143,7 @@ def litert_engine(job):
 
 
 def free(load):
-    """The same engine, told no sizes when it loads: what a run brings must do."""
+    """The same engine with all sizes left free when it loads."""
     return lambda job: load(replace(job, sizes={}))
 
 

@@ -16,7 +16,8 @@ from onnx.reference.op_run import OpRun
 
 
 def windows(x, kernel, strides, dilations, pads, fill):
-    """For each place in the kernel, (place, the elements of x that it meets): x is [batch, channel, ...]."""
+    """Yields (position in the kernel, the elements of x at that position of every window); x is [batch, channel,
+    ...]."""
     rank = len(kernel)
     around = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:])]
     x = np.pad(x, around, constant_values=fill)
@@ -78,7 +79,7 @@ class Resize(OpRun):
 
 
 def along(scale, axis, rank):
-    """One scale, or one for each index of an axis, shaped to meet the tensor."""
+    """One scale, or one for each index of an axis, reshaped to broadcast against a tensor of this rank."""
     return scale if scale.ndim == 0 else scale.reshape([-1 if at == axis % rank else 1 for at in range(rank)])
 
 

@@ -31,7 +31,7 @@ def load(og, folder, provider):
 
 
 class Features:
-    """Each method gives what is compared."""
+    """One method for each feature; it returns the values to compare."""
 
     def __init__(self, og, model):
         self.og, self.model, self.tokenizer = og, model, og.Tokenizer(model)

@@ -22,12 +22,12 @@ CACHE = 200e6  # bytes of weights that a chain has at least
 
 
 def bytes_of(wide, narrow, bits, block):
-    """Of the weights and f16 scales of one product."""
+    """The bytes of the weights and f16 scales of one product."""
     return wide * narrow * (bits / 8 + 2 / block)
 
 
 def write_chain(path, first, second, rows, bits, block):
-    """The number of products."""
+    """Writes the model; returns its number of products."""
     random, nodes, tensors, x, width = np.random.default_rng(1), [], [], "x", first
     pool = random.integers(0, 256, 1 << 24, dtype=np.uint8)
     count = 2 * max(1, round(CACHE / bytes_of(first, second, bits, block) / 2))

@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-# width, layers, heads, heads of keys, size of a head, inner width, words
+# Width, layers, heads, key-value heads, head size, inner width, vocabulary.
 SIZES = {
     "tiny": (64, 2, 4, 2, 16, 160, 512),
     "1b": (2048, 16, 32, 8, 64, 8192, 128256),

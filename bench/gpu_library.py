@@ -76,7 +76,8 @@ def weft(database, *words):
 
 
 def forged(folder, path, arguments, candidate):
-    """A database in which the library takes no time; what it was measured for."""
+    """Makes a tuning database in which the library takes no time; returns the problems that the library was measured
+    for."""
     weft(folder / "measured.db", "tune", path, *arguments, "--seconds", 60)
     weft(folder / "measured.db", "tune", "--export", folder / "t.json")
     tunings = json.loads((folder / "t.json").read_text())["tunings"]
@@ -92,7 +93,7 @@ def forged(folder, path, arguments, candidate):
 
 
 def answers(path, precision, symbols, device, batches):
-    """Of plain and special inputs at each batch; how often 100 replays of the first differ."""
+    """Outputs for plain and special inputs at each batch, and how often 100 replays of the first differ from it."""
     program = Program(path, 0, precision, symbols, device)
     found, differing = {}, 0
     for batch in batches:
@@ -105,7 +106,7 @@ def answers(path, precision, symbols, device, batches):
 
 
 def in_process(folder, database, *work):
-    """Tunings are those of a process."""
+    """Runs `work` in a new process: a process reads the tuning database once."""
     out = folder / "answers.npz"
     command = [sys.executable, __file__, "--work", json.dumps([str(out), *map(str, work[:2]), *work[2:]])]
     subprocess.run(command, env=os.environ | {"WEFT_TUNINGS": str(database)}, check=True)

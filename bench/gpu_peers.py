@@ -79,7 +79,7 @@ def bert_base(batch, seq=128):
 
 
 class OnGpu(torch.nn.Module):
-    """A module that makes on the GPU what it makes while it runs."""
+    """Runs a module so that the tensors that it creates while running are on the GPU."""
 
     def __init__(self, core):
         super().__init__()

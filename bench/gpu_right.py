@@ -39,7 +39,7 @@ def farthest(y, r):
 
 
 def batch_axes(one, many):
-    """Of each input, the axis that is longer in the larger batch, or None."""
+    """For each input the axis that is longer in the larger batch, or None."""
     return {name: next((a for a in range(x.ndim) if x.shape[a] != many[name].shape[a]), None) for name, x in one.items()}
 
 
@@ -48,7 +48,7 @@ def part(arrays, axes, at):
 
 
 def joined(parts, whole):
-    """Outputs of single runs side by side along the axis in which they differ from the whole."""
+    """The outputs of single runs, concatenated along the axis in which they differ from the whole."""
     joined = {}
     for name, all_of_it in whole.items():
         first = parts[0][name]
@@ -98,7 +98,7 @@ def random_sizes(model, count):
 
 
 def free_sizes(model, count, device):
-    """Runs in a process of its own whose log counts what is compiled after the first run."""
+    """Runs in a new process, whose log counts the kernels that are compiled after the first run."""
     code = f"import gpu_right; gpu_right.run_free({model!r}, {count}, {device!r})"
     environment = os.environ | {"WEFT_DEBUG": "2,codegen"}
     here = Path(__file__).parent

@@ -62,7 +62,7 @@ class Text:
 
 
 def distance(a, b):
-    """Letters to change, add or leave out."""
+    """The Levenshtein distance of two strings."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i
@@ -72,7 +72,7 @@ def distance(a, b):
 
 
 class Files:
-    """At most 60 files of each ending; every third is for learning."""
+    """At most 60 files of each extension; every third one is calibration data."""
 
     KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
              "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",
@@ -93,7 +93,7 @@ class Files:
 
     @staticmethod
     def features(data):
-        """Bytes from both ends without white space; 256 where there are none."""
+        """The first and the last 1,024 bytes, without white space at the ends; 256 pads shorter files."""
         begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
         return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
@@ -108,7 +108,7 @@ class Files:
 
 @functools.cache
 def folder():
-    """For models that are written here; goes when the program ends."""
+    """A folder for models that are written here; it is removed when the program ends."""
     made = tempfile.TemporaryDirectory()
     folder.kept = made
     return Path(made.name)
@@ -124,7 +124,7 @@ def topics():
 
 
 def docstrings():
-    """What Python's own modules say of their classes and functions, each once."""
+    """The docstrings of classes and functions of Python's own modules, each once."""
     texts = []
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -177,7 +177,8 @@ class Speech:
 
 
 class Retrieval:
-    """The first sentence about a function of Python's library finds the rest among those of all, and the rest the sentence."""
+    """The first sentence of a function's docstring must find the rest of it among all others, and the rest its first
+    sentence."""
 
     TEST = 300
 
@@ -203,7 +204,7 @@ class Retrieval:
 
 
 class NextWord:
-    """How well each word of a text is foreseen: the perplexity, the less the better."""
+    """The perplexity of a text: how well each next token is predicted; smaller is better."""
 
     WINDOW, TEST = 256, 8
 

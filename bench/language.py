@@ -33,7 +33,7 @@ class Writer:
         self.nodes.append(helper.make_node("Identity", [value], [name]))
 
     def product(self, x, name, matrix, bias=None):
-        """`matrix` [out, in], as PyTorch keeps it."""
+        """`x` times the transpose of `matrix` [out, in], which is PyTorch's layout."""
         y = self("MatMul", x, self.weight(name, matrix.T))
         self.nodes[-1].name = name
         return y if bias is None else self("Add", y, self.weight(name + ".bias", bias))
@@ -114,7 +114,7 @@ def minilm_tokens():
 
 
 class Gguf:
-    """Numbers and texts of a GGUF file, and its weights as f32."""
+    """The metadata of a GGUF file, and its weights as f32."""
 
     NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
@@ -166,8 +166,9 @@ def smollm2_file():
 
 
 def regrouped(w, layers, heads, kv_heads):
-    """The same network with its channels in another order. The file's weights are 16 steps in each of its blocks. In another
-    order no block of ours is one of those, so that 4 bits cost what they cost a model of floats."""
+    """The same network with its channels permuted. Each block of the file's weights has only 16 values, so that 4
+    bits would hold a block exactly. After the permutation no block of ours is a block of the file, and 4 bits
+    lose as much as they do in a float model."""
     random = np.random.default_rng(0)
     width, inner = w["token_embd.weight"].shape[1], w["blk.0.ffn_up.weight"].shape[0]
     size = width // heads
@@ -188,8 +189,8 @@ def regrouped(w, layers, heads, kv_heads):
 
 
 def smollm2(path):
-    """ids i64[1, tokens], keys and values of what came before f32[layers, 2, 1, 3, past, 64] -> scores f32[1, tokens, 49152], keys
-    and values of all."""
+    """ids i64[1, tokens], earlier keys and values f32[layers, 2, 1, 3, past, 64] -> logits f32[1, tokens, 49152],
+    all keys and values."""
     file = smollm2_file()
     facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}
     layers, heads, kv_heads = facts["block_count"], facts["attention.head_count"], facts["attention.head_count_kv"]
@@ -219,7 +220,7 @@ def smollm2(path):
         name = f"blk.{i}"
         write.prefix = f"{i}."
         h = norm(x, f"{name}.attn_norm")
-        # Weights of the file are for pairs of neighbours.
+        # The file's weights are for rotations of neighbouring channels.
         q, k = (write("RotaryEmbedding", split(product(h, f"{name}.attn_{part}"), count), *tables, interleaved=1)
                 for part, count in (("q", heads), ("k", kv_heads)))  # fmt: skip
         v = split(product(h, f"{name}.attn_v"), kv_heads)

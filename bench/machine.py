@@ -48,12 +48,12 @@ def commit():
 
 
 def load():
-    """Processes that wanted a core, averaged over the last minute."""
+    """The load average of the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def rounded(value):
-    """Four digits of every number: no figure here is known better."""
+    """A number to four significant digits: no figure here is known better."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -55,7 +55,8 @@ class Race:
         return worker.start
 
     def run(self, rounds, seconds):
-        """Engine -> rounds of {clock: median ms}. Each round begins with another engine; one more wakes everyone up."""
+        """Engine -> rounds of {clock: median ms}. Each round begins with another engine; one extra round warms all
+        engines up."""
         times = {name: [] for name in self.workers}
         order = list(self.workers)
         for turn in range(rounds + 1):
@@ -90,7 +91,7 @@ def figures(race, times):
 
 
 def show(measured):
-    """A row for each engine; the ratios stand in the row of the engine that was compared with."""
+    """A row for each engine; a peer's row holds the ratios to it."""
     columns = {
         "wall ms": ("wall_ms", "9.2f"),
         "cpu ms": ("cpu_ms", "9.2f"),
@@ -111,7 +112,7 @@ def accuracies(race, model, sizes):
     found = {name: {"version": race.version(name)} for name in race.workers}
 
     def note(engine, output, figure, value):
-        """Of several outputs the farthest."""
+        """Keeps the output that is farthest off."""
         worst = min if figure == "within_one_step" else max
         found[engine][figure] = worst(value, found[engine].get(figure, value))
 

@@ -36,7 +36,8 @@ def by_weft(**options):
 
 
 def within(share, **options):
-    """As many layers as lose no more than this share of the perplexity on data of their own."""
+    """Quantises as many layers as a budget allows: at most this relative loss of perplexity, on data held back for
+    it."""
 
     def quantize(judge, out):
         weft.quantize(judge.model, judge.data(), out, budget=share, **options,
@@ -117,7 +118,7 @@ ENGINES = {
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "nncf": by_nncf,
 }
-# Of large models with large outliers, the weights above all.
+# For large models with large outliers: mostly methods that change the weights.
 LANGUAGE = {
     "weft int8 smooth": by_weft(smooth=0.5),
     "weft int8 smooth gptq within 2 %": within(0.02, smooth=0.5, weights="gptq"),

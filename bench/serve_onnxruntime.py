@@ -16,7 +16,7 @@ KINDS = {"tensor(float)": "f32", "tensor(int64)": "i64"}
 
 
 class NoQueue:
-    """What the log asks of a queue."""
+    """The attributes of a queue that the log reads."""
 
     joins, length, reason = False, "", "onnxruntime"
 

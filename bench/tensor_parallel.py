@@ -35,7 +35,7 @@ def caches(size):
 
 
 def spread(model, feeds):
-    """The inputs of a program: those that each rank has a part of are cut along the heads."""
+    """The inputs of a program; an input that has a part on each rank is cut along the heads."""
     parts = {}
     for port in model.inputs:
         name, _, rank = port.name.partition("@")
@@ -45,7 +45,7 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """Right beside `first` (the answers of one device, or None: they are those), and the time of a run."""
+    """The error beside `first`, the answers of one device (None: this is that device), and the time of a run."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weft through its C interface (`include/weft/weft.h`), with nothing but ctypes and numpy in between."""
+"""Weft through its C interface (`include/weft/weft.h`), by ctypes and numpy alone."""
 
 import ctypes
 import os

@@ -11,7 +11,7 @@ namespace weft::driver {
 
 namespace {
 
-/// Of each rank; one for a program that is not split.
+/// The device of each rank; one device for a program that is not split.
 std::vector<std::shared_ptr<gpu::Device>> devices_of(const Executable& executable) {
   std::string names = executable.device();
   names.resize(std::min(names.find(' '), names.size()));

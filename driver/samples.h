@@ -11,10 +11,9 @@
 
 namespace weft::driver {
 
-/// Data in files: pictures, .npz, .npy, folders of ONNX test data, and folders of these in the order of their names, in
-/// which all else is passed over. An
-/// array with an axis more than its input holds an item for each index of it. One whose input has a fixed first size
-/// holds as many items as that goes into its own.
+/// Data in files: pictures, .npz, .npy, folders of ONNX test data, and folders of these in the order of their names;
+/// other files are skipped. An array with one axis more than its input holds an item for each index of that axis. If
+/// the input's first size is fixed, an array whose first size is a multiple of it holds several items.
 class FileSamples : public quantise::Samples {
  public:
   /// Throws E106 for a path that is not there.

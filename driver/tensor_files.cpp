@@ -28,8 +28,7 @@ T little_endian(std::span<const std::byte> bytes, size_t at, const std::string& 
   return value;
 }
 
-// --- .npy: a magic, the length of a Python dictionary as text, the dictionary, the data
-// --------------------------------
+// --- .npy: a magic, the length of a Python dictionary as text, the dictionary, the data ------------------------------
 
 struct NpyType {
   std::string_view code;
@@ -136,8 +135,7 @@ std::string npy_text(const Tensor& tensor, const std::string& where) {
   return text + header + std::string(as_text(tensor.data));
 }
 
-// --- .npz: a zip archive of .npy files, stored or deflated
-// --------------------------------------------------------------
+// --- .npz: a zip archive of .npy files, stored or deflated -----------------------------------------------------------
 
 constexpr uint32_t local_magic = 0x04034b50, central_magic = 0x02014b50, end_magic = 0x06054b50;
 

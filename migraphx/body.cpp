@@ -6,7 +6,7 @@
 namespace weft::mgx {
 namespace {
 
-/// The provider's word for a graph inside a node; its word for a model's main graph is "MGXKernel_graph_".
+/// The name that the provider gives to a graph inside a node; a model's main graph is "MGXKernel_graph_".
 constexpr std::string_view name_of_bodies = "MGXKernel_subgraph_";
 // Numbers of fields in onnx.proto: of a model, of a graph, of an input.
 constexpr uint64_t graph_of_model = 7, name_of_graph = 2, input_of_graph = 11, output_of_graph = 12, name_of_value = 1;

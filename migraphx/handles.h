@@ -29,8 +29,8 @@ struct migraphx_dynamic_dimensions {
   std::vector<migraphx_dynamic_dimension> list = {};
 };
 
-/// Static, with lengths and strides in elements; or dynamic, with a range for each axis, whose lengths are the
-/// greatest.
+/// A static shape has lengths and strides in elements. A dynamic one has a range for each axis, and its lengths are the
+/// upper ends.
 struct migraphx_shape {
   migraphx_shape_datatype_t type = migraphx_shape_float_type;
   std::vector<size_t> lengths = {}, strides = {};

@@ -588,9 +588,9 @@ std::string list_of(const std::vector<std::string>& items) {
   return "[" + text + "]";
 }
 std::string list_of(const std::vector<int64_t>& items) {
-  std::vector<std::string> texts;
-  for (int64_t item : items) texts.push_back(std::to_string(item));
-  return list_of(texts);
+  std::vector<std::string> strings;
+  for (int64_t item : items) strings.push_back(std::to_string(item));
+  return list_of(strings);
 }
 
 std::string ValueType::list() const { return list_of(dims); }

@@ -22,7 +22,7 @@ struct ValueType {
   std::string list() const;
 };
 ValueType type_of(const Graph& graph, weft_value value);
-/// "[a, b]" of texts or numbers.
+/// "[a, b]" of strings or numbers.
 std::string list_of(const std::vector<std::string>& items);
 std::string list_of(const std::vector<int64_t>& items);
 

@@ -53,9 +53,9 @@ struct Outputs {
   void write_strings(size_t index, const Tensor& result) {
     OrtValue* value = nullptr;
     ok(api.ort->KernelContext_GetOutput(kernel, places[index], result.dims().data(), result.dims().size(), &value));
-    std::vector<const char*> texts;
-    for (int64_t i = 0; i < result.elements(); ++i) texts.push_back(result.string(static_cast<size_t>(i)).data());
-    ok(api.ort->FillStringTensor(value, texts.data(), texts.size()));
+    std::vector<const char*> strings;
+    for (int64_t i = 0; i < result.elements(); ++i) strings.push_back(result.string(static_cast<size_t>(i)).data());
+    ok(api.ort->FillStringTensor(value, strings.data(), strings.size()));
   }
 
   /// The result is nearly always there already.

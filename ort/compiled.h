@@ -16,7 +16,7 @@ namespace weft::ort {
 struct Device;
 class Memory;
 
-/// Where inputs and outputs of a program are.
+/// Whether the inputs and outputs of a run are in host or device memory.
 struct RunPlace {
   const Device* gpu = nullptr;            ///< null: in the host's memory
   bool waits_for_default_stream = false;  ///< the user's stream is the default one: runs wait for the work queued there

@@ -151,11 +151,11 @@ std::vector<T> read_attribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
 }
 
 /// Each text ends with a 0.
-void write_strings(Message& message, const std::vector<char>& texts) {
-  for (auto begin = texts.begin(); begin != texts.end();) {
-    auto end = std::find(begin, texts.end(), '\0');
+void write_strings(Message& message, const std::vector<char>& strings) {
+  for (auto begin = strings.begin(); begin != strings.end();) {
+    auto end = std::find(begin, strings.end(), '\0');
     message.text(9, std::string_view(begin, end));
-    begin = end == texts.end() ? end : end + 1;
+    begin = end == strings.end() ? end : end + 1;
   }
 }
 

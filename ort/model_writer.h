@@ -51,7 +51,7 @@ class ModelWriter {
   /// Why `value` cannot be an input or output of a program; "" if it can.
   std::string port_fault(const std::string& value, bool is_input) const;
   bool is_condition(const std::string& value) const;  ///< a tensor of bool
-  bool is_of_host(const std::string& value) const;    ///< texts or no tensor: onnxruntime has no such value on a GPU
+  bool is_of_host(const std::string& value) const;    ///< strings or no tensor: onnxruntime has no such value on a GPU
   Boundary boundary(std::span<const size_t> part) const;
   /// A model of the nodes numbered `part`, in topological order.
   ModelText write(std::span<const size_t> part, const Boundary& boundary) const;

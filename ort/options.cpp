@@ -109,7 +109,7 @@ void set(Options& options, const Device& device, const Row& row, const std::stri
   if (std::string_view(row.name) == "user_compute_stream") options.has_user_compute_stream = true;
 }
 
-// ---- What does not go together ----
+// ---- Options that exclude each other ----
 
 void check_device(const Options& o, const Device& device, bool has_id) {
   if (has_id && o.device_id != device.number)

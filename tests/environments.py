@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of their own for what only tests need (TensorFlow, servers and their clients): build/NAME, made when a test first
-wants it. Nothing of them is needed to build or run Weft."""
+"""Separate environments for packages that only tests need (TensorFlow, servers and their clients): build/NAME, made
+when a test first needs it. Building and running Weft needs none of them."""
 import fcntl
 import os
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tree and the build lie that WEFT_BUILD names (build/release otherwise); importing it finds the packages."""
+"""The tree, and the build that WEFT_BUILD names (build/release otherwise); importing this module makes the packages
+importable."""
 import contextlib
 import json
 import os
@@ -21,7 +22,7 @@ def keep_count(what, of, **values):
 
 @contextlib.contextmanager
 def judged(what, **of):
-    """Counts what stands in the block as right, or as wrong if it raises."""
+    """Counts the block as right, or as wrong if it raises."""
     right = False
     try:
         yield

@@ -18,7 +18,7 @@ CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 66_800
 # TFLite is part of TensorFlow.
 PARTS = {"src/frontends/torch/": 7_600, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 
-# What must not confuse the search for braces; newlines inside are kept so that line numbers hold.
+# Text that would confuse the search for braces; newlines inside are kept so that line numbers hold.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''
                    r'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
 BOUNDARY = re.compile(r"[{};]")
@@ -32,7 +32,8 @@ def plain(text):
 
 
 def kind_of(head):
-    """What a brace opens, told from the text before it: "scope", "function" or "other" (an initialiser, a list)."""
+    """The kind of block that a brace opens, by the text before it: "scope", "function" or "other" (an initialiser, a
+    list)."""
     head = re.sub(r"\b(alignas|__attribute__|requires)\s*\(+[^()]*(\([^()]*\)[^()]*)*\)+|\[\[.*?\]\]", " ", head, flags=re.S)
     head = re.sub(r"\boperator\s*(==|<=|>=|!=|[-+*/%^&|]?=|<=>|\(\))", "operator", head)
     if re.search(r'\bnamespace\b[\w\s:]*$|\bextern\s*""\s*$', head):

@@ -20,7 +20,7 @@ def pages():
 
 
 def anchors(page):
-    """Of the headings, as GitHub makes them."""
+    """The anchors of the headings, as GitHub makes them."""
     titles = re.findall(r"^#+ +(.*)$", CODE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

@@ -36,8 +36,8 @@ ALLOWED = {
     "ort": ["weft", "adapters"],
     "migraphx": ["weft", "adapters"],
 }
-# What the host and the kernels must agree on: how a kernel's work is cut (plain constexpr formulas), its arguments, and
-# what multiplies.
+# Headers that the host and the kernels share: how a kernel's work is cut (plain constexpr formulas), its arguments, and
+# the multiply-accumulates.
 SHARED = {"kernels/tasks.h", "kernels/gpu_tasks.h", "kernels/launch.h", "kernels/macs.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)

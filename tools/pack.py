@@ -31,7 +31,7 @@ ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", 
 
 
 class Network:
-    """A graph under construction. Weights are random; every branch that `keep` gets becomes a part of the answer."""
+    """A graph under construction. Weights are random; every branch passed to `keep` becomes a part of the output."""
 
     def __init__(self, opset=18):
         self.nodes, self.weights, self.kept, self.inputs, self.opset = [], [], [], [], opset
@@ -127,7 +127,7 @@ def convolutions(activation, bias, folder):
 
 
 def heads(activation, folder):
-    """What stands between convolutions: gates of channels, pooling, joined and resized pictures, the classifier."""
+    """The operators between convolutions: gates of channels, pooling, joined and resized pictures, the classifier."""
     net = Network()
     x = net.input("image", [1, 3, 64, 64])
     stem = net.activate(net.conv(x, 3, 64, 3, 2), activation)
@@ -177,7 +177,7 @@ def transformer(activation, masked, is_bias, folder, width=256, head=64):
 
 
 def bench_model(name, folder):
-    """The graph as it lies in bench/models, its weights drawn in any way: their values choose no kernels."""
+    """The graph of bench/models with weights drawn in any way, because their values choose no kernels."""
     import json
 
     model = onnx.load(ROOT / "bench" / "models" / f"{name}.onnx")

@@ -50,11 +50,12 @@ void show_steps(const Plan& plan, const char* title, const std::vector<PlanStep>
 }
 
 void show_buffers(const Plan& plan) {
+  constexpr std::string_view kinds[] = {"input", "output", "constant", "persistent", "arena", "dynamic", "value"};
   line("buffers");
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& b = plan.buffers[i];
-    line(cat(i, " kind ", static_cast<int>(b.kind), " ", b.shape, " bytes ", b.bytes, " steps ", b.first_step, "..",
-             b.last_step, " shares ", b.shares, " '", b.value, "'"));
+    line(cat(i, " ", kinds[static_cast<size_t>(b.kind)], " ", b.shape, " bytes ", b.bytes, " steps ", b.first_step,
+             "..", b.last_step, " shares ", b.shares, " '", b.value, "'"));
   }
 }
 
@@ -71,7 +72,7 @@ void show_kernels(const Plan& plan, bool objects) {
   }
 }
 
-/// The bytes of the plan hold every field: the hash tells of those that are not printed.
+/// The hash of the plan's bytes also covers the fields that are not printed.
 void show(const Plan& plan, bool objects) {
   show_steps(plan, "load steps", plan.load_steps);
   show_steps(plan, "steps", plan.steps);

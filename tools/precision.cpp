@@ -47,7 +47,7 @@ using namespace weft;
 using Tensors = std::vector<Tensor>;
 
 constexpr double max_times = 4, max_share = 0.25;
-/// What f32 arithmetic may cost beside the largest element, as in tests/random_graphs.
+/// The error allowed for f32 arithmetic, relative to the largest element, as in tests/random_graphs.
 constexpr double f32_share = 2e-5, f32_least = 1e-7;
 constexpr int random_runs = 8;
 
@@ -74,7 +74,7 @@ class Rounding {
   }
 
  private:
-  /// Products narrow what they multiply; what adds up many numbers in f32 does so in an order of its own.
+  /// Rounds the operands of products; operators that add many numbers sum them in another order.
   void round_operands(const Instruction& i, std::vector<Wide>& in) {
     bool multiplies = i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>();
     bool adds = multiplies || i.is<Reduce>() || i.is<Scan>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Pool>() ||
@@ -82,12 +82,12 @@ class Rounding {
     for (Wide& x : in) {
       if (!x.is_real() || x.container) continue;
       auto nudged = [&](double v) { return v * (1 + 0x1p-23 * coin_(numbers_)); };
-      // Winograd's transforms round where the products and sums of the convolution itself would be exact.
+      // Winograd's transforms round even where the products and sums of the convolution itself would be exact.
       if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
-    // Rounded inside of the kernel: attention's weights of keys and a block's weights after they meet their scale. What
-    // they are multiplied with is moved as far.
+    // Values that are rounded inside the kernel: attention's weights of keys, and a block's weights after their scale.
+    // Their other operands are moved by the same share.
     if (way_ != Way::random) return;
     if (i.is<Attention>()) nudge(in[2], in[2].dtype == DType::f32 ? storage_ : in[2].dtype);
     if (i.is<BlockDot>() && in[0].is_real()) nudge(in[0], storage_);
@@ -100,8 +100,8 @@ class Rounding {
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
 
-  /// What nothing else reads is a result of the program, of its own type, or of a body. Constants too: where a device
-  /// leaves sizes open, it computes what is folded here.
+  /// Rounds results, but not those that nothing else reads: they are results of the program, of their own type, or of a
+  /// body. Constants are rounded too, because a device with open sizes computes what is folded here.
   void round_results(const Instruction& i, std::vector<Wide>& out) {
     bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
     for (Wide& x : out) {
@@ -122,7 +122,7 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Numbers that the type does not reach stay: kernels keep those that they know of in f32.
+  /// Numbers beyond the type's range stay: kernels keep those that they know of in f32.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
@@ -168,7 +168,7 @@ std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tens
   return numbers;
 }
 
-/// Those that are still given when the others are constants.
+/// The inputs without those that became constants.
 Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Model& model, const Tensors& inputs) {
   Tensors rest;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -179,7 +179,7 @@ Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Mode
 
 bool is_known_late(const Error& error) { return error.info().code == "E159" || error.info().code == "E122"; }
 
-/// `f(constants)`, and where numbers had to be known before the run again with them as constants.
+/// `f(no constants)`; if values had to be known before the run, `f` again with those inputs as constants.
 template <class F>
 auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
   try {
@@ -255,7 +255,7 @@ struct Judged {
   std::vector<const Tensor*> runs, narrow_runs;
 };
 
-/// A part of each.
+/// The same part of each answer.
 template <class Part>
 Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Tensor& base, Part part) {
   Judged item{got, right, base, {}, {}};
@@ -266,7 +266,7 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// How far each element of `from` moved at most is added to `most`; false if a run gave other infinities.
+/// Raises each of `most` to the farthest that an element of `from` moved; false if a run gave other infinities.
 bool add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vector<double>& most) {
   std::vector<double> begin = to_doubles(from);
   for (const Tensor* run : runs) {
@@ -286,7 +286,8 @@ double largest_of(std::span<const double> values) {
   return largest;
 }
 
-/// The most that any element of up to four times this one's size moved, and any of the 16 smallest.
+/// For each element: the most that any element moved whose size is at most four times its own, or that is among the 16
+/// smallest.
 std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
   std::vector<size_t> order(right.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -303,7 +304,8 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
   return result;
 }
 
-/// How far each element of an answer may be off; nothing where rounding moves them too far for an answer to be wrong.
+/// The error allowed for each element; nothing if rounding moves the answer so far that no answer could be called
+/// wrong.
 std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right) {
   std::vector<double> most(right.size(), 0.0);
   if (!add_moves(j.right, j.runs, most) || !add_moves(j.base, j.narrow_runs, most)) return {};
@@ -340,7 +342,7 @@ void judge_tensor(const Judged& j, const std::string& name, Verdict& verdict) {
 
 size_t items_of(const Tensor& value) { return value.is_tensor() ? 0 : value.items->size(); }
 
-/// Types and sizes, and of texts the texts.
+/// Whether types and sizes agree; strings must be equal.
 bool is_as_said(const Tensor& got, const Tensor& right) {
   if (right.is_tensor() && right.dtype == DType::string) return got == right;
   return is_alike(got, right) && items_of(got) == items_of(right);
@@ -387,7 +389,7 @@ Verdict check_inputs(const onnx::Model& model, const Executable& executable, con
   return judged(got, answers_of(model, inputs, options), executable.outputs());
 }
 
-/// Nothing where the model does not take the sizes, which it says in a way of its own.
+/// Nothing if the model refuses the sizes with an error that it may give for them.
 Verdict check_other(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
                     const CompileOptions& options) {
   try {

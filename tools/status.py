@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """Those that are not in the history. Of a copy without its whole history none can be told."""
+    """The commits that are not in the history; none in a copy without its whole history, where that cannot be known."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -68,7 +68,7 @@ def table(head, lines):
 
 
 def number(value):
-    """Three digits, with commas; words as they are."""
+    """Three significant digits, with commas; strings unchanged."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -102,7 +102,7 @@ def sizes(of):
 
 
 def best(rows, key):
-    """One row for each key: of several the newest, on one day the one of most rounds."""
+    """One row for each key: the newest, and among rows of one day the one with the most rounds."""
     found = {}
     for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
         found[key(row)] = row
@@ -133,7 +133,7 @@ def first_sizes(row):
 
 
 def clock(row):
-    """Processor time of one thread, which other work on the machine disturbs least; else the clock on the wall."""
+    """The processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
     return "cpu" if row["of"]["threads"] == 1 else "wall"
 
 
@@ -312,7 +312,7 @@ def gpu_table(rows, page):
 
 
 def in_short(values, peer):
-    """How often ahead, and the geometric mean."""
+    """How often Weft is ahead, and the geometric mean of the ratios."""
     mean = math.exp(sum(map(math.log, values)) / len(values))
     return f"ahead of {peer} on {sum(value < 1 for value in values)} of {len(values)}, geometric mean {mean:.2f}, {range_of(values)}"
 
@@ -508,7 +508,7 @@ def counts(rows, page):
 
 
 def node_cases(rows, page):
-    """ONNX's own cases by the public interface."""
+    """ONNX's own cases through the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."
@@ -582,7 +582,7 @@ def filled(page, rows):
 
 
 def loose_numbers(page):
-    """Numbers of a status page that no file stands behind. Code and links are names."""
+    """Numbers of a status page that come from no file. Code and links are names."""
     text = MARK.sub("", page.read_text())
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     return NUMBER.findall(text)

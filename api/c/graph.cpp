@@ -77,9 +77,9 @@ void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, we
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };
   if (!std::ranges::equal(known.ports, now, is_same)) {
     known.ports = std::move(now);
-    known.texts = describe_ports(known.ports, statics);
+    known.shown = describe_ports(known.ports, statics);
   }
-  fill_port(known.ports, known.texts, index, out);
+  fill_port(known.ports, known.shown, index, out);
 }
 
 const CustomOperator* find_custom(const weft_graph& graph, std::string_view text) {

@@ -26,7 +26,7 @@ struct weft_tensor {
 };
 
 namespace weft {
-/// A port, with the texts and sizes that weft_port points to.
+/// A port, with the strings and sizes that weft_port points to.
 struct PortText {
   bool is_static = false;
   std::string type;
@@ -35,7 +35,7 @@ struct PortText {
 };
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics = {});
 /// Throws E210 for an index without a port.
-void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out);
+void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& shown, size_t index, weft_port* out);
 }  // namespace weft
 
 struct weft_program {
@@ -60,7 +60,7 @@ struct weft_graph {
   /// The data that weft_port points to.
   struct Ports {
     std::vector<weft::Port> ports = {};
-    std::vector<weft::PortText> texts = {};
+    std::vector<weft::PortText> shown = {};
   };
   Ports inputs = {}, outputs = {};
 };

@@ -28,32 +28,32 @@ PortText describe_port(const Port& port) {
 }  // namespace
 
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics) {
-  std::vector<PortText> texts;
-  texts.reserve(ports.size());  // no reallocation: the dims point into these elements
-  for (const Port& port : ports) texts.push_back(describe_port(port));
-  for (const StaticInput& input : statics) texts[input.input].is_static = true;
-  return texts;
+  std::vector<PortText> shown;
+  shown.reserve(ports.size());  // no reallocation: the dims point into these elements
+  for (const Port& port : ports) shown.push_back(describe_port(port));
+  for (const StaticInput& input : statics) shown[input.input].is_static = true;
+  return shown;
 }
 
-void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& texts, size_t index, weft_port* out) {
+void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& shown, size_t index, weft_port* out) {
   required(out, "port");
   if (index >= ports.size()) usage_error("E210", cat("port ", index, " of ", ports.size(), " was asked for"));
   const Port& port = ports[index];
   fill(out, {.struct_size = 0,
              .name = port.name.c_str(),
-             .type = texts[index].type.c_str(),
+             .type = shown[index].type.c_str(),
              .is_tensor = port.type.is_tensor(),
              .dtype = static_cast<weft_dtype>(port.type.shape.dtype),
-             .rank = texts[index].dims.size(),
-             .dims = texts[index].dims.data(),
+             .rank = shown[index].dims.size(),
+             .dims = shown[index].dims.data(),
              .has_default = port.default_value.has_value(),
              .is_donated = port.is_donated,
-             .is_static = texts[index].is_static});
+             .is_static = shown[index].is_static});
 }
 
 namespace {
 
-std::vector<std::string> texts(const char* const* items, size_t count, const char* what) {
+std::vector<std::string> strings(const char* const* items, size_t count, const char* what) {
   std::vector<std::string> copies;
   if (count > 0) required(items, what);
   for (size_t i = 0; i < count; ++i) copies.emplace_back(&required(items[i], what));
@@ -111,21 +111,21 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   if (c.precision < WEFT_PRECISION_F32 || c.precision > WEFT_PRECISION_F16)
     usage_error("E210", cat("precision ", static_cast<int>(c.precision), " is unknown"));
   options.precision = static_cast<Precision>(c.precision);
-  for (const std::string& text : texts(c.shapes, c.shape_count, "shapes")) {
+  for (const std::string& text : strings(c.shapes, c.shape_count, "shapes")) {
     for (ShapeRequest& request : parse_shapes(text)) options.shapes.push_back(std::move(request));
   }
-  for (const std::string& text : texts(c.symbols, c.symbol_count, "symbols"))
+  for (const std::string& text : strings(c.symbols, c.symbol_count, "symbols"))
     options.symbols.insert(parse_symbol(text));
-  std::vector<std::string> constants = texts(c.constant_names, c.constant_count, "constant_names");
+  std::vector<std::string> constants = strings(c.constant_names, c.constant_count, "constant_names");
   if (!constants.empty()) required(c.constants, "constants");
   for (size_t i = 0; i < constants.size(); ++i)
     options.constants.insert_or_assign(constants[i], required(c.constants[i], "constants").tensor);
-  options.fixed_defaults = texts(c.fixed_defaults, c.fixed_default_count, "fixed_defaults");
+  options.fixed_defaults = strings(c.fixed_defaults, c.fixed_default_count, "fixed_defaults");
   if (c.allocator) options.allocator = {c.allocator->allocate, c.allocator->release, c.allocator->user};
   if (c.allocator && (!c.allocator->allocate || !c.allocator->release))
     usage_error("E210", "an allocator needs both of its functions");
   if (c.executor) options.executor = to_executor(*c.executor);
-  for (const std::string& text : texts(c.donations, c.donation_count, "donations"))
+  for (const std::string& text : strings(c.donations, c.donation_count, "donations"))
     options.donations.push_back(parse_donation(text));
   if (c.operator_count > 0) required(c.operators, "operators");
   // The stride of the array is the size of the caller's version of the struct.
@@ -133,12 +133,12 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
     const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
     options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));
   }
-  options.keep_f32 = texts(c.keep_f32, c.keep_f32_count, "keep_f32");
-  if (c.static_inputs) options.static_inputs = texts(c.static_inputs, c.static_input_count, "static_inputs");
+  options.keep_f32 = strings(c.keep_f32, c.keep_f32_count, "keep_f32");
+  if (c.static_inputs) options.static_inputs = strings(c.static_inputs, c.static_input_count, "static_inputs");
   if (c.tag) options.tag = c.tag;
   if (c.signature) options.signature = c.signature;
   options.channels_first = c.channels_first != 0;
-  options.outputs = texts(c.outputs, c.output_count, "outputs");
+  options.outputs = strings(c.outputs, c.output_count, "outputs");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
   if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));
@@ -197,7 +197,7 @@ weft_status* weft_save(const weft_program* program, const char* path) {
 weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                            size_t target_count) {
   return guarded([&] {
-    save(*required(program, "program").executable, &required(path, "path"), texts(targets, target_count, "targets"));
+    save(*required(program, "program").executable, &required(path, "path"), strings(targets, target_count, "targets"));
   });
 }
 

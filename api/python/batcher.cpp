@@ -20,7 +20,7 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// Of memory of its own: a thread that frees it later must not need the interpreter.
+/// A copy in memory of its own: a thread that frees it later must not need the interpreter.
 Tensor owned(const Tensor& tensor) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
   return has_bytes ? Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor;

@@ -112,7 +112,7 @@ weft::Tensor tensor_of(InputArray array) {
   return tensor_over(array, from_dlpack(array.dtype()), dims);
 }
 
-/// Of an array whose memory holds elements of another type.
+/// A tensor of `type` over an array that holds its bits.
 weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std::vector<int64_t>& dims) {
   return tensor_over(array, type_named(type), dims);
 }
@@ -124,22 +124,22 @@ nb::tuple memory_of(const nb::ndarray<nb::c_contig, nb::ro>& array) {
   return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), dims, weft_dtype_name(from_dlpack(array.dtype())));
 }
 
-weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<nb::bytes>& texts) {
+weft::Tensor tensor_of_strings(const std::vector<int64_t>& dims, const std::vector<nb::bytes>& strings) {
   std::vector<const char*> pointers;
   std::vector<size_t> lengths;
-  for (const nb::bytes& text : texts) pointers.push_back(text.c_str()), lengths.push_back(text.size());
+  for (const nb::bytes& text : strings) pointers.push_back(text.c_str()), lengths.push_back(text.size());
   weft_tensor* tensor = nullptr;
   weft::check(weft_tensor_strings(dims.data(), dims.size(), pointers.data(), lengths.data(), &tensor));
   return weft::Tensor(tensor);
 }
 
 nb::object strings_of(const weft::Tensor& tensor) {
-  nb::list texts;
+  nb::list strings;
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     std::string_view text = tensor.string(static_cast<size_t>(i));
-    texts.append(nb::bytes(text.data(), text.size()));
+    strings.append(nb::bytes(text.data(), text.size()));
   }
-  return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), texts);
+  return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
 /// An array over the tensor's memory; over a copy when something else holds that memory too, because the caller may
@@ -301,7 +301,7 @@ class Model {
     int64_t count = weft_dtype_bits(type) / 8;
     for (int64_t size : dims) count *= size;
     weft_tensor* tensor = nullptr;
-    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // of no elements
+    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // without elements any address will do
     weft::check(
         weft_tensor_wrap(type, dims.data(), dims.size(), data, static_cast<size_t>(count), nullptr, nullptr, &tensor));
     return weft::Tensor(tensor);
@@ -495,7 +495,7 @@ NB_MODULE(_weft, m) {
   m.def("tensor", tensor_of, "array"_a);
   m.def("memory_of", memory_of, nb::arg("array").noconvert());
   m.def("tensor_of_bits", tensor_of_bits, "bits"_a, "dtype"_a, "dims"_a);
-  m.def("tensor_of_strings", tensor_of_strings, "dims"_a, "texts"_a);
+  m.def("tensor_of_strings", tensor_of_strings, "dims"_a, "strings"_a);
   nb::class_<Operator>(m, "Operator")
       .def(
           "__init__",

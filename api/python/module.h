@@ -16,8 +16,8 @@ nanobind::object exception_of(const weft::Error& error);
 nanobind::object array_of(const weft::Tensor& tensor);
 weft::Program program_of(nanobind::handle model);
 
-/// Contexts of a program that are free, by the stream that they ran on last: work that is queued on a stream is behind
-/// what that stream has of the same context. For any number of threads.
+/// A program's free contexts, by the stream that each ran on last: on the same stream a context's next run is ordered
+/// behind its last one. For any number of threads.
 class Contexts {
  public:
   std::vector<weft::Tensor> run(weft::Program& program, std::span<const weft::Tensor> inputs,

@@ -29,7 +29,7 @@ struct Look {
   bool is_contiguous = true;
 };
 
-/// By what every torch has.
+/// Reads a tensor by the Python methods that every version of torch has.
 Look slow_look(nb::handle tensor) {
   Look found{.data = reinterpret_cast<const void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()))};
   found.sizes = nb::cast<std::vector<int64_t>>(tensor.attr("shape"));
@@ -65,8 +65,8 @@ class TorchCall {
     for (const auto& [place, tensor] : held) held_.push_back({place, look(tensor).data, version_of(tensor)});
   }
 
-  /// Tensors and whole numbers in, a tuple of new tensors out; None when what is constant in the program has changed.
-  /// With a stream, the work is queued there.
+  /// Runs the program on tensors and integers and returns a tuple of new tensors; None if a constant of the program has
+  /// changed. With a stream, the work is queued there.
   nb::object run(nb::tuple arguments, std::optional<uintptr_t> stream) {
     for (const Held& each : held_) {
       nb::handle given = arguments[each.place];
@@ -111,7 +111,7 @@ class TorchCall {
     void add(weft_dtype type, const Look& of) {
       int64_t bytes = weft_dtype_bits(type) / 8;
       for (int64_t size : of.sizes) bytes *= size;
-      const void* data = of.data ? of.data : this;  // of no elements
+      const void* data = of.data ? of.data : this;  // without elements any address will do
       weft_tensor* tensor = nullptr;
       weft::check(weft_tensor_wrap(type, of.sizes.data(), of.sizes.size(), data, static_cast<size_t>(bytes), nullptr,
                                    nullptr, &tensor));

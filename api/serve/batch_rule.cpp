@@ -83,7 +83,7 @@ bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vecto
   return true;
 }
 
-/// The rule with padding behind a mask; without it where there is none, or its length is in other sizes too.
+/// The rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
 BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
   for (const Port& port : inputs) {
     bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;
@@ -123,7 +123,7 @@ class Examples {
     return sizes;
   }
 
-  /// Masks hide nothing. Other integers are 0 or 1, which every table of embeddings has.
+  /// Test data: masks hide nothing; other integers are 0 or 1, which every table of embeddings has.
   Tensor fill(const Port& port, const std::vector<int64_t>& sizes) {
     int64_t count = 1;
     for (int64_t size : sizes) count *= size;

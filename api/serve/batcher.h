@@ -61,8 +61,8 @@ class Batcher {
   /// Queues a request; its tensors must own their memory. Throws E310 to E312 for inputs that do not fit, E407 when
   /// the queue is full, E404 after `close`.
   uint64_t submit(Inputs inputs, std::optional<Clock::time_point> deadline, Done done);
-  /// A request that waits is answered with E404 at once, one that runs at the end of its run. A run ends early when
-  /// nobody wants its answers any more. Nothing for a request that was answered.
+  /// A waiting request is answered with E404 at once, a running one at the end of its run. A run ends early when all of
+  /// its requests are cancelled. No effect on an answered request.
   void cancel(uint64_t id);
   /// Takes no more requests; those that are here are answered.
   void close();

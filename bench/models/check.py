@@ -36,8 +36,8 @@ def norm(value):
 
 
 def moved(name, key, value):
-    """Another value for one input: drawn with another seed, or where that changes nothing (a mask), its start
-    turned."""
+    """Another value for one input: drawn with another seed, or, where that changes nothing (a mask), with the first
+    element of each row flipped."""
     dims = value.shape
     other = fill.draw(fill.recipe(name)["inputs"][key], dims, value.dtype, 2, f"input/{key}")
     if np.array_equal(other, value):
@@ -83,8 +83,8 @@ def check_moves(engine, name, feeds, outputs):
 
 
 def how_small(sizes):
-    """Sorts by the product of the sizes, those with a 1 last: a single position may ignore a mask, a past may be
-    none."""
+    """Sort key: the product of the sizes, but sizes of 1 last, because a single position may ignore a mask, and a
+    past may be empty."""
     return 1 in sizes.values(), np.prod([size or 1 for size in sizes.values()])
 
 

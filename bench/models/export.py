@@ -75,8 +75,8 @@ CASES = {
 
 def enliven(module):
     """A weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
-    factors of batch normalisation stay 1: they vanish into the convolutions before them, whose weights must stay easy
-    to describe."""
+    factors of batch normalisation stay 1: they are folded into the convolutions before them, whose weights must
+    stay easy to describe."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             factor = isinstance(module.get_submodule(name.rpartition(".")[0]), torch.nn.BatchNorm2d) and name.endswith(
@@ -100,8 +100,8 @@ def draw_convolutions(module):
 
 
 def take_statistics(norm, arguments, _):
-    """A hook that lets batch normalisation take its statistics from what it is given: a mean for each channel, but one
-    variance for all, so that the weights it vanishes into are all multiplied by the same number."""
+    """A hook that sets the statistics of batch normalisation from its input: a mean for each channel, but one
+    variance for all, so that folding it multiplies all weights of the convolution by the same number."""
     x = arguments[0]
     norm.running_mean.copy_(x.mean((0, 2, 3)))
     norm.running_var.fill_(x.var((0, 2, 3), unbiased=False).mean())
@@ -177,7 +177,7 @@ def tidy(model):
 
 
 def distribution(name, value):
-    """The entry of a recipe that describes a weight, or None if only its very values would do."""
+    """The entry of a recipe that describes a weight, or None if the weight's values must be kept."""
     flat = value.ravel()
     if (flat == flat[0]).all():
         return {"constant": flat[0].item()}
@@ -193,8 +193,8 @@ def distribution(name, value):
 
 
 def describe_with(drawn):
-    """`distribution`, but weights that were drawn are told by what they were drawn from, and what batch normalisation
-    turned into a bias stays as it is."""
+    """Like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
+    batch normalisation are kept."""
 
     def describe(name, value):
         if name.endswith("weight_bias"):

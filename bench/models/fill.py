@@ -42,7 +42,7 @@ def names():
 
 @cache
 def recipe(name):
-    """What `NAME.json` says, as `export.py` wrote it."""
+    """The content of `NAME.json`, as `export.py` wrote it."""
     return json.loads((HERE / f"{name}.json").read_text())
 
 

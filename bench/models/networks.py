@@ -63,7 +63,7 @@ def tokens(vocabulary, *dims):
 
 
 class Only(nn.Module):
-    """A module that hands on only the tensors that `pick` takes out of what another returns."""
+    """A module that returns only the tensors that `pick` takes from another module's results."""
 
     def __init__(self, core, names, pick, **constants):
         super().__init__()

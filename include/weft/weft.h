@@ -234,8 +234,8 @@ typedef struct weft_compile_options {
   void (*progress)(void* user, const char* phase, size_t done, size_t total); /* from any thread, one call at a time */
   void* progress_user;
   const char* const*
-      constant_names; /* inputs that are fixed: no inputs of the program, but constants of it. So weights */
-  const weft_tensor* const* constants; /* that lie in memory already are compiled in without going through a file */
+      constant_names; /* inputs with fixed values: they become constants of the program. So weights that lie */
+  const weft_tensor* const* constants; /* in memory already need not pass through a file */
   size_t constant_count;
   const char* const* fixed_defaults; /* inputs (* and ? match) that always keep their default: folded, no inputs */
   size_t fixed_default_count;
@@ -251,8 +251,8 @@ typedef struct weft_compile_options {
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
   int32_t (*stop)(void* user); /* asked repeatedly, from several threads; anything but 0 ends the compile with E404 */
   void* stop_user;
-  /* Inputs (* and ? match) whose values may decide what there is to compile. Others are refused (E159), and so is a
-   * model that no likely value of theirs makes a program of. NULL: any may, and the first run tells. */
+  /* Inputs (* and ? match) whose values may decide what there is to compile. E159 for others, and
+   * for a model that compiles for no likely value of these inputs. NULL: any input may. */
   const char* const* static_inputs;
   size_t static_input_count;
   const char* tag;            /* of a SavedModel: which graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
@@ -282,8 +282,8 @@ WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
 /* The same for further chips, here or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
-/* Lets go of the memory that constants were given in: what runs still read is copied, what was packed is dropped;
- * weft_tensor_map's stay in their files. Before the first context. The program cannot be saved afterwards (E406); on
+/* Releases the memory of given constants: those that runs still read are copied, packed ones are dropped; those of
+ * weft_tensor_map stay in their files. Before the first context. The program cannot be saved afterwards (E406); on
  * devices without this it fails with E406 too. */
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
@@ -295,7 +295,7 @@ WEFT_API weft_status* weft_support(const char* path, const weft_compile_options*
 /* The model as text, before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
 WEFT_API weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text);
 
-/* ---- What a program wants and gives ------------------------------------------------------------------------------ */
+/* ---- Inputs and outputs of a program ----------------------------------------------------------------------------- */
 
 typedef struct weft_dim {
   int64_t value;    /* the size; -1 when it is decided by each run */
@@ -341,13 +341,13 @@ typedef struct weft_memory {
   size_t arena, scratch; /* held now by this context: values between kernels, and what kernels need while they run */
   size_t peak;           /* the most that this context has held */
   size_t weights;        /* packed weights, held once for all programs that pack equal ones */
-  size_t constants;      /* of the model: copies of what runs read, the rest where it lies */
+  size_t constants;      /* copies of constants that runs read; the others stay where they lie */
 } weft_memory;
 #define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}
 WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);
 
 /* The sizes that output `index` will have for inputs of these sizes, before anything runs: `dims` has room for `rank`
- * of them; -1 where the run decides. `bytes` (may be NULL) receives what a buffer for it needs, 0 when not known. */
+ * of them; -1 where the run decides. `bytes` (may be NULL) receives the size of its buffer, 0 if that is not known. */
 WEFT_API weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* const* inputs,
                                         size_t input_count, size_t index, int64_t* dims, size_t rank, size_t* bytes);
 
@@ -393,8 +393,8 @@ WEFT_API weft_status* weft_run(weft_context* context, const weft_tensor* const* 
 /* "nvidia:0", "amd:1": the GPUs of this machine, also with their chips: "nvidia:sm_90a"; NULL past the last. */
 WEFT_API const char* weft_gpu(size_t index);
 WEFT_API const char* weft_gpu_chip(size_t index);
-/* Memory of a GPU, and copies that have happened when the call returns. `stream` (a CUstream or hipStream_t, NULL: one
- * of the library's) is what they wait for. */
+/* Memory of a GPU, and copies, which are complete when the call returns. They wait for the work on `stream` (a CUstream
+ * or hipStream_t; NULL: one of the library's). */
 typedef enum weft_copy { WEFT_TO_DEVICE, WEFT_TO_HOST, WEFT_ON_DEVICE, WEFT_COPY_UNKNOWN = 0x7fffffff } weft_copy;
 WEFT_API weft_status* weft_gpu_allocate(const char* gpu, size_t bytes, void** data);
 WEFT_API weft_status* weft_gpu_release(const char* gpu, void* data);
@@ -425,7 +425,7 @@ WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
 WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
 /* The operators that models may use, in order, "Conv", "com.microsoft:FusedGelu"; NULL past the last. */
 WEFT_API const char* weft_model_operator(size_t index);
-/* A model as a graph, as it was read. Options count that say how: sizes, constants, defaults, operators, folder, borrow. */
+/* A model as a graph, as it was read. Uses the options sizes, constants, defaults, operators, folder, borrow. */
 WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph);
 WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
                                             weft_graph** graph);
@@ -447,7 +447,7 @@ WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
-/* The graph as an ONNX file, its bytes as u8[size]. E223 for what ONNX has no operator for. */
+/* The graph as an ONNX file, its bytes as u8[size]. E223 if ONNX lacks an operator. */
 WEFT_API weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** onnx);
 /* "f32[batch,64]" */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
@@ -458,7 +458,7 @@ WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_o
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
-/* What a float model becomes; docs/quantisation.md says what each choice does. */
+/* The choices of quantisation; docs/quantisation.md describes each. */
 typedef struct weft_quantize_options {
   size_t struct_size;
   const char* to;      /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
@@ -468,11 +468,11 @@ typedef struct weft_quantize_options {
   int32_t block;       /* weights of a scale in int4 and int8-weights; 0: 32 */
   int32_t symmetric;   /* 1: around 0, also where another zero point would be more exact */
   int32_t per_tensor;  /* 1: a scale for each weight, not for each of its channels */
-  int32_t keep_bias;   /* 1: biases do not make up for what rounding the weights takes away on average */
+  int32_t keep_bias;   /* 1: biases are not corrected for the mean error of rounded weights */
   const char* const* keep; /* names of nodes (* and ? match) that stay in floats */
   size_t keep_count;
   double budget; /* above 0: the greatest loss; layers stay in floats until it is met (E221) */
-  /* The loss is the share of this figure of a model, a file, that is lost; NULL: the relative error of the outputs. */
+  /* A figure of a model file, greater is better: the loss is its relative drop. NULL: the relative error of outputs. */
   double (*metric)(void* user, const char* path);
   /* Writes item `index` of the data to `inputs`, new tensors in the order of the model's inputs; 0 past the last item,
    * below 0 ends with E220. Asked from 0 on for each pass over the data. NULL: no data, which int8 needs. */
@@ -489,7 +489,7 @@ typedef struct weft_quantize_options {
 #define WEFT_QUANTIZE_OPTIONS_INIT \
   {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: what became of each layer, why, the loss. */
+/* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: each layer's new form and why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
                                     char** report);
 /* The same of an ONNX file's bytes, which stay as they are; gives the new file's as u8[size]. Takes no metric. */

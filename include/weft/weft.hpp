@@ -150,7 +150,7 @@ Tensor view(std::span<const T> values, std::initializer_list<int64_t> dims) {
   return Tensor::view(dtype_of<T>(), std::as_bytes(values), {dims.begin(), dims.size()});
 }
 
-/// Options of weft.h with their texts owned.
+/// Options of weft.h with their strings owned.
 struct CompileOptions {
   std::string device = "auto";
   int threads = 0;
@@ -181,9 +181,9 @@ struct CompileOptions {
 
 namespace detail {
 
-inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+inline std::vector<const char*> pointers(const std::vector<std::string>& strings) {
   std::vector<const char*> list;
-  for (const std::string& text : texts) list.push_back(text.c_str());
+  for (const std::string& text : strings) list.push_back(text.c_str());
   return list;
 }
 

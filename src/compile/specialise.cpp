@@ -94,7 +94,7 @@ void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   if (found_ > before) may_wait_ = may_wait_ && needs.is_all;
 }
 
-/// Gives static inputs their likely values number `guess`; false if there are no more.
+/// Gives static inputs choice number `guess` of their likely values; false if there are no more.
 bool StaticModel::guess(size_t guess) {
   if (guess > other_values.size()) return false;
   for (StaticInput& input : statics_) input.likely = likely_value(inputs_[input.input], input.op, input.operand, guess);

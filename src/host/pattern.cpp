@@ -374,7 +374,7 @@ bool Set::contains(uint32_t code) const {
   return found != is_negated;
 }
 
-/// Between two characters; WEOF where there is none.
+/// A position between two characters; WEOF at either end of the text.
 struct Pattern::Place {
   uint32_t before, after;
   bool holds(Op op) const {

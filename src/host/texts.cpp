@@ -22,8 +22,7 @@ Values each_text(const Tensor& x, F f) {
   return {make_text_tensor(x.dims, std::move(out))};
 }
 
-// --- numbers as strings
-// ------------------------------------------------------------------------------------------------
+// --- numbers as strings ----------------------------------------------------------------------------------------------
 
 std::string real_text(double value) {
   if (std::isnan(value)) return "NaN";

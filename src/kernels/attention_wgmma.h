@@ -23,7 +23,7 @@ WEFT_INLINE f32 exp2_fast(f32 x) {
 using tasks::attention_keys;
 using tasks::attention_slots;
 
-/// Rows of `Rows` in panels of 64 elements: their places in shared memory, and the copies to there.
+/// A tile of `Rows` rows in shared memory, in panels of 64 elements: the addresses in it, and the copies to it.
 template <class T, int Rows, int D, int Threads>
 struct PanelStage {
   static constexpr int apart = Threads / 8;

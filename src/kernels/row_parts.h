@@ -150,7 +150,7 @@ WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// store(row * parts + part, first, second): what the rule finds in the part.
+/// store(row * parts + part, first, second): the rule's result for the part.
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {

@@ -39,14 +39,14 @@ inline constexpr GemmTile avx512_narrow_tile{
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 /// Rows, columns and units of a tile of AMX.
 inline constexpr int amx_side = 16;
-/// For units of 4 bytes on AMX.
+/// The tile of AMX, for units of 4 bytes.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
 /// For MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
-/// What the choice of a tile depends on. Kernels ask the compiler's macros, the host asks the processor; both must
-/// describe the same target.
+/// The properties of a processor that decide its tile. Kernels ask the compiler's macros, the host asks the processor;
+/// both must describe the same target.
 struct MatrixTarget {
   bool avx512 = false, aarch64 = false;
 };

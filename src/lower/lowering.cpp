@@ -229,7 +229,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
             cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
   PlanStep step = kernel.finish(all_.plan, cat("unpack_", packed.dtype));
   step.source = value.source();
-  add_step(std::move(step), "packed elements get a byte or more of their own", load_time);
+  add_step(std::move(step), "unpacks elements narrower than a byte", load_time);
   return contiguous_view(shared(to).buffer, {wide, packed.dims});
 }
 
@@ -245,7 +245,7 @@ void Lowering::pack(const View& wide, int output, Value value) {
             cat("tasks::ceil_div(", kernel.size(count), ", unpack_chunk)"));
   PlanStep step = kernel.finish(all_.plan, cat("pack_", type));
   step.source = value.source();
-  add_step(std::move(step), "elements narrower than a byte are packed", false);
+  add_step(std::move(step), "packs elements narrower than a byte", false);
 }
 
 /// Checked programs set the stride of axes of size 1 to an absurd number, to find kernels that use it.

@@ -67,7 +67,7 @@ void lower_arg_parts(Lowering& lowering, const Region& region, const std::string
   second.line("    [&](i64 at) WEFT_LAMBDA { return Found<", acc, ">{", value, "[at], ", place, "[at]}; },");
   second.line("    [&](i64 row, i64 at) WEFT_LAMBDA { ", y, "[row] = most(at, 0); });");
   second.set_grid(a.around.outer);
-  lowering.add_step(second.finish(lowering.plan(), "arg_best"), "the best of what the blocks found");
+  lowering.add_step(second.finish(lowering.plan(), "arg_best"), "second launch: the best of all blocks' results");
 }
 
 }  // namespace

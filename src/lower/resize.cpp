@@ -89,8 +89,8 @@ Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const Vi
   kernel.line("const ResizeAxis axis", axis_text(lowering, kernel, i, axis, x, taps), ";");
   kernel.line("resize_table(WEFT_LAUNCH, axis, raw(", places, "), raw(", weights, "));");
   lowering.set_items(kernel, out, cat("tasks::ceil_div(", kernel.size(out), ", 256)"));
-  lowering.add_step(kernel.finish(lowering.plan(), "resize_table"), "what each coordinate reads, once for its axis",
-                    load_time);
+  lowering.add_step(kernel.finish(lowering.plan(), "resize_table"),
+                    "table of the elements that each coordinate of an axis reads", load_time);
   return table;
 }
 

@@ -28,7 +28,7 @@ class TextScope {
   TextPool pool_;
   bool is_outermost_;
 };
-/// Complex numbers are refused (E504). Strings need a StringScope.
+/// Complex numbers are refused (E504). Strings need a TextScope.
 Wide to_wide(const Tensor& tensor);
 /// Rounds floats to their type.
 Tensor to_tensor(const Wide& wide);

@@ -219,7 +219,7 @@ class LoopHoist {
     return from ? outer_.append(i.op, {from}) : from;
   }
 
-  /// Rows [first, first + trips) along an axis of something outside, with that axis in front.
+  /// Rows [first, first + trips) along an axis of a value from outside the loop, with that axis moved to the front.
   Value rows_of(Value x, int64_t axis, const Dim& first) {
     Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
     if (!all || !known_less_equal(first + op_.trips, x.dims()[static_cast<size_t>(axis)])) return {};

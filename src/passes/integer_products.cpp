@@ -283,8 +283,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
-// --- integers that are bytes without a zero point
-// ----------------------------------------------------------------------------------------------------------
+// --- integers that are bytes without a zero point --------------------------------------------------------------------
 
 /// x - zero: x in 8 bits; zero, of i32, is one number or broadcasts to x, and may be absent.
 struct Bytes {
@@ -384,8 +383,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   return convolution_of_bytes(module, *op, {bytes.x, {}, reshape(module, zero, {})}, w->x, 1);
 }
 
-// --- pools
-// ----------------------------------------------------------------------------------------------------------
+// --- pools -----------------------------------------------------------------------------------------------------------
 
 /// Pools the integers: the greatest value is the greatest integer, because scales are positive.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
@@ -437,8 +435,7 @@ std::optional<Value> signed_steps(Module& module, Instruction& i) {
   return module.append(*op, moved(i, x));
 }
 
-// --- sums of scaled integers
-// ----------------------------------------------------------------------------------------------------------
+// --- sums of scaled integers -----------------------------------------------------------------------------------------
 
 /// sum(integer * factor) + offset, of one shape.
 struct Sum {

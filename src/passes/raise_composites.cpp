@@ -17,8 +17,7 @@ const Reduce* reduced_back(Value value, ReduceFn fn, Value x) {
   return fits ? reduce : nullptr;
 }
 
-// --- softmax: e / sum(e) with e = exp(x - max(x))
-// ----------------------------------------------------------------------
+// --- softmax: e / sum(e) with e = exp(x - max(x)) --------------------------------------------------------------------
 
 std::optional<Value> raised_softmax(Module& module, Instruction& i) {
   if (!as_fn(i.result(), Fn::div)) return std::nullopt;
@@ -32,8 +31,7 @@ std::optional<Value> raised_softmax(Module& module, Instruction& i) {
   return module.append(Softmax{.axis = sum->axes[0]}, {x});
 }
 
-// --- norms: y * rsqrt(mean(y * y) + epsilon), with y = x - mean(x) when centred
-// -----------------------------------------
+// --- norms: y * rsqrt(mean(y * y) + epsilon), with y = x - mean(x) when centred --------------------------------------
 
 bool is_square_of(Value square, Value y) {
   if (Instruction* i = as_fn(square, Fn::mul)) return i->inputs[0] == y && i->inputs[1] == y;

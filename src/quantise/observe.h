@@ -39,7 +39,7 @@ struct Observed {
   std::string why_not = {};          ///< why the layer cannot be quantised; empty: it can
 };
 
-/// By the name of the value.
+/// Observations by the name of the value.
 using Observation = std::map<std::string, Observed>;
 
 /// Runs the model on all data. Memory: that of one run, and a histogram for each value.

@@ -17,7 +17,7 @@ class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);
 
-  /// `bytes` of each buffer.
+  /// `bytes` are the sizes of the buffers.
   explicit CheckedRun(std::vector<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
 
   /// Marks the buffer as unwritten and fills its memory with NaNs. Buffers that never begin (inputs, constants) are

@@ -57,7 +57,7 @@ const KernelPack& KernelPack::shared() {
   return pack;
 }
 
-/// Gives what is wrong with the file.
+/// Reads the table of entries; returns the fault of the file, or "".
 std::string KernelPack::read_places(const std::string& compiler) {
   struct stat info{};
   Header header;

@@ -350,7 +350,7 @@ class Decoder {
   void get_strings(Tensor& tensor, int64_t count) {
     std::vector<std::string> strings;
     get(strings);
-    expect(static_cast<int64_t>(strings.size()) == count, "a tensor has not its number of texts");
+    expect(static_cast<int64_t>(strings.size()) == count, "a tensor's number of strings differs from its sizes");
     tensor.strings = std::make_shared<const std::vector<std::string>>(std::move(strings));
   }
 
@@ -360,7 +360,7 @@ class Decoder {
   int depth_ = 0;
 };
 
-// --- what a plan must satisfy before anything runs it ----------------------------------------------------------------
+// --- conditions that a plan must meet before it runs -----------------------------------------------------------------
 
 bool is_below(int index, size_t count) { return index >= 0 && static_cast<size_t>(index) < count; }
 
@@ -497,8 +497,8 @@ void check_indexes(const PlanStep& step, const Plan& plan) {
   for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that is not there");
   for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
   for (int id : step.outputs)
-    expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes what is not its own");
-  expect(step.outputs.size() <= step.buffers.size(), "a step writes more than it has");
+    expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes a buffer that it does not list");
+  expect(step.outputs.size() <= step.buffers.size(), "a step has more outputs than buffers");
   check_sharing(step);
   check_kind(step, plan);
 }

@@ -323,7 +323,7 @@ class RankedContext final : public Context {
   RankGroup group_;
   std::vector<std::unique_ptr<Context>> contexts_;
   std::vector<gpu::Stream> streams_;  // of GPUs
-  // On each rank's device, for runs on the device: of whole inputs, and whole outputs that nobody wants.
+  // Memory on each rank's device, for runs on the device: copies of whole inputs, and whole outputs that are not used.
   std::vector<std::map<size_t, gpu::Memory>> copies_, discarded_;
   RankThreads threads_;
 };

@@ -32,7 +32,7 @@ class Rank {
   virtual void exchange(const Exchange& mine, const gpu::Stream* stream) = 0;
   /// Waits for work that is queued and that needs the others. E603 when one of them has failed.
   virtual void wait(const gpu::Stream& stream) = 0;
-  /// E603 when another rank has failed.
+  /// Throws E603 when another rank has failed.
   virtual void check() = 0;
   /// The number that random operators of this run begin with, the same for all ranks.
   virtual int64_t seed() const = 0;

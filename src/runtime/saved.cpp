@@ -39,7 +39,7 @@ std::vector<std::string_view> section_names(size_t chips) {
   return names;
 }
 
-/// Weights lie on a page.
+/// Weights begin on a page.
 size_t alignment_of(std::string_view section) { return section == "weights" ? 4096 : 64; }
 
 size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
@@ -299,7 +299,9 @@ static void refuse_host_functions(const Plan& plan) {
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image) {
   refuse_host_functions(plan);
   if (!origin.source && origin.file.empty())
-    throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has let go of what it was made from"});
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E406",
+                 .what = "the program no longer holds the model that it was made from"});
   if (origin.file.empty()) return {origin.source, {{plan, image}}};
   FileReading reading;
   origin.file.check_file();

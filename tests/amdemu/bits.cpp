@@ -74,7 +74,7 @@ u32 permuted_bytes(u32 high, u32 low, u32 selector) {
     const u32 pick = selector >> 8 * byte & 0xff;
     u32 value = 0;
     if (pick < 8) value = source >> 8 * pick & 0xff;
-    else if (pick < 12) value = source >> (16 * (pick - 8) + 15) & 1 ? 0xff : 0;  // a sign, repeated
+    else if (pick < 12) value = source >> (16 * (pick - 8) + 15) & 1 ? 0xff : 0;  // a sign bit, repeated
     else if (pick > 12) value = 0xff;
     result |= value << 8 * byte;
   }

@@ -8,8 +8,8 @@
 
 #include "memory_map.h"
 
-/// AMD code objects (ELF for amdgcn, versions 4 to 6): what lies in one, and the copy that kernels run from.
-/// Source: the AMDGPU back end's user guide (LLVM), chapters on code objects, kernel descriptors and metadata.
+/// AMD code objects (ELF for amdgcn, versions 4 to 6): their contents, and the copy that kernels run from. Source: the
+/// AMDGPU back end's user guide (LLVM), chapters on code objects, kernel descriptors and metadata.
 namespace weft::amdemu {
 
 struct Instruction;

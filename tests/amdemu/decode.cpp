@@ -21,8 +21,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// --- names
-// ------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 void replace_first(std::string& text, const char* from, const char* to) {
   const size_t at = text.find(from);
@@ -108,8 +107,7 @@ const std::unordered_map<std::string, std::string>& aliases() {
   return table;
 }
 
-// --- operands
-// ---------------------------------------------------------------------------------------------------------
+// --- operands --------------------------------------------------------------------------------------------------------
 
 struct NamedRegister {
   const char* name;
@@ -212,8 +210,7 @@ bool read_operand(std::string word, Operand& operand) {
          read_register(word, "s", OperandKind::scalar, 0, operand) || read_number(word, operand);
 }
 
-// --- modifiers
-// --------------------------------------------------------------------------------------------------------
+// --- modifiers -------------------------------------------------------------------------------------------------------
 
 u8 bit_list(const std::string& value) {
   u8 bits = 0;
@@ -326,8 +323,7 @@ void read_modifier(const std::string& word, Instruction& i) {
   reader->second(i.modifiers, value);
 }
 
-// --- splitting
-// --------------------------------------------------------------------------------------------------------
+// --- splitting -------------------------------------------------------------------------------------------------------
 
 /// Parts between `mark`s that stand outside brackets; empty ones are dropped.
 Strings split(const std::string& line, char mark) {
@@ -364,8 +360,7 @@ void read_operands(const std::string& rest, Instruction& i) {
   }
 }
 
-// --- instructions
-// -----------------------------------------------------------------------------------------------------
+// --- instructions ----------------------------------------------------------------------------------------------------
 
 /// Waits, messages and caches: their operands are words of their own, and nothing depends on them here.
 bool has_free_text(const std::string& name) {

@@ -11,12 +11,12 @@ namespace weft::amdemu {
 
 class Disassembler {
  public:
-  /// For "gfx1100" and so on, in waves of 32 or 64 lanes.
+  /// For a chip such as "gfx1100", in waves of 32 or 64 lanes.
   Disassembler(const std::string& chip, u32 lanes);
   ~Disassembler();
   Disassembler(const Disassembler&) = delete;
   Disassembler& operator=(const Disassembler&) = delete;
-  /// The text of the instruction at `code`, and in `bytes` how long it is; throws Fault for what is none.
+  /// The text of the instruction at `code`, and in `bytes` its length; throws Fault if there is no instruction.
   std::string print(const u8* code, u64 room, u64 pc, u32& bytes) const;
 
  private:

@@ -142,7 +142,7 @@ void Driver::run_first(Stream* stream) {
   ++stream->done;
 }
 
-/// Streams are in no order with each other but for events, so a piece of each may come before anything.
+/// Only events order streams, so work of any other stream may run before this.
 void Driver::run_others(Stream* stream) {
   std::vector<Stream*> others(streams.begin(), streams.end());
   others.push_back(&default_stream);

@@ -9,8 +9,8 @@
 
 #include "launch.h"
 
-/// What stands behind the functions of HIP: devices, streams that run their work only when somebody waits for it,
-/// events, recorded graphs. One lock guards all of it.
+/// The state behind the functions of HIP: devices, streams that run their work only when somebody waits for it, events,
+/// recorded graphs. One lock guards all of it.
 namespace weft::amdemu {
 
 /// Numbers of HIP's errors (hipError_t).

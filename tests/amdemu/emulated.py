@@ -21,7 +21,8 @@ def run(chips, program, *arguments, **options):
 
 
 def counted(chips, folder, program, *arguments):
-    """The same, and for each kernel what its code object says of it and what it did (tests/amdemu/counters.def)."""
+    """The same; also returns for each kernel its code object's metadata and its counters
+    (tests/amdemu/counters.def)."""
     report = pathlib.Path(folder) / "report.jsonl"
     done = run(chips, program, *arguments, report=report)
     return done, [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []

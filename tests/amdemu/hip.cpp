@@ -205,8 +205,7 @@ WEFT_HIP int hipDeviceSynchronize() {
   });
 }
 
-// --- memory
-// -----------------------------------------------------------------------------------------------------------
+// --- memory ----------------------------------------------------------------------------------------------------------
 
 WEFT_HIP int hipMalloc(void** memory, size_t bytes) { return allocate(memory, bytes, true); }
 WEFT_HIP int hipFree(void* memory) { return release(memory); }
@@ -243,8 +242,7 @@ WEFT_HIP int hipLaunchHostFunc(void* stream, void (*function)(void*), void* data
   });
 }
 
-// --- streams and events
-// -----------------------------------------------------------------------------------------------
+// --- streams and events ----------------------------------------------------------------------------------------------
 
 WEFT_HIP int hipStreamCreateWithFlags(void** stream, unsigned flags) {
   return locked([&](Driver& d) -> int {
@@ -353,8 +351,7 @@ WEFT_HIP int hipEventElapsedTime(float* milliseconds, void* begin, void* end) {
   });
 }
 
-// --- modules and launches
-// ---------------------------------------------------------------------------------------------
+// --- modules and launches --------------------------------------------------------------------------------------------
 
 WEFT_HIP int hipModuleLoadData(void** module, const void* image) {
   return locked([&](Driver& d) -> int {
@@ -410,8 +407,7 @@ WEFT_HIP int hipModuleLaunchKernel(void* function, unsigned groups_x, unsigned g
   });
 }
 
-// --- graphs
-// -----------------------------------------------------------------------------------------------------------
+// --- graphs ----------------------------------------------------------------------------------------------------------
 
 WEFT_HIP int hipStreamBeginCapture(void* handle, int) {
   return locked([&](Driver& d) -> int {
@@ -478,8 +474,7 @@ WEFT_HIP int hipGraphExecDestroy(void* executable) {
   });
 }
 
-// --- for tests
-// --------------------------------------------------------------------------------------------------------
+// --- for tests -------------------------------------------------------------------------------------------------------
 
 /// What ended the last kernel that failed.
 WEFT_HIP const char* amdemuLastError() { return driver().fault_text.c_str(); }

@@ -26,8 +26,7 @@ void Counters::add(const Counters& other) {
 
 namespace {
 
-// --- instructions
-// -----------------------------------------------------------------------------------------------------
+// --- instructions ----------------------------------------------------------------------------------------------------
 
 /// Vector registers of a wave; accumulators are the last of them, on chips that have some.
 u32 granted_registers(const Kernel& kernel) { return ((kernel.resource1 & 63) + 1) * 8; }
@@ -127,8 +126,7 @@ void execute_indexed(Wave& w, const Instruction& i) {
   moved.action(w, moved);
 }
 
-// --- registers at entry
-// -----------------------------------------------------------------------------------------------
+// --- registers at entry ----------------------------------------------------------------------------------------------
 
 /// What hsa_kernel_dispatch_packet_t holds, for kernels that read it.
 struct DispatchPacket {
@@ -249,8 +247,7 @@ std::unique_ptr<WorkGroup> new_group(const Launch& launch, u64 number) {
   return group;
 }
 
-// --- running
-// ----------------------------------------------------------------------------------------------------------
+// --- running ---------------------------------------------------------------------------------------------------------
 
 void run_wave(Wave& w) {
   const u32 yields = w.yields;

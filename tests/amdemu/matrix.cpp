@@ -63,8 +63,7 @@ void multiply(Matrices<T>& m, const MatrixShape& s) {
   else multiply<T, 4>(m, s.rows, s.depth);
 }
 
-// --- elements in registers
-// --------------------------------------------------------------------------------------------
+// --- elements in registers -------------------------------------------------------------------------------------------
 
 const f32* float8_table(Element e, bool fnuz) {
   static const std::vector<f32> table = [] {
@@ -126,8 +125,7 @@ u32 addend(const Wave& w, const Operand& o, int word, u32 lane, Meaning meaning)
   return o.is_register() ? w.row(o, word)[lane] : static_cast<u32>(constant_bits(o, meaning));
 }
 
-// --- MFMA
-// -------------------------------------------------------------------------------------------------------------
+// --- MFMA ------------------------------------------------------------------------------------------------------------
 
 struct Place {
   int block, row, column;
@@ -200,10 +198,9 @@ void mfma(Wave& w, const Instruction& i) {
   }
 }
 
-// --- WMMA
-// -------------------------------------------------------------------------------------------------------------
+// --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// gfx11 wants all of a row in one lane (and again sixteen lanes on); gfx12 shares it between the two halves.
+/// gfx11 holds a whole row in one lane, and a copy of it sixteen lanes on; gfx12 splits the row between the two halves.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -276,8 +273,7 @@ void wmma(Wave& w, const Instruction& i) {
   each([&](const WavePlace& at, u32 l, T& sum) { write_wave_sum<T>(w, i, at, l, sum); });
 }
 
-// --- names
-// ------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 struct ElementName {
   const char* name;

@@ -77,8 +77,7 @@ Touch touch_of(const MemoryShape& m) {
   return m.kind == MemoryKind::atomic ? Touch::atomic : m.store ? Touch::write : Touch::read;
 }
 
-// --- counting
-// ---------------------------------------------------------------------------------------------------------
+// --- counting --------------------------------------------------------------------------------------------------------
 
 void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   u64 lines[max_lanes];
@@ -115,8 +114,7 @@ void count_conflicts(Wave& w, const u32* addresses, u32 bytes) {
   }
 }
 
-// --- moving data
-// ------------------------------------------------------------------------------------------------------
+// --- moving data -----------------------------------------------------------------------------------------------------
 
 void load_part(const MemoryShape& m, u32& word, const u8* from) {
   u32 bits = 0;
@@ -159,7 +157,8 @@ void move_lanes(Wave& w, const MemoryShape& m, const Operand& data, Pointer poin
   });
 }
 
-/// All lanes, side by side, in the region of the last access: as one block. False if it is not so.
+/// Moves the data of all lanes as one block if they are adjacent and in the region of the last access; else returns
+/// false.
 bool move_block(Wave& w, const MemoryShape& m, const Operand& data, const u64* addresses) {
   if (m.bytes < 4 || w.exec_mask() != w.all_lanes()) return false;
   for (u32 l = 1; l < w.lanes; ++l) {
@@ -181,8 +180,7 @@ bool move_block(Wave& w, const MemoryShape& m, const Operand& data, const u64* a
   return true;
 }
 
-// --- atomics
-// ----------------------------------------------------------------------------------------------------------
+// --- atomics ---------------------------------------------------------------------------------------------------------
 
 u32 sum_of_pairs(u32 a, u32 b, bool bf16) {
   auto half = [&](u32 x, u32 y) -> u32 {
@@ -262,8 +260,7 @@ void atomic_lanes(Wave& w, const Instruction& i, const AtomicOperands& o, Pointe
   });
 }
 
-// --- global, flat and scratch instructions
-// ----------------------------------------------------------------------------
+// --- global, flat and scratch instructions ---------------------------------------------------------------------------
 
 /// Addresses of lanes from a vector operand and, after it, an optional scalar one.
 void lane_addresses(const Wave& w, const Instruction& i, int vector, int scalar, u64* addresses) {
@@ -330,8 +327,7 @@ void flat_to_lds(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-// --- buffer instructions
-// ----------------------------------------------------------------------------------------------
+// --- buffer instructions ---------------------------------------------------------------------------------------------
 
 /// A buffer's descriptor: four scalar registers.
 struct Buffer {
@@ -372,8 +368,7 @@ void buffer_access(Wave& w, const Instruction& i) {  // data, address or off, de
   if (!buffer.is_private()) count_lines(w, addresses, m.bytes);
 }
 
-// --- local memory
-// -----------------------------------------------------------------------------------------------------
+// --- local memory ----------------------------------------------------------------------------------------------------
 
 void local_addresses(const Wave& w, const Operand& o, i32 offset, u32* addresses) {
   const u32* row = w.row(o);
@@ -456,8 +451,7 @@ void swizzle(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-// --- scalar loads
-// -----------------------------------------------------------------------------------------------------
+// --- scalar loads ----------------------------------------------------------------------------------------------------
 
 void scalar_load(Wave& w, const Instruction& i) {  // destination, base, offset
   const MemoryShape& m = i.memory;
@@ -479,8 +473,7 @@ void scalar_load(Wave& w, const Instruction& i) {  // destination, base, offset
   for (u32 k = 0; k < words && i[0].index != null; ++k) w.s[i[0].index + k] = loaded[k];
 }
 
-// --- names
-// ------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 /// "load_b32", "store_d16_hi_b16": direction, half, type.
 bool read_move(std::string name, MemoryShape& m) {
@@ -565,7 +558,7 @@ Action prepare_global(Instruction& i, const std::string& name) {
   if (name.starts_with("atomic_")) {
     if (!read_atomic(name.substr(7), m)) return nullptr;
     m.returns = i.modifiers.returns;
-    // gfx94x says sc0 of atomics without a result too, for their scope: then an operand less is there.
+    // gfx94x writes sc0 for the scope of atomics without a result too; those have one operand less.
     if (!buffer) m.returns &= i.count >= (m.space == Space::flat ? 3 : 4);
     return buffer ? buffer_access : flat_atomic;
   }

@@ -4,8 +4,8 @@
 
 #include "bits.h"
 
-/// Which addresses a kernel may touch. Memory of a device has addresses that are none of the host's (bit 47 is set), so
-/// that a host that reads through one ends as it would with a GPU of its own memory; pinned memory has the host's.
+/// The addresses that a kernel may touch. Device memory has addresses that no host memory has (bit 47 is set), so that
+/// a host access through one faults, as on a GPU with memory of its own. Pinned memory has the host's addresses.
 namespace weft::amdemu {
 
 constexpr u64 device_bit = u64{1} << 47;
@@ -21,7 +21,7 @@ inline u64 address_of(const void* pointer) { return reinterpret_cast<u64>(pointe
 
 void add_region(u64 address, u64 bytes);
 void remove_region(u64 address);
-/// The region that the bytes lie in; one that holds nothing where there is none.
+/// The region that holds the bytes; an empty one if there is none.
 Region find_region(u64 address, u64 bytes);
 /// Bytes of the region that begins here; 0 where none does.
 u64 region_bytes(u64 address);

@@ -4,10 +4,10 @@
 
 #include "wave.h"
 
-/// Reading and writing operands: what constants stand for, and what modifiers do on the way.
+/// Reading and writing operands: the values of constants, and the effects of modifiers.
 namespace weft::amdemu {
 
-/// What an operand's bits are, which decides what an inline constant such as 1.0 becomes.
+/// The type of an operand's bits, which decides the value of an inline constant such as 1.0.
 enum class Meaning : u8 { word, single, half, long_integer, double_precision };
 
 template <class T>

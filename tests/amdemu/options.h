@@ -4,7 +4,7 @@
 
 namespace weft::amdemu {
 
-/// What the environment asks of the emulator; options.def says each in a sentence.
+/// The emulator's options, from environment variables; options.def describes each.
 struct Options {
 #define OPTION(name, type, fallback, sentence) type name = fallback;
 #include "options.def"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's node cases of reductions of nothing and of containers on an emulated AMD GPU, which leaves containers to the CPU.
-And readers of values that a product stores in 16 bits."""
+"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, which leaves containers to the
+CPU; and readers of values that a product stores in 16 bits."""
 import re
 import sys
 
@@ -26,7 +26,7 @@ def test_nothing_and_containers():
 
 
 def readers_of_a_product():
-    """A product, and what reads it at places that the run gives or in an order."""
+    """A product, and nodes that read it at positions known only in the run, or in an order."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is chosen and refused where a GPU is: the device `auto`, limits of memory, numbers of compute units."""
+"""Choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
 import numpy as np
 import onnx
 import pytest
@@ -18,7 +18,7 @@ def write(path, nodes, inputs, outputs, constants=()):
 
 
 def non_zero(path):
-    """The sizes of what is found are only known in the run."""
+    """A model whose result sizes are known only in the run."""
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["found"], name="find"),
              helper.make_node("Transpose", ["found"], ["y"])]
     write(path, nodes, [("x", TensorProto.FLOAT, [4, 5])], [("y", TensorProto.INT64, ["n", 2])])
@@ -37,7 +37,7 @@ def loop(path):
 
 
 def texts(path):
-    """A GPU has no texts: the processor looks them up, between two products."""
+    """A model that looks up strings between two products: a GPU has no strings, so the processor does that."""
     keys = helper.make_tensor("keys", TensorProto.STRING, [3], [b"1", b"2", b"3"])
     node = helper.make_node("LabelEncoder", ["s"], ["found"], name="look", domain="ai.onnx.ml", keys_tensor=keys,
                             values_tensor=helper.make_tensor("values", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]),
@@ -52,7 +52,8 @@ def texts(path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
 def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
-    """Sizes that data decide, boxes that overlap, a loop whose trips the input tells: all steps are the GPU's."""
+    """Sizes that depend on data, overlapping boxes, a loop whose number of trips is an input: all steps run on the
+    GPU."""
     path = tmp_path / "model.onnx"
     model(path)
     sizes = ["--at", "seq=3"] if model is loop else []

@@ -25,7 +25,8 @@ HEADROOM = 1.25  # above what was measured when the budget was written
 
 
 def check_budgets(case, chip, measured):
-    """What a run costs, as far as that can be told without a chip. WEFT_UPDATE=1 writes the budgets anew."""
+    """Compares the cost of a run, as far as it can be known without a chip, with a budget. WEFT_UPDATE=1 writes the
+    budgets anew."""
     budgets = json.loads(BUDGETS.read_text())
     if os.environ.get("WEFT_UPDATE"):
         budgets.setdefault(case, {})[chip] = measured
@@ -95,9 +96,9 @@ def save(graph, path):
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
-    """Few pixels and many channels: a second kernel adds the parts and does what comes after the convolution. Two groups
-    of channels that are no whole vectors, and of bytes one that has other than zeros around its pixels; beside them one
-    whose k is short, rounded in f64."""
+    """Split k in convolutions of few pixels and many channels: a second kernel adds the parts and runs the epilogue.
+    Two groups of channels that are no whole vectors; a convolution of bytes with a padding value other than zero;
+    one with short k, rounded in f64."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
@@ -136,8 +137,8 @@ for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_tiles_for_any_size(chip, tmp_path):
-    """One program for few rows and for many: each run launches the tiles for its sizes, and those of the run before are
-    forgotten. Two products are one launch."""
+    """One program for few rows and for many: each run launches the tiles for its sizes and forgets those of the run
+    before. Two products share a launch."""
     g = main_kernels.Graph()
     x, image = g.stored("x", "rows", 64), g.input("image", "images", 16, 5, 6)
     for i in range(2):
@@ -152,7 +153,8 @@ def test_tiles_for_any_size(chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
-    """As BERT does it: f16 holds no lowest f32, and where all keys are masked, minus infinity would make them NaN."""
+    """Masks as in BERT: f16 cannot hold the lowest f32, and -inf in its place would give NaN in rows whose keys are
+    all masked."""
     g = main_kernels.Graph()
     batch, length, heads, d = 2, 24, 2, 16
     x = g.stored("x", batch, length, heads * d)
@@ -179,7 +181,7 @@ def test_rows_masked_by_the_lowest_number(chip, tmp_path):
 
 
 def test_sizes_in_inputs(tmp_path):
-    """The length of a cache that an input holds: read before the run, also where it alone changes."""
+    """The length of a cache is the value of an input: it is read before each run, also if only it has changed."""
     node = onnx.helper.make_node("GroupQueryAttention", ["q", "k", "v", "old_k", "old_v", "last", "total"], ["y", "new_k", "new_v"],
                                  domain="com.microsoft", num_heads=2, kv_num_heads=1)
     shapes = {"q": [1, 1, 16], "k": [1, 1, 8], "v": [1, 1, 8], "old_k": [1, 1, "past", 8], "old_v": [1, 1, "past", 8]}
@@ -202,7 +204,7 @@ def test_sizes_in_inputs(tmp_path):
 
 
 def test_order_of_work_does_not_matter(tmp_path):
-    """Work groups in turns of a few instructions, and work that runs when it is submitted."""
+    """Work groups take turns after a few instructions, and work runs as soon as it is submitted."""
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):
         done = emulated.run("gfx1100", "weft", "verify", *DIGITS, "--device", "amd:0", **options)
         assert done.returncode == 0, done.stdout + done.stderr

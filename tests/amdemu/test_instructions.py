@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of the vector unit and comparisons, bit by bit: numpy says what a formula gives for values that have been
-trouble before (signed zeros, denormals, infinities, NaN, limits), the emulator must give the same bits. With
-instructions.test, which holds what no formula says, every line of the tables is met."""
+"""Vector instructions and comparisons, bit by bit: numpy evaluates a formula for values that have been trouble
+before (signed zeros, denormals, infinities, NaN, limits), and the emulator must give the same bits.
+instructions.test has the instructions without a formula; together they cover every line of the tables."""
 import itertools
 import subprocess
 

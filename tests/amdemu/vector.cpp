@@ -166,8 +166,7 @@ void compare(Wave& w, const Instruction& i) {
   write_comparison(w, i, mask);
 }
 
-// --- what the formulas call
-// -------------------------------------------------------------------------------------------
+// --- functions that the formulas call --------------------------------------------------------------------------------
 
 u32 low24(u32 x) { return x & 0xffffff; }
 i32 signed_low24(u32 x) { return static_cast<i32>(x << 8) >> 8; }
@@ -207,8 +206,7 @@ T fixed_quotient(T quotient, T d, T n) {
   return std::copysign(quotient, sign);
 }
 
-// --- the table
-// --------------------------------------------------------------------------------------------------------
+// --- the table -------------------------------------------------------------------------------------------------------
 
 using Entry = std::pair<const char*, Action>;
 

@@ -9,8 +9,7 @@
 namespace weft::amdemu {
 namespace {
 
-// --- sums that carry
-// --------------------------------------------------------------------------------------------------
+// --- sums that carry -------------------------------------------------------------------------------------------------
 
 struct CarryKind {
   bool subtract, reversed, carries_in;
@@ -68,8 +67,7 @@ void mad_i64_i32(Wave& w, const Instruction& i) {
   write_long_sum(w, i, sums, carries);
 }
 
-// --- choices
-// ----------------------------------------------------------------------------------------------------------
+// --- choices ---------------------------------------------------------------------------------------------------------
 
 template <class T>
 void cndmask(Wave& w, const Instruction& i) {
@@ -81,8 +79,7 @@ void cndmask(Wave& w, const Instruction& i) {
   write_vector(w, i, a);
 }
 
-// --- division
-// ---------------------------------------------------------------------------------------------------------
+// --- division --------------------------------------------------------------------------------------------------------
 
 template <class T>
 struct DivisionLimits;  // exponents as the instruction's description has them
@@ -162,7 +159,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // A quotient of far operands was made small, a tiny one large; AMD's text names one factor for both. Rounded once.
+    // The scaling made a quotient of distant operands small, or a tiny one large; AMD's document names one factor for
+    // both. Rounded once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
@@ -171,8 +169,7 @@ void div_fmas(Wave& w, const Instruction& i) {
   write_vector(w, i, a);
 }
 
-// --- mixed precisions
-// -------------------------------------------------------------------------------------------------
+// --- mixed precisions ------------------------------------------------------------------------------------------------
 
 /// op_sel_hi says which operands are f16, op_sel which half they are.
 void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
@@ -258,8 +255,7 @@ void pk_mov_b32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 1, results[1]);
 }
 
-// --- 8-bit floats
-// -----------------------------------------------------------------------------------------------------
+// --- 8-bit floats ----------------------------------------------------------------------------------------------------
 
 Float8 float8_of(const Wave& w, const Instruction& i) {
   return {.exponent_bits = i.name.find("bf8") == std::string::npos ? 4 : 5, .fnuz = w.fnuz};
@@ -314,8 +310,7 @@ void cvt_pk_u8_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, c);
 }
 
-// --- lanes that read others
-// -------------------------------------------------------------------------------------------
+// --- lanes that read others ------------------------------------------------------------------------------------------
 
 u32 lane_operand(const Wave& w, const Operand& o) { return static_cast<u32>(read_scalar(w, o)) & (w.lanes - 1); }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/status.py shows only what a row of a known tree holds."""
+"""tools/status.py shows only figures from rows that name a commit of the history."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels as `WEFT_DEBUG=6,plan` prints them (AMD: disassembled code objects; NVIDIA: PTX), cut into functions and innermost
-loops, and what their instructions are."""
+"""Splits kernels, as `WEFT_DEBUG=6,plan` prints them (AMD: disassembled code objects; NVIDIA: PTX), into functions
+and innermost loops, and classifies their instructions."""
 import collections
 import re
 
@@ -32,7 +32,7 @@ def functions(text, chip):
 
 
 def kind(line, chip):
-    """What kind of instruction a line is; None for labels, declarations and the like."""
+    """The kind of a line's instruction; None for labels, declarations and the like."""
     words = re.sub(r"^\s*(@!?%p\d+\s+)?", "", line)
     if "wgmma.mma_async" in line:
         return "matrix"

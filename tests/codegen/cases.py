@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sample kernels of samples.cpp and samples_gemm.cpp must compute: inputs, run-time sizes, and numpy's answer.
+"""The expected results of the sample kernels of samples.cpp and samples_gemm.cpp: inputs, run-time sizes, and
+numpy's answer.
 
-A Case says how to launch one kernel; `check(device)` runs all cases on a device object that has
-`run(case) -> list of output arrays`, prints a line per kernel and returns the number of failures.
-"""
+A Case says how to launch one kernel; `check(device)` runs all cases on a device object that has `run(case) -> list of
+output arrays`, prints a line per kernel and returns the number of failures."""
 import math
 from dataclasses import dataclass
 
@@ -272,7 +272,7 @@ def all_cases(small=False):
 
 
 def raise_fault(fault):
-    """Says what a checked kernel found; `fault` is a KernelFault as four 64-bit words."""
+    """Raises the error of a checked kernel; `fault` is a KernelFault as four 64-bit words."""
     if fault[0] & 0xFFFFFFFF:
         raise RuntimeError(f"buffer {fault[0] >> 32}: {fault[2]} bytes at {fault[1]} are outside its {fault[3]} bytes")
 

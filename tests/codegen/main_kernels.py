@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that most time goes into, at sizes that choose their usual tiles, as one ONNX model: `main_kernels.py CHIP`
-prints what they need of that chip, and an estimate of how busy its matrix units would be."""
+"""The kernels that take most time, at sizes that choose their usual tiles, as one ONNX model: `main_kernels.py CHIP`
+prints the resources that they need on that chip, and an estimate of how busy its matrix units would be."""
 import os
 import pathlib
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernels of models need of an AMD compute unit, read from their code objects' metadata, as the kernel cache
-keeps it: resources.py [--precision f16] MODEL ... compiles the models for every chip (which needs no GPU), writes one file for
-all of them, and prints a row a model."""
+"""The resources that the kernels of models need of an AMD compute unit, read from the metadata of their code objects
+in the kernel cache: resources.py [--precision f16] MODEL ... compiles the models for every chip (which needs no
+GPU), writes one file for all of them, and prints a row for each model."""
 import collections
 import os
 import pathlib

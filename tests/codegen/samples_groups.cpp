@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of what only some chips have or what reads operands in place: products of few rows (all GPUs), and for sm_90a
-// products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k; A[b, m, k], B[b, n, k].
-// Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all dense, causal, scaled by
-// 1/8.
+// Samples of kernels that only some chips have or that read operands in place: products of few rows (all GPUs), and for
+// sm_90a products and attention by warp groups. Products: buffers A, B, bias, C; sizes batch, m, n, k; A[b, m, k], B[b,
+// n, k]. Attention: buffers q, k, v, y; sizes batch, heads, key-value heads, queries, keys, d; all dense, causal,
+// scaled by 1/8.
 #include "attention_gpu.h"
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -50,7 +50,8 @@ GROUPS(f16_128x32_split4, f16, 128, 32, 2, 1, 8, 4)
 GROUPS(bf16_128x128, bf16, 128, 128, 2, 1, 3, 1)
 GROUPS(i8_128x64, i8, 128, 64, 2, 1, 6, 1)
 
-/// `Hidden`, which is even: so many keys are masked by the lowest f32, where blocks share the keys by -1e9.
+/// Causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32, or by -1e9 where blocks
+/// share the keys.
 template <class T, int D, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal(const L& weft_launch) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);

@@ -31,7 +31,7 @@ GPUS = {"gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx10
 
 
 def compile_sample(name, chip, out, *options):
-    """Builds an image; what weft-kc printed."""
+    """Builds an image; returns the output of weft-kc."""
     command = [KC, str(HERE / f"{name}.cpp"), "--chip", chip, "-o", str(out), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     said = f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
@@ -40,7 +40,7 @@ def compile_sample(name, chip, out, *options):
 
 
 def runs_here(chip):
-    """Whether this processor has all that code for the chip may use."""
+    """Whether this processor has all features that code for the chip may use."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
     has = {flag.replace("_", "") for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
     level, *features = chip.replace("-", "").split("+")
@@ -93,7 +93,7 @@ INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avx
 
 @pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
 def test_integer_products(chip, features, register, count, instruction, tmp_path):
-    """Some loop is a whole tile of products, and keeps its sums in registers."""
+    """Some innermost loop computes a whole tile of products, and keeps its sums in registers."""
     options = ["--features", features] if features else []
     text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
     # What lies between two jumps, the second of which goes back.

@@ -133,8 +133,7 @@ WEFT_FAKE int fake_held() {
   return static_cast<int>(held.size());
 }
 
-// --- the same in both: name in HIP, name in CUDA, parameters, what it does
-// -----------------------------------------------
+// --- the same in both: name in HIP, name in CUDA, parameters, what it does -------------------------------------------
 #define WEFT_BOTH(hip, cuda, parameters, body) \
   WEFT_FAKE int hip parameters {               \
     [[maybe_unused]] const char* me = #hip;    \
@@ -186,15 +185,13 @@ WEFT_BOTH(hipGraphLaunch, cuGraphLaunch, (Handle, Handle), return begin(me);)
 WEFT_BOTH(hipGraphDestroy, cuGraphDestroy, (Handle graph), return drop(me, graph);)
 WEFT_BOTH(hipGraphExecDestroy, cuGraphExecDestroy, (Handle executable), return drop(me, executable);)
 
-// --- HIP alone
-// --------------------------------------------------------------------------------------------------------
+// --- HIP alone -------------------------------------------------------------------------------------------------------
 WEFT_FAKE int hipGetDevicePropertiesR0600(void* properties, int) { return describe(properties); }
 WEFT_FAKE int hipSetDevice(int) { return begin("hipSetDevice"); }
 WEFT_FAKE int hipModuleLoadData(Handle* module, const void*) { return make("hipModuleLoadData", module, 1); }
 WEFT_FAKE const char* hipGetErrorString(int error) { return text_of(error); }
 
-// --- CUDA alone
-// -------------------------------------------------------------------------------------------------------
+// --- CUDA alone ------------------------------------------------------------------------------------------------------
 WEFT_FAKE int cuDeviceGet(int* device, int ordinal) { return give("cuDeviceGet", device, ordinal); }
 WEFT_FAKE int cuDeviceGetAttribute(int* to, int which, int) { return attribute(to, which); }
 WEFT_FAKE int cuDeviceTotalMem_v2(size_t* bytes, int) { return give("cuDeviceTotalMem_v2", bytes, size_t{16} << 30); }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What a test asks of the fake cuDNN.
+/// The controls of the fake cuDNN.
 extern "C" {
 
-/// Plans that were made, and runs, those into a graph too.
+/// Plans that were made, and runs, captured ones included.
 int fake_cudnn_plans();
 int fake_cudnn_runs();
 /// The last run's engine (fake_cudnn.cpp) and what it computed: "conv 3x16x48x48 bias relu" with the sizes of x.

@@ -67,8 +67,8 @@ Tensor input(int64_t rows) {
   return make_tensor(DType::f32, {rows, 16}, std::vector<double>(static_cast<size_t>(rows) * 16, 1.0));
 }
 
-/// Loads, runs the same size twice, so that a graph is replayed, and another. The number of calls before all is given
-/// back.
+/// Loads a program, runs one size twice, so that a graph is replayed, and then another size. Returns the number of
+/// calls before everything is released.
 int scenario(const Fake& fake, const std::string& device, const std::string& text) {
   auto model = compile(parse_program(text, make_op), {.device = device});
   auto context = model->new_context();
@@ -88,7 +88,8 @@ struct Tally {
   }
 };
 
-/// Whether what failed gave something back, or made the device current for that: a program may shrug it off.
+/// Whether the function that failed releases something, or makes the device current for that: a program may ignore such
+/// a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {
     if (function.find(word) != std::string::npos) return true;
@@ -135,7 +136,7 @@ void run_device(const Fake& fake, const std::string& device, Tally& tally) {
   std::printf("%s: %d calls\n", device.c_str(), calls);
 }
 
-/// A process that looks for devices while one call of that fails: the others are found, nothing is thrown.
+/// Looks for devices while call number `call` fails: the other devices are found, and nothing is thrown.
 bool finds_devices(const Fake& fake, int call) {
   pid_t child = ::fork();
   if (child == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-library-calls: convolutions that are given to cuDNN, on a fake CUDA driver and a fake cuDNN: what is described,
-// which engine is taken, when plans are made and what happens with sizes that the library does not know. Needs
+// weft-library-calls: convolutions that are given to cuDNN, on a fake CUDA driver and a fake cuDNN. Checks the
+// descriptions, the engine that is chosen, when plans are made, and sizes that the library does not support. Needs
 // WEFT_CUDA_LIBRARY and WEFT_CUDNN_LIBRARY to name the fakes.
 #include <dlfcn.h>
 
@@ -20,8 +20,8 @@ using namespace weft;
 
 namespace {
 
-/// A bias, another tensor and relu after a 3 x 3 convolution of two groups, and one with a stride and what no library
-/// knows after it.
+/// A 3 x 3 convolution of two groups with a bias, another tensor and relu; and one with a stride, before an operator
+/// that no library has.
 constexpr const char* program_text = R"(program "convolutions"
 symbol n
 module main {
@@ -83,7 +83,7 @@ std::string with(std::string text, const std::string& name, const std::string& v
   return text;
 }
 
-/// The first of the candidates that there is.
+/// The first of the names that is among the candidates.
 Chooser taking(std::vector<std::string> names) {
   return [names](const Decision& decision) {
     for (const std::string& name : names) {

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 import weft  # noqa: E402
 
 RUNS, SIGMAS = 50, 6  # of a random case; a right generator is further off once in 500 million times
-# Two steps of the type, relative: expected values were rounded to it between operators, ours were not.
+# Two steps of the type, relative: the expected values were rounded to it between operators, Weft's are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
 LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
@@ -40,7 +40,7 @@ def named(ports, values):
 
 
 def value_of(value):
-    """What test data holds, as Python has it: an array, a list of them, or None."""
+    """A value of test data in Python: an array, a list of values, or None."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def case_on_disk(folder):
 
 
 def difference(got, want, case):
-    """What is wrong with `got`, "" when it is right."""
+    """What is wrong with `got`; "" if it is right."""
     if isinstance(want, list):
         if not isinstance(got, list) or len(got) != len(want):
             return f"{type(got).__name__} where a list of {len(want)} is right"
@@ -111,7 +111,8 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """Of a random case the chance that each element is kept, else None: a bernoulli's is its input, a dropout's one for all."""
+    """For a random case the chance that each element is kept, else None: a bernoulli has it as its input, a dropout
+    one for all."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
         return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
@@ -127,7 +128,7 @@ def has_seed(message):
 
 
 def kept_elements(case, outputs, chances):
-    """Which elements a run kept; a text when its outputs are none that any run could give."""
+    """The elements that a run kept; a string with the reason if no run could give such outputs."""
     y, x = outputs[0], case.inputs["x"]
     for got, want in zip(outputs, case.outputs.values(), strict=True):
         if (got.shape, got.dtype) != (want.shape, want.dtype):
@@ -143,7 +144,8 @@ def kept_elements(case, outputs, chances):
 
 
 def judge_random(case, model, chances):
-    """The share of kept elements over many runs: of each element, and of all; a seed makes every run the same."""
+    """Compares the shares of kept elements over many runs, for each element and for all together; with a seed every
+    run must be the same."""
     kept = [kept_elements(case, list(model.run(case.inputs).values()), chances) for _ in range(RUNS)]
     text = next((k for k in kept if isinstance(k, str)), "")
     if text:
@@ -165,7 +167,7 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """`right` and the steps that the host ran, or what is wrong, or why it was refused."""
+    """`right` and the steps that the host ran, or the fault, or the reason of a refusal."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

@@ -68,7 +68,7 @@ def random_trees(seed, modes, trees=3, depth=3):
 
 
 def weighed(kind, leaves, targets, positive=False):
-    """Every leaf gives one to `targets` weights."""
+    """Gives every leaf one to `targets` weights."""
     rng = np.random.default_rng(len(leaves))
     rows = [(tree, node, target) for tree, node in leaves for target in targets]
     weights = rng.random(len(rows)) / 3 if positive else rng.standard_normal(len(rows))
@@ -101,7 +101,8 @@ def test_tree_aggregates(how):
 def test_tree_classes(transform, classes, positive):
     columns, leaves = random_trees(7, ["BRANCH_LEQ"])
     labels = [4, 7, 9] if len(classes) == 3 else [4, 7]
-    # Of two classes that both have weights onnxruntime answers 1 or 0, by the sign of the second score, instead of a label.
+    # For two classes that both have weights onnxruntime answers 1 or 0, by the sign of the second score, instead of a
+    # label.
     judged = ["scores"] if len(classes) == 2 else None
     judge("TreeEnsembleClassifier", [X], {**columns, **weighed("class", leaves, classes, positive),
                                           "classlabels_int64s": labels, "post_transform": transform}, ["label", "scores"], judged=judged)
@@ -173,7 +174,7 @@ def test_categories():
 
 @pytest.mark.parametrize("depth", [63, 64, 65, 300])
 def test_deep_trees(depth):
-    """More levels than are written out go down in a loop."""
+    """Levels beyond the unrolled ones are walked in a loop."""
     count = 2 * depth + 1  # node 2 i leads to leaf 2 i + 1 or to node 2 i + 2
     inner = range(0, count - 1, 2)
     rng = np.random.default_rng(depth)

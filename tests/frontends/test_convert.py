@@ -19,7 +19,7 @@ from places import BUILD, DIGITS, keep_count  # noqa: E402
 
 IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 PART = 40  # of the cases in a plain run
-# Values that follow from chance or from nothing that a file says.
+# Values that depend on chance, or that the file does not define.
 CHANCE = ("bernoulli", "dropout", "training")
 
 
@@ -35,7 +35,7 @@ def answers(model, feeds):
 
 
 def data_of(case):
-    """Inputs and outputs as arrays; nothing for what is no tensor of numpy's types."""
+    """Inputs and outputs as arrays; None for a value that is no tensor of numpy's types."""
     try:
         model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
         if case.data_sets:
@@ -121,7 +121,7 @@ def test_an_operator_that_onnx_has_in_another_form(tmp_path):
 
 
 def test_a_recurrent_network_and_a_branch(tmp_path):
-    """An LSTM is a loop; a condition that only a run knows takes either branch."""
+    """An LSTM becomes a loop; either branch is taken by a condition that only a run knows."""
     random, steps = np.random.default_rng(0), "steps"
     weights = {"w": (1, 32, 5), "r": (1, 32, 8), "b": (1, 64)}
     tensors = [numpy_helper.from_array(random.standard_normal(dims).astype("f") / 4, name) for name, dims in weights.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ai.onnx.preview.training's Gradient: what ref and cpu give is what differences of the graph itself say."""
+"""ai.onnx.preview.training's Gradient: the results of ref and cpu equal differences of the graph itself."""
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -56,7 +56,7 @@ def test_functions(op):
 
 
 def test_erf():
-    """Its own formula: onnx's reference computes Erf in f32, too roughly for differences."""
+    """Compared with its formula: onnx's reference computes Erf in f32, which is too rough for differences."""
     x = numbers(5) - 0.6
     gradient = helper.make_node("Gradient", ["x"], ["d"], domain=TRAINING, xs=["x"], y="y")
     model = model_of([helper.make_node("Erf", ["x"], ["y"])], {"x": x}, {}, [gradient], ["d"]).SerializeToString()
@@ -80,7 +80,8 @@ def test_a_layer_with_softmax():
 
 
 def test_values_in_the_middle_and_other_values_in_their_place():
-    """The derivative by a value between, at the point that the inputs give rather than the one that the graph computes."""
+    """The derivative by an intermediate value, at the point that the inputs give in place of the value that the
+    graph computes."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
              helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]  # fmt: skip
     inputs = {"x": numbers(3), "z": numbers(3) + 2}

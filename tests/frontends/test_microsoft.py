@@ -47,7 +47,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares every output, or what `compared` makes of the list of them."""
+    """Compares every output, or the list that `compared` makes of the outputs."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -83,7 +83,8 @@ def test_multi_head_attention_over_heads_of_an_encoder():
 
 @pytest.mark.parametrize("layout", ["qkv", "kv"])
 def test_multi_head_attention_packed(layout):
-    """onnxruntime's CPU provider has no packed form; the same numbers apart must answer the same."""
+    """onnxruntime's CPU provider lacks the packed form; the answers must equal those for the same numbers in
+    separate tensors."""
     q, k, v = qkv()
     apart = [x.reshape(BATCH, TOKENS, HEADS, SIZE) for x in (q, k, v)]
     packed = [np.stack(apart, 3)] if layout == "qkv" else [q, np.stack(apart[1:], 3)]
@@ -205,7 +206,7 @@ def test_grouped_attention_smooth():
 
 @pytest.mark.parametrize("sink", [None, SINK], ids=["plain", "sinks"])
 def test_grouped_attention_reads_only_what_tokens_wrote(sink):
-    """The room of a cache may hold anything."""
+    """Only the valid rows are read: the rest of the cache may hold anything."""
     rows = [floats(2, 1, width) for width in (WIDTH, KV_HEADS * SIZE, KV_HEADS * SIZE)]
     answers = []
     for rubbish in 0, np.nan:
@@ -226,7 +227,8 @@ def test_grouped_attention_scores(shown, sink):
 
 
 def test_grouped_attention_prompts_of_different_lengths():
-    """onnxruntime-genai's provider for AMD gives the room of the cache as the total, and rows that end in padding."""
+    """onnxruntime-genai's provider for AMD passes the capacity of the cache as the total length, and rows that end
+    in padding."""
     q, k, v = floats(2, 4, WIDTH), floats(2, 4, KV_HEADS * SIZE), floats(2, 4, KV_HEADS * SIZE)
     cache = np.zeros((2, KV_HEADS, 8, SIZE), np.float32)
     attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS}
@@ -237,7 +239,7 @@ def test_grouped_attention_prompts_of_different_lengths():
 
 
 def test_grouped_attention_norms():
-    """Only GPUs of onnxruntime normalise q and k here; numpy says what to expect."""
+    """Only onnxruntime's GPU providers normalise q and k here, so numpy computes the expected values."""
     q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)
     weights = floats(SIZE), floats(SIZE) + 2
 
@@ -322,7 +324,7 @@ def test_skip_layer_normalization():
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_simplified_layer_normalization_in_both_domains(axis):
-    """onnxruntime has it in ONNX's own; some models say com.microsoft."""
+    """onnxruntime has it in ONNX's own domain; some models say com.microsoft."""
     answers = []
     x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
     model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})
@@ -345,7 +347,7 @@ def test_embed_layer_normalization():
 
 
 def answer(op, inputs, attributes=None, outputs=("y",), constants=()):
-    """What the cpu target makes of a node that onnxruntime has for GPUs only."""
+    """The cpu target's results for a node that onnxruntime has for GPUs only."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     answers = weft.compile(model, device="cpu").run(feed)
     return [answers[name] for name in outputs]

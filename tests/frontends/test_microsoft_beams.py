@@ -50,8 +50,8 @@ class Graph:
         return self.node("Reshape", turned, self.constant("together", np.array([0, 0, WIDTH])))
 
     def decode(self, ids, past, cross, mask, source=None):
-        """Scores of each token, from itself, all before it and what the mask shows of the encoder's; and from the mean of the
-        source's tokens where these are given."""
+        """Scores of each token: from the token, all before it and the encoder's unmasked tokens; and from the mean
+        of the source's tokens if these are given."""
         x = self.node("Gather", self.constant("words", floats(VOCABULARY, WIDTH)), ids)
         q = self.heads(x)
         if source:
@@ -78,7 +78,7 @@ class Graph:
 
 
 def encoder(kind, starts):
-    """With `starts` it runs the decoder for the first tokens as well."""
+    """With `starts` it also runs the decoder for the first tokens."""
     g = Graph("encoder")
     if kind == T5:
         ids = g.input("encoder_input_ids", TensorProto.INT32, ["batch", "source"])

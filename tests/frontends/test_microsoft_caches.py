@@ -87,7 +87,7 @@ def test_sparse_attention(rows, lengths, rotary):
 
 
 def in_one_buffer(model, feed, shared):
-    """onnxruntime's answers where inputs and outputs must be one memory."""
+    """onnxruntime's answers for an operator whose inputs and outputs must share memory."""
     session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
     held = {name: np.array(value) for name, value in feed.items()}  # the values below do not own their memory
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in held.items()}
@@ -118,7 +118,8 @@ def test_experts(tokens, k, activation):
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_the_limit_of_gates(after):
-    """Of the gate, or (onnxruntime's CUDA provider since 1.32) of the gate times its sigmoid; one expert counts 1."""
+    """The limit is that of the gate, or (onnxruntime's CUDA provider since 1.32) of the gate times its sigmoid. One
+    expert has weight 1."""
     x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
     attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
                   "swiglu_limit_after_activation": after}
@@ -133,7 +134,7 @@ def test_the_limit_of_gates(after):
 
 @pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
 def test_each_norm_may_have_an_epsilon_of_its_own(apart):
-    """Since onnxruntime 1.32; the cache holds the keys that were normalised."""
+    """New in onnxruntime 1.32. The cache holds the normalised keys."""
     cache = floats(1, KV_HEADS, 8, SIZE)
     inputs = [floats(1, 5, WIDTH), floats(1, 5, KV_HEADS * SIZE), floats(1, 5, KV_HEADS * SIZE) + 1, cache, cache + 1, i32(4),
               np.int32(5), *[None] * 7, floats(SIZE), floats(SIZE) + 1]
@@ -157,14 +158,15 @@ TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.f
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("adds_up", [0, 1])
 def test_experts_that_are_preferred_alike(k, adds_up):
-    """The last of them is taken first."""
+    """Of experts with equal scores the last is taken first."""
     inputs = [floats(4, HIDDEN), TIES, floats(EXPERTS, INNER, HIDDEN) / 5, None, floats(EXPERTS, HIDDEN, INNER) / 3]
     judge("MoE", inputs, {"k": k, "normalize_routing_weights": adds_up}, constants=(2, 4))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_quantised_experts_that_are_preferred_alike(k):
-    """By their scores: probabilities of f32 do not tell the last two rows' small ones apart."""
+    """Experts are compared by their scores: probabilities in f32 do not tell the small ones of the last two rows
+    apart."""
     scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
               bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]  # fmt: skip

@@ -71,7 +71,7 @@ def check(op, feed, inputs, attributes, outputs=("sequences",), constants=()):
         answers = weft.compile(model, device=device).run(feed)
         tokens = answers["sequences"]
         assert tokens.shape == wanted[0].shape
-        # What lies behind the end of all rows onnxruntime leaves as it finds it; here it is padding.
+        # onnxruntime does not write behind the end of all rows; Weft writes padding there.
         end = int((tokens != PAD).any(tuple(range(tokens.ndim - 1))).nonzero()[0].max()) + 1
         np.testing.assert_array_equal(tokens[..., :end], wanted[0][..., :end], err_msg=device)
         if len(outputs) > 1:

@@ -230,7 +230,7 @@ def packed_table(kind, rows, blocks):
 @pytest.mark.parametrize("kind", PACKED)
 @pytest.mark.parametrize("known", [False, True])
 def test_rows_of_packed_tables(kind, known):
-    """Rows that are not there are row 0."""
+    """Rows that do not exist read row 0."""
     judge("GatherPacked", [packed_table(kind, 5, 2), np.array([[4, -1, 2], [5, 0, 3]], np.int32)],
           {"packed_type": kind, "K": 2 * PACKED[kind][0], "output_dtype": TensorProto.FLOAT}, constants=(0,) if known else ())
 

@@ -81,7 +81,7 @@ def test_deformed_convolution(groups, parts, masked):
 @pytest.mark.parametrize("cell, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_long_recurrences(cell, gates, direction):
-    """More steps than any graph is written out to, and a number of them that only the run tells."""
+    """More steps than are ever unrolled, and a number of steps that only the run knows."""
     steps, batch, inputs, hidden = 300, 2, 5, 7
     directions = 2 if direction == "bidirectional" else 1
     judge(cell, [floats(steps, batch, inputs), floats(directions, gates * hidden, inputs) / 3,
@@ -107,7 +107,7 @@ def test_powers_of_two(rounding):
 @pytest.mark.parametrize("scales, height", [((0.7, 1.5), 10), ((0.29, 0.1), 100), ((1.1, 2), 30)])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_sizes_that_scales_give(free, scales, height, mode):
-    """10 * 0.7f are 7: the product is rounded before it is cut off."""
+    """10 * 0.7f is 7: the product is rounded before it is truncated."""
     judge("Resize", [floats(1, 2, height, 8), None, np.array([1, 1, *scales], np.float32)], {"mode": mode}, free=free, constants=[2])
 
 
@@ -132,7 +132,7 @@ def test_corners_that_only_the_run_tells(scales):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("constants", [[], [1], [2]], ids=["both", "scales", "roi"])
 def test_regions_that_only_the_run_tells(mode, constants):
-    """Scales give whole sizes: of others onnx's reference and onnxruntime make different regions."""
+    """The scales give whole sizes: for others onnx's reference and onnxruntime use different regions."""
     roi = np.array([0, 0, 0.2, -0.23, 1, 1, 0.9, 1.17], np.float32)
     words = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.5}
     judge("Resize", [floats(1, 2, 10, 8), roi, np.array([1, 1, 1.5, 0.75], np.float32)], words, constants=constants)
@@ -151,7 +151,7 @@ def test_upsampling_that_only_the_run_tells():
 
 
 def test_heads_of_a_free_size():
-    """What 1 / sqrt(size) scales, and whether heads fit, the run tells."""
+    """Only the run knows the head size, on which the scale 1 / sqrt(size) and the number of heads depend."""
     free = {(f"i{i}", 2): "width" for i in range(3)}
     inputs = [floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)]
     judge("MultiHeadAttention", inputs, {"num_heads": 3}, domain="com.microsoft", free=free)
@@ -202,7 +202,7 @@ def test_scales_of_zeros():
      [floats(2, 4, 8), floats(4, 1, 4), floats(4), floats(2, 4, 20)], "past_state"),
 ])  # fmt: skip
 def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
-    """What would be a wrong answer, or a size below 0, is refused by the run that has it."""
+    """Sizes that would give a wrong answer or a negative size: the run that has them is refused."""
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in ports]
     names = [f"y{i}" for i in range(words.get("num_outputs", 2))]
     node = helper.make_node(op, [name for name, _ in ports], names, **words)
@@ -215,7 +215,8 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """All is constant but for how many there are: nothing of that is computed while the program is loaded."""
+    """Everything is constant except a size: nothing that depends on that size is computed while the program is
+    loaded."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:

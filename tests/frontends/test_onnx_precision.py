@@ -27,7 +27,8 @@ from places import keep_count  # noqa: E402
 
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
-# Chip that is emulated ("": the CPU), of how many cases one runs in a short test, and how many of all are right at least.
+# Emulated chip ("": the CPU) -> one case in so many runs in a short test, and the least number of right cases among
+# all.
 PLACES = {"": (6, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
 MOST_UNKNOWN = 0.03  # of all results: those that rounding moves too far
@@ -77,7 +78,7 @@ def environment_of(chip):
 
 
 def answers(device, precision, folders, chip):
-    """What weft-precision says of each case, {name: words}; one that ends the process is one that is wrong."""
+    """weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
     found, left = {}, list(folders)
     while left:
         command = [BUILD / "bin/weft-precision", "--device", device, "--precision", precision, *left[:100]]
@@ -100,7 +101,7 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision=""):
-    """Cases by verdict, and results that are known and unknown; of a place and a precision they are kept."""
+    """Cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):

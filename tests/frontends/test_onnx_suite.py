@@ -36,7 +36,7 @@ def on_cpu(cases):
 
 
 def counted(device, verdicts):
-    """The faults; how many of all cases are right is kept for docs/status."""
+    """The faults. The number of right cases is kept for docs/status."""
     found = faults(verdicts)
     if len(verdicts) == CASES:
         refused = sum(verdict.startswith("refused") for verdict in found.values())
@@ -50,7 +50,8 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """But for a number that lies half-way between two bytes unless its scale is rounded to f32, which the fused reference does not."""
+    """One number may differ: it lies half-way between two bytes unless its scale is rounded to f32, which the fused
+    reference does not do."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}
     assert all("is 25.0 where 26.0 is right" in verdict for verdict in found.values())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators as older operator sets define them, where a version changed attributes, inputs, types or meaning: ONNX's own cases have
-the newest only. What ref answers is what onnxruntime's CPU provider answers; versions are gone once a model is read."""
+"""Operators as older operator sets define them, where a version changed attributes, inputs, types or meaning. ONNX's
+own cases cover only the newest version. ref is compared with onnxruntime's CPU provider; after import, versions
+no longer matter."""
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ def i64(*values):
     return np.array(values, I64)
 
 
-# What was one attribute and became an input, and the other way round.
+# An attribute that became an input, or an input that became an attribute.
 case("Clip", [7], [X], min=-0.5, max=0.25)
 case("Clip", [11, 12, 13], [X, np.float32(-0.5), np.float32(0.25)])
 case("Clip", [12, 13], [i64(1, 5, 9), None, np.array(4)])

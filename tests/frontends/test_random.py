@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random operators: the numbers have the distribution that they should, on ref and cpu alike; a seed makes them the same in
-every run and on every target, without one each run has others."""
+"""Random operators: the numbers have the right distribution, on ref and cpu alike. With a seed they are the same in
+every run and on every target; without one each run has others."""
 import math
 import os
 import pathlib
@@ -29,7 +29,7 @@ def assert_near(value, expected, deviation, count):
 
 
 def distance(sorted_values, distribution):
-    """Kolmogorov and Smirnov's, times the root of the number of values."""
+    """The statistic of Kolmogorov and Smirnov, times the square root of the number of values."""
     n = len(sorted_values)
     expected = distribution(sorted_values)
     steps = np.arange(n + 1) / n

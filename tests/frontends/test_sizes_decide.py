@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes that decide the ranks of values: Squeeze without axes, If with branches of different ranks; and what a dim_param
-says of sizes. Judged by onnxruntime."""
+"""Sizes that decide the ranks of values: Squeeze without axes, If with branches of different ranks; and names of
+sizes (dim_param). Compared with onnxruntime."""
 import sys
 from pathlib import Path
 
@@ -28,7 +28,7 @@ main (float[b, 3, n] x) => (float y) {
 }
 """)
 
-# As PyTorch writes squeeze(-1) where the size is not known; what follows takes either.
+# The form in which PyTorch writes squeeze(-1) for an unknown size; the operators behind it take either rank.
 EITHER_RANK = model("""
 main (float[b, n] x) => (float y) {
   shape = Shape(x)
@@ -44,7 +44,7 @@ main (float[b, n] x) => (float y) {
 }
 """)
 
-# What follows takes rank 3 only, so nothing but n == 1 has a program. The other branch comes first.
+# The operators behind it take rank 3 only, so only n == 1 gives a program. The other branch comes first.
 ONE_RANK = model("""
 main (float[b, 4, n] x) => (float y) {
   two = Constant <value = int64 {2}> ()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts, sequences, optionals and maps from Python: the answers are those of onnx's reference evaluator or of onnxruntime."""
+"""Strings, sequences, optionals and maps from Python: the answers are those of onnx's reference evaluator or of
+onnxruntime."""
 import os
 import pathlib
 import sys
@@ -119,7 +120,7 @@ def test_lists_that_only_the_run_knows(device):
 
 @DEVICES
 def test_a_loop_that_builds_a_list(device):
-    """Trips that only the run knows: the list is carried, and its items come out joined."""
+    """The number of trips is known only in the run: the list is carried, and its items are joined at the end."""
     item = helper.make_tensor_sequence_value_info
     body = helper.make_graph(
         [helper.make_node("Range", ["zero", "i", "one"], ["row"]),
@@ -141,7 +142,7 @@ def test_a_loop_that_builds_a_list(device):
 
 @DEVICES
 def test_a_list_that_is_read_again_is_not_changed(device):
-    """In each trip two lists come of one: a longer one for the next trip, and one that only its length is wanted of."""
+    """Each trip makes two lists from one: a longer one for the next trip, and one of which only the length is read."""
     item = helper.make_tensor_sequence_value_info
     body = helper.make_graph(
         [helper.make_node("SequenceInsert", ["list", "i"], ["longer"]),

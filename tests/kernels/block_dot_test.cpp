@@ -43,7 +43,7 @@ struct Problem {
   }
 };
 
-/// What `quantize_rows` writes, with one vector of room behind it.
+/// The output of `quantize_rows`, with one vector of room behind it.
 struct Bytes {
   std::vector<i8> x;
   std::vector<f32> scales;
@@ -60,7 +60,7 @@ struct Bytes {
   }
 };
 
-/// The largest error of any element, to the sum of absolute products; rows are floats, or what `bytes` says.
+/// The largest error of any element, relative to the sum of absolute products. Rows are floats, or `bytes` if given.
 template <int Bits>
 double worst_error(const Problem& p, const Bytes* bytes) {
   const BlockDotSizes& s = p.s;

@@ -91,7 +91,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// What f32 is judged by (double) has 0 where the result would be denormal.
+/// double, the judge of f32, has 0 where the result would be denormal.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;

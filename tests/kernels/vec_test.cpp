@@ -169,7 +169,7 @@ void check_quick_rounding(float most) {
     Wide exact{};
     Narrow near{};
     for (int i = 0; i < N; ++i) {
-      // Halves, whole numbers and what lies between, within the limits and far beyond.
+      // Halves, integers and numbers between them, within the limits and far beyond.
       const int number = static_cast<int>(random() % 2000) - 1000;
       const double x = turn % 2 ? number / 2.0 + error(random) : number * (turn % 4 ? 0.37 : 0.5) * 1.001;
       exact[i] = x;

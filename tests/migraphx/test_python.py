@@ -86,7 +86,7 @@ def graph_of(node, inputs, rank, name="g"):
 
 @pytest.mark.parametrize("given", [["n"], [1]])
 def test_operands_that_only_the_run_tells(given):
-    """Each value is a program of its own; the length of the list may be said when the model is read."""
+    """The program is compiled for each value; the length of the list may be given when the model is read."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
     model = graph_of(node, [("x", TensorProto.FLOAT, [2, 3, 4]), ("axes", TensorProto.INT64, given)], 2)
     program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
@@ -104,7 +104,7 @@ def test_operands_that_only_the_run_tells(given):
 
 
 def test_a_branch_that_does_not_compile_is_compiled_without():
-    """As where a function of ONNX's is spelt out: which branch fits is known by the ranks of what comes in."""
+    """As in the expanded form of an ONNX function: the ranks of the inputs decide which branch fits."""
     def branch(name, *nodes):
         return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
 
@@ -123,7 +123,7 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives such names to what it compiles before anybody knows whether it will run."""
+    """onnxruntime's provider gives such names to parts that it compiles before it knows whether they will run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):
@@ -239,7 +239,7 @@ def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
 
 
 def in_python(script, **variables):
-    """What another Python prints, and says."""
+    """The output of another Python."""
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -436,7 +436,7 @@ print(json.dumps({{"answers": answers, "refused": refused}}))
 
 
 def on_amd(tmp_path, script, **variables):
-    """What a Python prints whose AMD driver is the emulated one, whose addresses are none of the host's."""
+    """The output of a Python whose AMD driver is the emulated one, where device addresses are no host addresses."""
     (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
     return in_python(script.format(model=str(DIGITS)), LD_LIBRARY_PATH=str(tmp_path), WEFT_CUDA_LIBRARY="none",
                      AMDEMU_CHIPS="gfx1100", **variables)
@@ -445,7 +445,8 @@ def on_amd(tmp_path, script, **variables):
 @needs_emulator
 @pytest.mark.parametrize("interleave", ["0", "1"])
 def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
-    """The emulator's streams run when they are waited for, or take turns: work that is in no order gives wrong answers."""
+    """The emulator's streams run only when they are waited for, or take turns, so work without an order gives wrong
+    answers."""
     found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
     for name, (x, got, was_asynchronous) in found["answers"].items():
         np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)

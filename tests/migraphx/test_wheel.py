@@ -15,7 +15,7 @@ COMPARED = 1e-5
 
 @pytest.fixture(scope="module")
 def fixed_model(tmp_path_factory):
-    """The digits with a batch of 2: what has fixed sizes is compiled when the session is made."""
+    """The digits with a batch of 2: a model of fixed sizes is compiled when the session is made."""
     model = onnx.load(DIGITS)
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.shape.dim[0].dim_value = 2
@@ -65,19 +65,20 @@ def in_8_bits(option, table):
 
 @pytest.mark.parametrize("option, least, most", [("int8_enable", 1e-4, 2e-2), ("fp8_enable", 1e-3, 0.2)])
 def test_8_bits_are_calibrated_on_the_first_run_of_a_size(client, table, option, least, most):
-    """AMD's provider hands the quantiser its inputs, where the model's sizes are free."""
+    """AMD's provider gives the quantiser the inputs of the run, if the model's sizes are free."""
     errors = feed(client, DIGITS, "--batches", 2, 3, *in_8_bits(option, table))["errors"]
     assert all(least < error < most for error in errors)
 
 
 def test_8_bits_without_examples_are_refused(client, fixed_model, table):
-    """Where sizes are fixed, it hands it what the table says instead."""
+    """If sizes are fixed, it gives the quantiser the numbers of the table instead."""
     with pytest.raises(AssertionError, match="no example of parameter 'image'"):
         feed(client, fixed_model, "--batches", 2, *in_8_bits("int8_enable", table))
 
 
 def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
-    """AMD's provider takes it by its list; what Weft cannot do must not run elsewhere in silence."""
+    """AMD's provider claims the node, because it is in its list; a node that Weft refuses must not run elsewhere
+    silently."""
     nodes = [helper.make_node("ReduceMin", ["x"], ["least"], keepdims=0),
              helper.make_node("Cast", ["least"], ["axis"], to=TensorProto.INT32),
              helper.make_node("CumSum", ["x", "axis"], ["y"])]
@@ -90,7 +91,7 @@ def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
 
 
 def test_a_branch_that_is_invalid_need_not_run(client):
-    """The function's branch for pictures takes four sizes apart, of five."""
+    """The function's branch for pictures splits a list of five sizes into four."""
     results = json.loads(client("cases", "--match", "affine_grid_3d_expanded").splitlines()[-1])
     assert [(r["cpu"], r["weft"], r["nodes"] > 0) for r in results] == [("pass", "pass", True)]
 

@@ -42,7 +42,7 @@ def assigned(session):
 
 
 def make_feed(session, sizes, seed=0):
-    """Inputs of the sizes that a case of bench/models names; what it does not name is 1."""
+    """Inputs of the sizes of a case of bench/models; a symbol without a size there is 1."""
     random, feed = np.random.default_rng(seed), {}
     for value in session.get_inputs():
         dims = [size if isinstance(size, int) else size_of(size, sizes) for size in value.shape]

@@ -78,7 +78,7 @@ void seal_program(std::string& text, std::vector<Section> sections) {
 constexpr std::array<int64_t, 12> numbers = {0,     -1,   1,         2,         3,         255,
                                              65536, -129, INT32_MAX, INT64_MAX, INT64_MIN, int64_t{1} << 40};
 
-/// Some bytes or 8-byte numbers of a section that the rest of the reader relies on.
+/// Damages bytes or 8-byte numbers of a section that the rest of the reader relies on.
 void damage_program(std::string& text, std::mt19937_64& random) {
   std::vector<Section> sections = sections_of(text);
   const Section& section = sections[random() % (sections.size() - 1)];  // not the weights
@@ -91,7 +91,7 @@ void damage_program(std::string& text, std::mt19937_64& random) {
   seal_program(text, std::move(sections));
 }
 
-/// Numbers, names and brackets of a text change places.
+/// Swaps numbers, names and brackets of a text.
 void damage_words(std::string& text, std::mt19937_64& random) {
   for (uint64_t times = 1 + random() % 3; times > 0 && !text.empty(); --times) {
     size_t at = random() % text.size(), from = random() % text.size(), length = 1 + random() % 12;
@@ -110,7 +110,7 @@ void collect(nlohmann::json& json, std::vector<nlohmann::json*>& parts) {
     for (auto& part : json) collect(part, parts);
 }
 
-/// Parts of a program of torch.export as JSON become numbers, texts or other parts, or are gone.
+/// In a program of torch.export as JSON, replaces parts by numbers, strings or other parts, or removes them.
 void damage_json(std::string& text, std::mt19937_64& random) {
   nlohmann::json json = nlohmann::json::parse(text);
   for (uint64_t times = 1 + random() % 3; times > 0; --times) {
@@ -130,7 +130,7 @@ void damage_json(std::string& text, std::mt19937_64& random) {
   text = json.dump();
 }
 
-/// Four bytes of a header become a number at which sizes break.
+/// Replaces four bytes of a header by a number at which sizes break.
 void damage_header(std::string& text, std::mt19937_64& random) {
   if (text.size() < 8) return;
   size_t at = random() % (std::min<size_t>(text.size(), 160) - 4);

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-/// What programs share that damage files and read them. Every outcome but an error of Weft's own or an answer is a bug:
-/// a crash, a report of a sanitizer, more than 2 s of processor time, more than 1 GiB of memory.
+/// Shared by the programs that damage files and read them. Every outcome other than an answer or one of Weft's errors
+/// is a bug: a crash, a report of a sanitizer, more than 2 s of processor time, more than 1 GiB of memory.
 namespace weft::test {
 
 struct Sound {
@@ -17,7 +17,7 @@ struct Sound {
 
 struct Mutants {
   std::function<std::string(const Sound&, std::mt19937_64&)> damage;
-  /// Reads what became of a file, as far as it goes; a word for how it ended unless by an error.
+  /// Reads a damaged file as far as possible; returns a word for the outcome, unless it ends with an error.
   std::function<std::string(const Sound&, std::string_view)> take;
 };
 

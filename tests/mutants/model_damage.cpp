@@ -22,7 +22,7 @@ void find_fields(std::vector<WireField>& fields, std::span<const uint32_t> path,
   }
 }
 
-/// Every field that the numbers lead to, for each path.
+/// All fields that the path of field numbers leads to.
 std::vector<WireField*> fields_at(std::vector<WireField>& model, std::initializer_list<Path> paths) {
   std::vector<WireField*> found;
   for (Path path : paths) find_fields(model, {path.begin(), path.size()}, found);
@@ -37,7 +37,7 @@ std::string text_of(const WireField& field) {
   return field.children.empty() ? field.bytes : print_wire(field.children);
 }
 
-/// A list of sizes becomes one of another rank, or of another order.
+/// Gives a list of sizes another rank or another order.
 void change_rank(std::vector<WireField>& sizes, const WireField& one, std::mt19937_64& random) {
   size_t at = random() % (sizes.size() + 1);
   auto place = sizes.begin() + static_cast<std::ptrdiff_t>(at);
@@ -84,7 +84,7 @@ void change_constant(std::vector<WireField>& model, std::mt19937_64& random) {
   tensor->children.insert(tensor->children.begin(), sizes.begin(), sizes.end());
 }
 
-/// An operand becomes another value of the graph, is left out, or takes another's place.
+/// Replaces an operand by another value of the graph, omits it, or swaps it with another.
 void change_operand(std::vector<WireField>& model, std::mt19937_64& random) {
   WireField* node = any_of(fields_at(model, {{graph, nodes}}), random);
   if (!node) return;

@@ -7,8 +7,8 @@
 
 namespace weft::test {
 
-/// Changes what a sound ONNX model says of ranks and operands and leaves everything else as it is, so that the damage
-/// gets past the readers to the rules of operators: an input or constant of another rank, other operands of a node.
+/// Changes the ranks and operands in a sound ONNX model and leaves everything else, so that the damage gets past the
+/// readers to the rules of operators: an input or constant of another rank, other operands of a node.
 void damage_model(std::vector<WireField>& model, std::mt19937_64& random);
 
 }  // namespace weft::test

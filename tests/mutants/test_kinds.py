@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of another kind than an operator takes: whole numbers, truth values or strings where floats belong. A case of each operator
-of ONNX, its inputs as constants, so that what folds them meets them too. Each is read or refused: no crash, no bug reported."""
+"""Operands of a kind that an operator does not take: integers, booleans or strings in place of floats. One case of
+each ONNX operator has its inputs as constants, so that constant folding meets them too. Each is read or refused:
+no crash, no bug reported."""
 import concurrent.futures
 import os
 import subprocess
@@ -38,7 +39,7 @@ def turned(x, kind):
 
 
 def model_of(case, kind):
-    """The model with its inputs as constants, those of floats turned; None where it has none."""
+    """The model with its inputs as constants, float ones converted to `kind`; None if it has none."""
     model, any_turned = onnx.ModelProto(), False
     model.CopyFrom(case.model)
     graph = model.graph

@@ -78,7 +78,7 @@ def tensorflow_models(request, tmp_path_factory):
 
 
 def pictures():
-    """File name -> bytes: what ONNX's cases decode, as it is."""
+    """File name -> bytes of the pictures that ONNX's cases decode."""
     found = {}
     for case in node_cases():
         kind = case.name.removeprefix("test_image_decoder_decode_").removesuffix("_rgb")
@@ -89,7 +89,7 @@ def pictures():
 
 
 def programs(path, count):
-    """Random graphs as programs in text. Those with a size that cannot be left open (heads of a width) are passed over."""
+    """Random graphs as programs in text. Graphs with a size that cannot be left open (heads of a width) are skipped."""
     for seed in range(SEED * 1000 + 40, SEED * 1000 + 200):
         d = draw_graph(seed)
         path.write_bytes(d.model(open_sizes(d)).SerializeToString())
@@ -132,7 +132,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported_programs(tmp_path_factory):
-    """Archives of torch.export, and the text in them alone."""
+    """Archives of torch.export, and their JSON alone."""
     folder = tmp_path_factory.mktemp("torch")
     for name, archive in exported_archives():
         (folder / f"{name}.pt2").write_bytes(archive)
@@ -143,7 +143,7 @@ def exported_programs(tmp_path_factory):
 
 
 def run_mutants(program, files, first, count):
-    """What went wrong with mutants [first, first + count)."""
+    """The failures of mutants [first, first + count)."""
     command = [BUILD / "bin" / program, SEED, first, count, *files]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
     lines = done.stdout.splitlines()

@@ -8,7 +8,7 @@
 #include <vector>
 
 /// A protobuf message as a tree of fields, to be damaged in ways that a flipped byte seldom finds: lengths stay right
-/// while numbers, texts and whole fields change.
+/// while numbers, strings and whole fields change.
 namespace weft::test {
 
 struct WireField {

@@ -15,7 +15,7 @@
 namespace weft::cases {
 namespace {
 
-/// What the lines below an operator's line have said so far.
+/// The settings from the lines below an operator's line.
 struct Settings {
   std::string op, fields;
   std::vector<std::string> types = {"f32"};

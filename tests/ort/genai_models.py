@@ -200,7 +200,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """Weights that an adapter may give, 0 if none does."""
+        """The product with an adapter's weights, which are 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))
@@ -223,7 +223,7 @@ class Graph:
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 
     def mixture(self, x, layer):
-        """Two experts of each token, with gates beside what they gate."""
+        """Two experts for each token; the gate's weights are interleaved with those that it gates."""
         d, at = self.d, f"layers.{layer}.moe"
         scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
         flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")
@@ -311,7 +311,7 @@ def byte_letters():
 
 
 def tokenizer(vocab):
-    """A byte-level tokenizer without merges; numbers that no byte has are words of their own."""
+    """A byte-level tokenizer without merges; ids above the bytes are words of their own."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

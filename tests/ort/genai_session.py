@@ -65,8 +65,8 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """How many steps have equal tokens, the largest difference of logits until there, and how close the two tokens of the
-    first other step were, all to the largest logit."""
+    """The number of steps with equal tokens, the largest difference of logits until then, and how close the two
+    tokens of the first different step were; both relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))

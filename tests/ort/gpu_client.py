@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_gpu.py asks of a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one JSON line."""
+"""The questions of test_gpu.py, answered in a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one
+JSON line."""
 import ctypes
 import json
 import os
@@ -92,7 +93,7 @@ def bound_values():
 
 @question
 def one_memory():
-    """y = x[::-1] in the place of x."""
+    """y = x[::-1], written to the memory of x."""
     nodes = [helper.make_node("Gather", ["x", "order"], ["y"], axis=0)]
     proto = model(nodes, [("x", TensorProto.FLOAT, [64])], [("y", TensorProto.FLOAT, [64])], [("order", np.arange(63, -1, -1))])
     made, x = session(proto), numbers(64)
@@ -103,7 +104,7 @@ def one_memory():
 
 @question
 def static_inputs():
-    """Axes that only the run tells, in the host's memory and in the device's."""
+    """Axes that are known only in the run, in host memory and in device memory."""
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
     proto = model(nodes, [("x", TensorProto.FLOAT, [3, 64]), ("axes", TensorProto.INT64, [1])], [("y", TensorProto.FLOAT, None)])
     errors, made = [], session(proto)
@@ -133,7 +134,7 @@ def device_ids():
 
 @question
 def user_stream():
-    """Work is queued on the stream given, and is there when it has been waited for."""
+    """Work is queued on the given stream; its results are ready once the stream has been waited for."""
     own = stream()
     made = session(mlp(), {"user_compute_stream": str(own.value)})
     plain = error(made.run(None, {"x": X})[0])
@@ -153,7 +154,7 @@ def user_stream():
 
 
 class Allocator:
-    """A framework's, by address: counts, and tells sizes."""
+    """A framework's allocator, by the addresses of its functions; counts calls and records sizes."""
 
     def __init__(self):
         self.sizes, self.live, self.emptied = [], set(), 0

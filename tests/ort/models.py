@@ -38,7 +38,7 @@ def convolution():
 
 
 def mixed():
-    """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime takes from no plug-in."""
+    """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]

@@ -167,7 +167,7 @@ def run(provider=NAME, processes=1, **chosen):
 
 
 def run_part(provider, chosen, names, numbers):
-    """What a process did not answer is a crash, and the rest goes to a new one."""
+    """Runs cases in a process; a case without an answer is a crash, and a new process runs the rest."""
     found, pending = {}, list(numbers)
     context = multiprocessing.get_context("spawn")
     while pending:

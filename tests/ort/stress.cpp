@@ -78,7 +78,7 @@ Answer answer(Ort::Session& session, int64_t size) {
   return bytes;
 }
 
-/// KiB of this process in memory, with what the allocator could give back given back.
+/// The process's resident memory in KiB, after the allocator has returned its free memory.
 long resident() {
   malloc_trim(0);
   std::ifstream file("/proc/self/statm");
@@ -122,7 +122,8 @@ struct Shared {
     return 4 * std::max(least, 0l);
   }
 
-  /// The same runs while one more thread makes and drops a session of each model in turn; how many.
+  /// The same runs while one more thread makes and drops a session of each model in turn; returns the number of
+  /// sessions.
   int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
     std::atomic<bool> over{false};
     int opened = 0;

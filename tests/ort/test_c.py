@@ -25,7 +25,7 @@ def build(folder, *words):
 
 
 def runtime(folder):
-    """What links with the stock library in the folder."""
+    """The arguments that link with the stock library in the folder."""
     return ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
 
 

@@ -19,8 +19,8 @@ FEATURES = HERE.parents[1] / "bench/genai_features.py"
 ROUTES = ["amdgpu", "WeftExecutionProvider"]
 IS_FULL = "WEFT_TEST_FULL" in os.environ
 
-# What the logits of both sides may differ by, to the largest: onnxruntime multiplies f16 in f32 and rounds elsewhere than
-# Weft does, and rows rounded to 8 bits can go to either side.
+# The largest difference of both sides' logits, relative to the largest: onnxruntime multiplies f16 in f32 and rounds in
+# other places than Weft, and rows rounded to 8 bits can go to either side.
 LIMITS = {"fp32": 2e-5, "fp16": 1e-2, "int4": 2e-2}
 FORMS = [(arch, precision) for arch in ARCHITECTURES for precision in genai_models.PRECISIONS
          if IS_FULL or precision == "fp32" or (arch, precision) in (("llama", "fp16"), ("gemma2", "fp16"), ("qwen3", "int4"))]

@@ -58,7 +58,7 @@ ROWS = rows_of_source()
 
 
 class Trial:
-    """Runs the model with options, and keeps what was said and done."""
+    """Runs the model with options, and records the log and the calls."""
 
     def __init__(self, folder, capfd):
         self.folder, self.capfd, self.malloc = folder, capfd, Malloc()
@@ -87,8 +87,8 @@ EFFECTS = {}
 
 
 def effect(*names, value="1", **beside):
-    """Registers whether the effect of an option was seen: `seen(trial, options)`. `beside`: options that it needs, a text or
-    a function of the trial."""
+    """Registers a test that the effect of an option is seen: `seen(trial, options)`. `beside`: options that it
+    needs, a string or a function of the trial."""
 
     def register(seen):
         for name in names:
@@ -136,7 +136,7 @@ def _(trial, options):
 
 
 def rounds(trial, options):
-    """How many rounds of measuring there were, each with the next kernel that could be chosen; None: nothing was measured."""
+    """The number of rounds of measuring, each with the next candidate of every kernel; None if nothing was measured."""
     said = trial.run(options | {"disable_caching": "1", "threads": "1"}, models.convolution(), models.IMAGE)[2]
     found = re.search(r"kernels were measured, rounds: (\d+)", said)
     return int(found.group(1)) if found else None
@@ -155,7 +155,7 @@ def _(trial, options):
 @effect("tunable_op_enable", tunable_op_tuning_enable="1")
 @effect("tunable_op_tuning_enable", tunable_op_enable="1")
 def _(trial, options):
-    """Its answers stay right while it goes over to the kernels that were measured to be fastest."""
+    """Answers stay right while the session switches to the kernels that were measured to be fastest."""
     trial.capfd.readouterr()
     made = session(models.convolution(), options | {"disable_caching": "1", "threads": "1"})
     want = models.reference(models.convolution()).run(None, models.IMAGE)[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What options are refused, and those whose effect takes more than a look (test_option_table.py has each in turn)."""
+"""Refused options, and options whose effect needs a longer test (test_option_table.py tests each in turn)."""
 
 import ml_dtypes
 import numpy as np
@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """Ranges of the two values that go into products, as each calibrator writes them."""
+    """A calibration table for the two operands of the product, in each calibrator's form."""
     import json
     import struct
 
@@ -109,7 +109,8 @@ def to_fp8(values):
 
 @pytest.mark.parametrize("with_table", [True, False])
 def test_fp8(with_table, tmp_path, exact):
-    """With a table its scales; without one the greatest magnitude of the run, and of each column of the weights."""
+    """The scales are those of the table; without one, the greatest magnitude in the run, and in each column of the
+    weights."""
     table = tmp_path / "table"
     table.write_text(calibration("native"))
     options = {"fp8_enable": "1"}

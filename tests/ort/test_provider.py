@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime with Weft: what it takes, and that it computes what the CPU provider computes."""
+"""Stock onnxruntime with Weft: the nodes that Weft takes, and answers equal to those of the CPU provider."""
 import os
 import pathlib
 import subprocess
@@ -33,7 +33,8 @@ def test_a_session_by_name(name):
 
 
 def test_the_name_that_onnxruntime_keeps_for_itself():
-    """Its Python drops this name without a word; after register() the session has the provider, and shows the name."""
+    """onnxruntime's Python drops this name silently; after register() the session has the provider, and lists the
+    name."""
     made = session(mlp(), name="MIGraphXExecutionProvider")
     assert made.get_providers() == ["MIGraphXExecutionProvider", "CPUExecutionProvider"]
     assert assigned(made) == {NAME: 3}
@@ -93,7 +94,7 @@ def by_names(proto, *names):
 
 @pytest.mark.parametrize("names", [("MIGraphXExecutionProvider", NAME), (NAME, "ROCMExecutionProvider")])
 def test_two_names_in_one_session(names, capfd):
-    """The first takes what compiles, and the second does not speak as if it were alone."""
+    """The first provider takes the nodes that compile; the second does not log as if it were alone."""
     made, proto, x = by_names(mixed(), *names), mixed(), {"x": numbers(3, 64)}
     assert assigned(made) == {names[0]: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err
@@ -106,7 +107,7 @@ def test_two_names_in_one_session(names, capfd):
 
 
 def test_two_names_side_by_side():
-    """Options are of the name that they were given to, and a session outlives that of the other name."""
+    """Options belong to the name that they were given to, and a session outlives the session of the other name."""
     x = {"x": numbers(5, 64)}
     exact, half = session(mlp()), session(mlp(), {"fp16_enable": "1"}, name="ROCMExecutionProvider")
     wanted, rounded = exact.run(None, x)[0], half.run(None, x)[0]
@@ -153,7 +154,7 @@ def test_bound_memory_is_written_in_place():
 
 
 def test_one_memory_as_input_and_output():
-    """y = reversed(x) in the place of x."""
+    """y = reversed(x), written to the memory of x."""
     order = np.arange(63, -1, -1)
     nodes = [helper.make_node("Gather", ["x", "order"], ["y"], "reverse", axis=0)]
     made = session(model(nodes, [("x", F, [64])], [("y", F, [64])], [("order", order)]))
@@ -253,7 +254,7 @@ def test_a_loop_with_a_product_inside():
 
 
 def test_attention_with_the_defaults_that_onnxruntime_writes():
-    """onnxruntime gives every attribute its default, also where the default means that it is not there."""
+    """onnxruntime gives every attribute its default value, even where the default means "absent"."""
     node = helper.make_node("GroupQueryAttention", ["qkv", "", "", "k0", "v0", "last", "total", "cos", "sin"],
                             ["y", "k1", "v1"], "attention", domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1)
     cache = [["b", 2, "past", 16], ["b", 2, "all", 16]]

@@ -31,7 +31,8 @@ def convnet():
 
 
 def loop(reads_outer_values):
-    """Five turns of a loop whose state is a tensor of a free size; what each turn adds comes from outside, or along."""
+    """Five trips of a loop whose state is a tensor of a free size; the value that each trip adds comes from outside
+    the loop, or is carried."""
     port = lambda name, kind=TensorProto.FLOAT, dims=("n", 20): helper.make_tensor_value_info(name, kind, dims)
     carried = [] if reads_outer_values else ["w"]
     nodes = [helper.make_node("Tanh", ["s"], ["t"]), helper.make_node("Add", ["t", *(carried or ["x"])], ["u"]),
@@ -48,7 +49,7 @@ def port_of(name):
 
 
 def stress(build, threads, amount, **variables):
-    """What the program found, as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
+    """The program's findings as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     with tempfile.TemporaryDirectory() as folder:
         models = []

@@ -58,7 +58,7 @@ class Net:
         return self.op("Transpose", self.op("Reshape", x, self.shape(0, 0, heads, size)), perm=[0, 2, 1, 3])
 
     def attention(self, q, k, v, size, mask=None):
-        """As exporters write it out."""
+        """Attention in the form that exporters write."""
         scores = self.op("Mul", self.op("MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2])), self.const(np.float32(size**-0.5)))
         scores = self.op("Add", scores, mask) if mask else scores
         a = self.op("Transpose", self.op("MatMul", self.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
@@ -189,7 +189,7 @@ NETWORKS = {f.__name__: f for f in (bert, gpt2, llama, vit, four_bits, experts)}
 
 
 def drawn(seed):
-    """A random graph of products and of what stands between them, of sizes that ranks divide or do not."""
+    """A random graph of products with other operators between them, some of sizes that the number of ranks divides."""
     net = Net(seed)
     r = net.random
     sizes = [24, 32, 33, 40, 48, 64, 96, 7]

@@ -99,7 +99,7 @@ def test_results_export_dlpack(model, ten):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """PyTorch; where it is not installed, a stand-in with what is used of it: tensors with DLPack, and from_dlpack."""
+    """PyTorch; where it is not installed, a stand-in with tensors with DLPack and from_dlpack."""
     try:
         import torch
     except ImportError:

@@ -117,7 +117,7 @@ def test_words_as_json(weft_command):
 
 
 def test_usual_size(weft_command, tmp_path):
-    """Made-up inputs have the size that --shape calls the usual one, unless --at says otherwise."""
+    """Made-up inputs have the usual size of --shape, unless --at names another."""
     sizes = ["--shape", "image=1..8:4,1,8,8", "--fill", "rand", "-o", tmp_path / "out.npy"]
     assert weft_command("run", MODEL, *sizes).returncode == 0
     assert np.load(tmp_path / "out.npy").shape[0] == 4
@@ -196,7 +196,7 @@ def examples():
         found = re.search(r"\.examples = \{(.*?)\}\}\)", text, re.S).group(1)
         lines = re.findall(r'"((?:[^"\\]|\\.)*)"', found)
         assert len(lines) >= 2, verb
-        # Some show how files of the reader's own are named; there is nothing to run.
+        # Some examples show how the reader's own files are named; those cannot run here.
         yield from (line for line in lines if "model.onnx" not in line and "mine.npz" not in line)
 
 
@@ -269,7 +269,8 @@ def test_perf_files(weft_command, tmp_path):
 
 
 def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path):
-    """One line on standard error for each file, none with -q; `-` is standard output, of which nothing is said."""
+    """One line on standard error for each file, none with -q; `-` writes to standard output, and nothing is
+    reported."""
     words = {"run": ["all.npz"], "compile": ["p.weft"], "perf": ["p.json", "p.csv", "p.trace", "p.html"], "verify": ["v.json"],
              "inspect": ["m.txt"], "devices": ["d.json"], "doctor": ["h.json"], "knobs": ["k.json"], "tune": ["t.json"]}  # fmt: skip
     for verb, files in words.items():
@@ -327,7 +328,7 @@ f (float[n, 6] x) => (float[n, 18] y, float[n, 18] z)
 
 
 def test_bisect_waits_for_the_last_part_of_a_concatenation(weft_command, tmp_path):
-    """Its parts are copied one after another: before the last of them it holds what was in that memory."""
+    """The parts of a concatenation are copied one after another; before the last copy the buffer holds old contents."""
     import onnx
 
     (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(CONCATENATION).SerializeToString())
@@ -398,7 +399,7 @@ def test_every_code_is_documented():
 
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
 def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, precision):
-    """A kernel is broken on purpose: of eight nodes the one that it comes from is left, with what it reads."""
+    """A kernel is broken on purpose: of eight nodes only the node of that kernel is left, with its operands."""
     import onnx
     from onnx import numpy_helper
 
@@ -422,7 +423,7 @@ def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("node, code", [("Softmax <axis = 9> (c)", "E143"), ("Frobnicate (c)", "E120")])
 def test_reduce_leaves_the_node_that_is_refused(weft_command, tmp_path, node, code):
-    """What stands before it is computed, what stands behind it left out."""
+    """The nodes before it are computed, the nodes after it left out."""
     import onnx
 
     text = f"""<ir_version: 10, opset_import: ["" : 20]>

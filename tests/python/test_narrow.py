@@ -29,7 +29,7 @@ COUNT = 13  # elements below 8 bits then end within a byte
 
 
 def numbers(dtype):
-    """Numbers that every one of these types holds, as far as it goes."""
+    """Numbers that each of these types holds, within its range."""
     if dtype == "f8e8m0":
         return 2.0 ** (np.arange(COUNT) - 6)
     low, high = {"i4": (-8, 7), "u4": (0, 15), "i2": (-2, 1), "u2": (0, 3), "f4e2m1": (-4, 4)}.get(dtype, (-6, 6))
@@ -68,7 +68,7 @@ def test_another_type_is_refused(dtype, number, kind, code, bits):
 
 
 class DlpackTensor:
-    """What a framework hands over: a DLManagedTensor around bytes, as the specification of DLPack lays it out."""
+    """The capsule that a framework hands over: a DLManagedTensor around bytes, laid out as DLPack specifies."""
 
     def __init__(self, data, code, bits, lanes, shape):
         self.data, self.type, self.shape = data, (code, bits, lanes), shape
@@ -135,7 +135,7 @@ def test_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
 @EACH
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
-    """A copy between layouts, as squares that are transposed in registers."""
+    """A transposed copy, made of squares that are transposed in registers."""
     if bits < 8:
         size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]

@@ -22,7 +22,7 @@ def arrays(values):
 
 
 def node_cases():
-    """Those of types that numpy has itself: the others have no way in from Python."""
+    """The node cases whose types numpy has: other types cannot be passed from Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -57,7 +57,7 @@ def test_node_cases():
 
 
 class Network:
-    """Convolutions between quantisations as onnxruntime's tool writes them, beside the same in whole numbers."""
+    """Convolutions between quantisations as onnxruntime's tool writes them, computed here in integers as well."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ class Network:
         return name
 
     def quantised(self, x, scale, zero):
-        """`x` rounded to steps: the value that stands for it. An exact value goes along as (integers, scale)."""
+        """Quantises and dequantises `x`; the name of the result."""
         parameters = [self.constant(f"s{len(self.weights)}", np.float32(scale)),
                       self.constant(f"z{len(self.weights)}", np.uint8(zero))]
         return self.node("DequantizeLinear", [self.node("QuantizeLinear", [x, *parameters]), *parameters])
@@ -84,7 +84,7 @@ class Network:
 
 
 def steps(real, scale, zero):
-    """Whole steps of the scale, the zero point taken off; `real` in double precision."""
+    """`real` (double precision) as integers of the scale, less the zero point."""
     return np.clip(np.rint(real / np.float64(np.float32(scale))), -zero, 255 - zero)
 
 

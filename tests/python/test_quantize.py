@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft.quantize and `weft quantize`: what the file holds, what stock onnxruntime makes of it, and what is refused."""
+"""weft.quantize and `weft quantize`: the contents of the file, its answers in stock onnxruntime, and refusals."""
 
 import json
 
@@ -27,7 +27,8 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Two convolutions, a sum with what came before, a mean and a Gemm. `spread`: how far channels' weights lie apart."""
+    """Two convolutions, a residual sum, a mean and a Gemm. `spread`: the ratio of the largest channel's weights to
+    the smallest's."""
     r = rng()
 
     def weight(*dims):
@@ -64,7 +65,7 @@ def pictures(count=8, seed=2):
 
 
 def rows(count=8, k=64, seed=3):
-    """Neighbouring columns go together, as in trained networks."""
+    """Rows whose neighbouring columns are correlated, as in trained networks."""
     mix = rng(9).standard_normal((k, k)) * np.logspace(0, -2, k)
     return [(rng(seed + i).standard_normal((16, k)) @ mix).astype("f") for i in range(count)]
 
@@ -79,7 +80,7 @@ def saved(tmp_path, model, name="model.onnx"):
 
 
 def peer(path, x, **others):
-    """By onnxruntime, each node as it stands in the file."""
+    """The answers of onnxruntime without optimisations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -105,12 +106,12 @@ def quantized(tmp_path, model, data=None, **options):
     return out, report
 
 
-# --- What the file means ---------------------------------------------------------------------------------------------
+# --- The meaning of the file ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("to", [*STATIC, "int8-dynamic", *WEIGHTS])
 def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
-    """To what the rounding of f32 sums makes of a step here and there."""
+    """But for single elements that move by one step, because f32 sums round differently."""
     model = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional()
     data = data_for(to)
     out, report = quantized(tmp_path, model, data, to=to)
@@ -194,7 +195,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """The worst result, where some are a hundred times smaller than others."""
+    """The loss of the worst output channel, where some channels are a hundred times smaller than others."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -238,7 +239,7 @@ def test_gptq_beats_rounding_to_nearest_where_inputs_go_together(tmp_path):
 
 
 def outliers(count=8):
-    """Rows whose few large columns are the same ones each time, as in transformers."""
+    """Rows in which the same few columns are always large, as in transformers."""
     data = [rng(50 + i).standard_normal((16, 64)).astype("f") for i in range(count)]
     for x in data:
         x[:, ::16] *= 60
@@ -285,7 +286,7 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
 
 
 def uneven(*nodes, weights, output):
-    """A model whose values in the middle have channels that lie a hundred times apart."""
+    """A model with an intermediate value whose channels differ by a factor of a hundred."""
     return model_of(list(nodes), [info("x", "n", *((64,) if len(output) == 1 else (8, 6, 6)))],
                     [info("y", "n", *output)], weights)  # fmt: skip
 
@@ -315,7 +316,7 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_what_makes_an_input_takes_the_factors_of_its_channels(tmp_path, name):
-    """Equalisation across layers: of the model's input alone a Mul is needed, where products read it."""
+    """Cross-layer equalisation: only the model's own input needs a Mul, in front of products that read it."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
@@ -348,7 +349,7 @@ def test_what_is_added_to_a_product_makes_up_for_what_rounding_takes(tmp_path):
 
 
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
-    """In the norm that it makes small, over weights with outliers."""
+    """The error in the norm that HQQ minimises, for weights with outliers."""
     model = products()
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
     w[::17, ::5] *= 8
@@ -490,7 +491,7 @@ def test_blocks_as_dequantize_linear(tmp_path, to):
 
 
 class Endless:
-    """More data than memory is allowed."""
+    """Calibration data larger than the memory limit."""
 
     def __iter__(self):
         return (rng(i).standard_normal((4096, 64), np.float32) for i in range(400))
@@ -553,7 +554,7 @@ def test_a_metric_of_the_users(tmp_path):
     assert not [p for p in tmp_path.iterdir() if "trial" in p.name]
 
 
-# --- What is refused -------------------------------------------------------------------------------------------------
+# --- Refusals --------------------------------------------------------------------------------------------------------
 
 BAD_DATA = {
     "no data": (None, "E220", "needs data"),
@@ -599,7 +600,7 @@ def test_a_model_without_products(tmp_path):
 
 
 def test_layers_that_are_always_zero(tmp_path):
-    """Weights of 0 and inputs of 0: what was exact stays so."""
+    """Weights of 0 and inputs of 0: exact results stay exact."""
     model = products()
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((64, 48), "f"), "w1"))
     out, report = quantized(tmp_path, model, rows())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs whose values decide what there is to compile: the first run with a value compiles for it, and no other run does."""
+"""Inputs whose values decide the program: the first run with a value compiles it, later runs with this value do not."""
 import re
 import threading
 

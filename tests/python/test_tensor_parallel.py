@@ -66,7 +66,8 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
 
 
 def test_a_cache_stays_on_its_rank(tmp_path):
-    """Donated caches become a port for each rank, which is written in place; what they hold is what one device's hold."""
+    """A donated cache becomes a port for each rank, which is written in place; the parts hold what one device's
+    cache holds."""
     net = split_networks.llama()
     path = net.save(tmp_path / "llama.onnx")
     one, two = compiled(path, donate=net.donate), compiled(path, 2, donate=net.donate)
@@ -124,7 +125,7 @@ def test_other_sizes_and_outputs_of_the_callers(tmp_path):
 
 
 def test_an_output_over_an_input(tmp_path):
-    """The caller's memory of an output is that of an input, which every rank reads."""
+    """The memory that the caller gives for an output is that of an input, which every rank reads."""
     net = split_networks.Net()
     x = net.floats("x", ["rows", 64], 3, 64)
     y = net.linear(net.op("Relu", net.linear(x, 64, 128)), 128, 64)

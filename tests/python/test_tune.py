@@ -50,7 +50,7 @@ def test_measured_kept_and_used(weft, model, tmp_path):
     assert "3 tunings" in weft.tune("--list")
     assert "0 rounds" in weft("tune", model, "--seconds", 60)  # all is known
 
-    # Another machine of this kind, where the direct kernel would be faster by far.
+    # Measurements of another machine of this kind, on which the direct kernel is faster by far.
     for t in tunings:
         t["nanoseconds"] = 1 if t["candidate"] == "direct" else 1000
     exported.write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))
@@ -59,7 +59,7 @@ def test_measured_kept_and_used(weft, model, tmp_path):
     assert "conv_f32" in explained and "measured: 0 % of the time of winograd" in explained
     assert "measured" not in weft("explain", model, "--no-cache", file="other.db")
 
-    # Times of another build of the kernel library are kept, and say nothing.
+    # Times of another build of the kernel library are kept, but not used.
     for t in tunings:
         t["library"] = "another"
     exported.write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))

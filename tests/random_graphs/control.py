@@ -42,7 +42,7 @@ def graph_of(body, name, inputs, outputs):
 
 
 def made_in(body, want):
-    """A value that the body made."""
+    """A value that a node of the body computed."""
     fitting = [v for step in body.steps for v in step.results if want(v)]
     if not fitting:
         raise Skip
@@ -50,7 +50,7 @@ def made_in(body, want):
 
 
 def run_steps(steps, known):
-    """The values of a body by name, from those around it."""
+    """The values of a body by name, computed from the values around it."""
     values = dict(known)
     for step in steps:
         operands = {name: values[name] for name in names_read(step.node) if name in values}
@@ -64,7 +64,7 @@ def run_steps(steps, known):
 
 
 def outside(node, d):
-    """What a node with bodies reads of the graph around it."""
+    """The values of the graph around it that a node with bodies reads."""
     around = {v.name: v for v in d.values + d.initializers + d.inputs}
     return {name: (around[name].plain, around[name].wide) for name in names_read(node) if name in around}
 
@@ -171,7 +171,7 @@ def make_loop(d, trips, carried, build, known=0.4):
 
 
 def next_of(body, mine, grows):
-    """What a carried value becomes: of its type, and of its sizes unless it grows."""
+    """The next value of a carried value: of its type, and of its sizes unless it grows."""
     if grows and mine.rank:
         return body.add("Concat", mine, body.weight(body.array((1, *mine.shape[1:]), mine.dtype)), axis=0, exact=True)
     if body.chance(0.1):

@@ -28,11 +28,11 @@ LONG_ELEMENTS = 1 << 18  # of a value that only what reads long rows may read
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 BF16 = np.dtype(ml_dtypes.bfloat16)
-# Of each float type: how far a right answer may be off beside the largest element, and where its integers end. The judges
+# Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The judges
 # compute some of f64 in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
           BF16: (6e-2, 2**7)}  # fmt: skip
-# What a device may keep f32 in.
+# The types in which a device may keep f32.
 STORED = {"f32": np.dtype(np.float32), "bf16": BF16, "f16": np.dtype(np.float16)}
 PROTO_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
@@ -70,17 +70,17 @@ class Value:
 
     @property
     def is_extreme(self):
-        """Whether it holds the greatest or the least of nothing."""
+        """Whether it holds the identity of a maximum or minimum: the result over no elements."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
     def stays_exact(self, wide, dtype):
-        """Whether other numbers in its place are as exact as it is."""
+        """Whether other numbers in its place would be as exact as its own."""
         return not self.exact or is_exact(wide, dtype, self.stored)
 
     @property
     def unit(self):
-        """How far a right answer may be off beside the largest element."""
+        """The tolerance of a right answer, relative to the largest element."""
         return FLOATS[self.like or self.dtype][0]
 
 
@@ -114,7 +114,7 @@ class Drawing:
         self.precision = self.precision or drawn
 
     def inner(self):
-        """A drawing for a body: it sees the values around it, and its constants and inputs are those of the model."""
+        """A drawing for a body: it sees the values around it, and adds its constants and inputs to the model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
                        names=self.names, depth=self.depth + 1, precision=self.precision)  # fmt: skip
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
@@ -178,7 +178,7 @@ class Drawing:
         return value
 
     def valued(self, name, plain, wide, keeps, **words):
-        """A value; `keeps`: it is exact if its numbers are."""
+        """Adds a value; with `keeps` it is exact if its numbers are."""
         stored = STORED[self.precision]
         return Value(name, plain, wide, keeps and is_exact(wide, plain.dtype, stored), stored=stored, **words)
 
@@ -239,7 +239,7 @@ class Drawing:
     # --- the model
 
     def finish(self):
-        """What goes out as bf16 goes out as f32."""
+        """Outputs of bf16 are converted to f32."""
         for value in self.outputs():
             if value.dtype == BF16:
                 node = helper.make_node("Cast", [value.name], self.fresh(1), to=TensorProto.FLOAT)
@@ -263,7 +263,7 @@ class Drawing:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def outputs(self):
-        """What no node reads, and one value that some do, so that fusion has to keep it."""
+        """The values that no node reads, and one value that some do, so that fusion has to keep it."""
         read = {name for node in self.nodes for name in names_read(node)}
         made = [v for step in self.steps for v in step.results]
         ends = [v for v in made if v.name not in read]
@@ -271,7 +271,7 @@ class Drawing:
         return ends + inner[len(inner) // 2 :][:1]
 
     def again(self, given):
-        """All values over other inputs, by name; Skip where the graph does not hold for them."""
+        """All values for other inputs, by name; Skip if the graph is not valid for them."""
         values = {v.name: v for v in self.initializers}
         values |= {v.name: self.valued(v.name, given[v.name], widened(given[v.name]), True) for v in self.inputs}
         for step in self.steps:
@@ -311,7 +311,7 @@ def widened_node(node):
     return wide
 
 
-# --- the judges
+# --- how nodes are computed
 
 
 def judge_of(node, opset):
@@ -338,10 +338,10 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """The operands. Rows that are divided by their norm or deviation say nothing when that is a rounding error, nor does Tan
-    beside its poles; no two judges of OneHot agree about fractions, nor about halves that DynamicQuantizeLinear rounds, the
-    scale that it gives zeros, and points of GridSample half way between two pixels; classes of a loss are those that there
-    are; what lies in a cache behind the last key is nobody's."""
+    """The operands, unless the judges disagree on such operands; then Skip. The cases: rows divided by a norm or
+    deviation that is only a rounding error; Tan beside its poles; fractions in OneHot; halves that
+    DynamicQuantizeLinear rounds, and its scale for zeros; points of GridSample half way between two pixels;
+    labels of a loss that are no class; and the part of a cache behind the last key."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
@@ -367,7 +367,7 @@ def checked(node, known):
 
 
 def is_flat(rows, least):
-    """Whether a row's deviation is so small beside its elements that inputs one rounding apart have other answers."""
+    """Whether a row's deviation is so small beside its elements that a rounding of the inputs changes the answer."""
     return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < least * np.max(np.abs(rows), -1))
 
 
@@ -427,7 +427,7 @@ def has_classes(node, scores, labels):
 
 
 def is_between_pixels(node, x, grid):
-    """Whether the nearest pixel of a point depends on how its place is rounded."""
+    """Whether rounding decides which pixel is nearest to a point."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sizes = np.array(x.shape[:1:-1])
     places = (grid + 1) / 2 * (sizes - 1) if words.get("align_corners") else ((grid + 1) * sizes - 1) / 2
@@ -471,8 +471,9 @@ def session_of(model):
 
 
 def by_onnxruntime(node, opset, known):
-    """The node alone, on the values and on the wide ones as the model's types hold them: how far both are apart, and
-    a unit in the last place beside the largest element, is how far the answer is known."""
+    """Runs the node alone in onnxruntime, on the values and on the wide values rounded to the model's types. The
+    distance of the two results, and a unit in the last place of the largest element, bound the error of a right
+    answer."""
     is_empty = any(pair[0].size == 0 for pair in known.values())
     if is_empty and (node.domain or node.op_type in ("LSTM", "GRU", "RNN")):
         raise Skip  # onnxruntime divides by the size, or ends the process
@@ -499,15 +500,16 @@ def narrowed(known):
 
 
 def noisy(arrays):
-    """Wide, and off by a unit in the last place of f32 beside the largest element."""
+    """Widened, plus a unit in the last place of f32 of the largest element."""
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 
-# --- what is known of values
+# --- facts about values
 
 
 def is_exact(array, dtype, stored):
-    """Multiples of a power of two that their type holds, with their sums and many products; f32 as `stored`."""
+    """Whether all elements are multiples of a power of two that their type holds, with their sums and many products;
+    f32 as `stored`."""
     if dtype.kind in "biu":
         return True
     if dtype not in FLOATS:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A random graph from a seed, and what is right of its answers.
+"""A random graph from a seed, and its right answers.
 
-Steps are drawn by operator, every one of `weft ops --onnx` alike often, and by what each pass looks for; some come in the
-types that models run in beside f32, and in bodies of If, Loop and Scan.
-"""
+Steps are drawn by operator, every one of `weft ops --onnx` with equal frequency, and by the patterns that each pass
+looks for. Some come in the types that models use beside f32, and in bodies of If, Loop and Scan."""
 
 import functools
 import os
@@ -42,7 +41,7 @@ NOT_DRAWN = {
 
 @functools.cache
 def operators():
-    """(domain, name) of all that models may use, but for NOT_DRAWN."""
+    """(domain, name) of every operator that models may use, except NOT_DRAWN."""
     command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
     lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
@@ -118,7 +117,7 @@ def draw_graph(seed, precision=""):
 
 
 def draw_first(d, domain, name):
-    """Behind a product, often, where products may be narrow."""
+    """Often places the operator behind a product, where products may be narrow."""
     if d.precision == "f32" or d.chance(0.5):
         return draw_operator(d, domain, name)
     with d.seeing(readers.product(d)):
@@ -138,7 +137,7 @@ def feeds(d):
 
 
 def other_sizes(d, symbols):
-    """The graph's values for one other size of one of its open sizes, where it holds for that, else nothing."""
+    """The graph's values for another value of one of its open sizes; nothing if the graph is not valid for it."""
     if not symbols:
         return None
     name = d.random.choice(sorted(set(symbols.values())))
@@ -146,7 +145,8 @@ def other_sizes(d, symbols):
 
 
 def resized(d, value, shape):
-    """Numbers for an input of another size: drawn anew, or of its own rows where others would not do."""
+    """Numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not be
+    valid."""
     if list(value.shape) == shape:
         return value.plain
     if not value.chosen:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes out of ONNX's own cases for operators, planted into a drawing: attributes and sizes that people thought of, and
-every operator there is. An operand is the case's own data, as an input or a constant, or is cut out of a value there.
-"""
+"""Nodes from ONNX's own cases for operators, planted into a drawing: attributes and sizes that people chose, and
+every operator. An operand is the case's own data, as an input or a constant, or is cut out of a value of the
+drawing."""
 
 import collections
 import functools
@@ -55,7 +55,7 @@ def cases():
 
 
 def cut_out(d, shape, dtype):
-    """A tensor of this shape out of a value there: its first elements, or all of them over and over."""
+    """A tensor of this shape from an existing value: its first elements, repeated as often as needed."""
     count = int(np.prod(shape))
     x = d.pick(lambda v: v.dtype == dtype and v.plain.size > 0)
     x = d.add("Reshape", x, np.array([-1], np.int64), exact=True)
@@ -72,7 +72,7 @@ def planted(d, array, is_first):
             return cut_out(d, array.shape, array.dtype)
         except Skip:
             pass
-    # Numbers that shape a result are constants in models, and some have to be.
+    # Numbers that decide a result's shape are constants in most models, and some must be.
     share = 0 if array.size < 5 else 0.9 if array.dtype in FLOATS else 0.15
     return d.given(array) if d.chance(share) else d.weight(array)
 

@@ -12,12 +12,12 @@ from draw import BF16, SIZES, Skip
 from onnx import TensorProto
 
 TABLE = Path(__file__).resolve().parents[2] / "src" / "ops" / "elementwise.def"
-# Functions that jump somewhere take exact operands only, others keep exact ones exact.
+# Functions with jumps take exact operands only; others keep exact operands exact.
 JUMPS = {"Sign", "Floor", "Ceil", "Round", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"}
-# Of nodes out of ONNX's cases, too.
+# The same for nodes from ONNX's cases.
 STEPS = JUMPS | {"OneHot", "Unique", "ThresholdedRelu", "Shrink", "Hardmax", "TopK", "NonMaxSuppression", "QuantizeLinear"}
 KEEPS = {"Neg", "Abs", "Relu", "Add", "Sub", "Mul", "Min", "Max", "Where"} | JUMPS
-# What brings operands into the function's domain.
+# A function that maps operands into the domain of these.
 BOUNDED = {"Asin", "Acos", "Atanh"}
 POSITIVE = {"Sqrt", "Log", "Acosh", "Reciprocal"}
 DRAWERS = {}
@@ -57,7 +57,7 @@ def operand(d, name, kind):
 
 
 def partner(d, value, exact):
-    """Another operand that broadcasts with `value`: a value there, or a weight."""
+    """A second operand that broadcasts with `value`: an existing value, or a weight."""
     def fits(other):
         pairs = zip(other.shape[::-1], value.shape[::-1])
         return other.dtype == value.dtype and all(a == b or 1 in (a, b) for a, b in pairs) and (other.exact or not exact)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each pass looks for, as exporters write it, to be planted into random graphs."""
+"""The patterns that each pass looks for, as exporters write them, to be planted into random graphs."""
 
 import contextlib
 
@@ -293,8 +293,8 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """A body that computes again what no trip changes, and passes a value through; too long to be written out but for
-    targets without loops."""
+    """A body that repeats a computation which no trip changes, and passes a value through. It is too long to be
+    unrolled, except for targets without loops."""
     x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that their readers may take for something else, to be put before any operator: results of products, which a device
-may keep in 16 bits; views with axes of size 1, whose strides say nothing; and values without elements.
-"""
+"""Values that their readers may misjudge, put before any operator: results of products, which a device may keep in
+16 bits; views with axes of size 1, whose strides are arbitrary; and values without elements."""
 
 import numpy as np
 from draw import BF16, Skip
 
-# What reads its operand in a way of its own, so that it follows these values more often than others.
+# Operators that read their operand in a special way: they follow these values more often than others do.
 PICKERS = ["GatherND", "GatherElements", "Gather", "ScatterElements", "ScatterND", "TopK", "If", "Loop", "Scan", "Compress", "NonZero",
            "ReverseSequence", "Pad", "Resize", "CumSum", "ArgMax", "Slice", "Concat", "Split"]  # fmt: skip
 WINDOWS = ["Conv", "Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool",
@@ -17,7 +16,7 @@ TYPES = [np.float32] * 8 + [np.float16, BF16, np.float64]
 
 
 def product(d):
-    """Of whole numbers often: what takes exact operands only may follow."""
+    """A product, often of integers, so that operators that take exact operands only may follow."""
     most = 1 if d.chance(0.6) else 4
     x = d.random.choice((product_of_rows, product_of_pictures))(d, most)
     if d.chance(0.3):
@@ -74,7 +73,7 @@ def inserted(d, sizes):
 
 
 def cut(d, sizes):
-    """One place along an axis, which still lies as far from the next as it did."""
+    """One position along an axis; the strides of the others stay as they are."""
     at = d.random.randint(0, 3)
     x = values_of(d, [*sizes[:at], 2, *sizes[at:]])
     if d.chance(0.4):
@@ -92,7 +91,7 @@ def kept(d, sizes):
 
 
 def values_of(d, shape):
-    """An input, or what a node made of one."""
+    """An input, or a node's result from one."""
     if np.prod(shape) > 1024:
         raise Skip
     x = d.input(shape, d.random.choice(TYPES))
@@ -119,12 +118,13 @@ def products_of_nothing(d):
     return d.add("MatMul", x, w, exact=True) if d.chance(0.5) else d.add("Einsum", x, w, equation="ij,jk->ik", exact=True)
 
 
-# Of each kind: what makes the value, and what reads it more often than other operators do.
+# Kinds of values: the function that makes one, and the operators that read it more often than others.
 KINDS = [(product, PICKERS), (product, PICKERS), (unit_axes, WINDOWS), (nothing, REDUCTIONS)]
 
 
 def draw_reader(d, operators, draw):
-    """One of these values, and a node that reads it: `draw(d, domain, name)` draws one of the operators (domain, name)."""
+    """Makes one of these values and a node that reads it: `draw(d, domain, name)` draws one of the operators
+    (domain, name)."""
     if d.chance(0.04):
         return products_of_nothing(d)
     make, readers = d.random.choice(KINDS)

@@ -46,16 +46,17 @@ MOST_TEXT = 400  # of a failure
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes
-# How a program of open sizes may be refused: an attribute goes with one size only, or a rule needs a number.
+# Errors of a program with open sizes: an attribute fits one size only, or a rule needs a number.
 OPEN_SIZES = (*SIZES, "E122", "E140", "E151", "E159")
-# A result of theirs may have one element where another is to have several: which, only the run tells.
+# Results with sizes known only in the run: one may have a single element where the graph needs several.
 BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
-# No kernels are compiled for these; what the passes of one kind of chip alone do is seen on a few graphs each.
+# Devices without kernels: passes that only one kind of chip has are seen on a part of the graphs.
 PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 
 def judged_by_onnxruntime(model, d, names):
-    """Of the outputs `names`: empty when onnxruntime agrees or has no opinion, else why the graph is no test."""
+    """Compares the outputs `names` with onnxruntime: "" if it agrees or cannot run the graph, else why the graph is
+    no test."""
     try:
         answers = session_of(model).run(None, graphs.feeds(d))
     except Exception:  # an operator or type that it does not have
@@ -169,7 +170,7 @@ def check_narrow(device, d, symbols, other, seen):
 
 
 def is_by_data(code, d):
-    """True if the refusal may come from a size that only the run tells."""
+    """True if the refusal may come from a size that only the run knows."""
     return code in (*SIZES, "E151") and any(f"{n.domain or 'ai.onnx'}:{n.op_type}" in BY_DATA for n in all_nodes(d.nodes))
 
 
@@ -179,7 +180,7 @@ def write_inputs(folder, given):
 
 
 def check_graph(seed, devices, precision):
-    """What Weft makes of the graph: a dictionary of plain data."""
+    """Weft's results for the graph: a dictionary of plain data."""
     import weft
 
     d = graphs.draw_graph(seed, precision)
@@ -215,7 +216,7 @@ def empty_of(seed):
 
 
 def devices_of(seed, devices):
-    """Those of "NAME/N" for which it is this graph's turn."""
+    """The devices whose turn it is: "NAME/N" is used for every Nth graph."""
     for device in devices:
         name, _, every = device.partition("/")
         if seed % int(every or 1) == 0:
@@ -246,7 +247,7 @@ class Worker:
         self.work, self.context, self.process = work, context, None
 
     def ask(self, question):
-        """The answer, or a text that says how the process ended."""
+        """The answer, or a string that says how the process ended."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
@@ -266,7 +267,7 @@ class Worker:
         return why
 
     def seen_of(self, seeds):
-        """What was seen of each graph; where the process ends, they are asked for one by one."""
+        """The findings for each graph; if the process ends, the graphs are asked for one by one."""
         answer = self.ask(seeds)
         if not isinstance(answer, str):
             return answer

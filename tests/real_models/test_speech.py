@@ -102,8 +102,8 @@ def test_silero_of_a_whole_recording(load):
 
 # --- smart-turn: whether somebody has said all -----------------------------------------------------------------------
 
-# Its weights and activations are bytes: one that is rounded the other way moves all after it. The likelihoods that onnxruntime
-# gives with and without its own fusions are up to 0.12 apart.
+# Its weights and activations are bytes: one value that is rounded the other way moves all later ones. onnxruntime's own
+# likelihoods with and without its fusions are up to 0.12 apart.
 def test_smart_turn(load):
     sys.path.append(str(fetch.package("pipecat-ai") / "pipecat/audio/turn/smart_turn"))
     from _whisper_features import compute_whisper_log_mel_features
@@ -161,7 +161,7 @@ def test_dnsmos_p808(load):
                          [("Run_1663829550_Stage_0.onnx", 64, RATE), ("Run_1663915512_Stage_0.onnx", 64, RATE),
                           ("Run_1668423760_Stage_0.onnx", 96, 48000)])
 def test_aecmos(load, file, hidden, rate):
-    """The far end's speech in what is sent back is echo. Two lengths, one program."""
+    """Speech of the far end in the returned signal is echo. Two lengths, one program."""
     engine = load("speechmos", f"speechmos/aecmos_models/{file}")
     start = np.zeros((4, 1, hidden), np.float32)
     size = 512 * rate // RATE

@@ -31,7 +31,8 @@ def encoder():
 
 
 def decoder():
-    """SmolLM2-135M-Instruct with the weights of its GGUF file, whose rotations go by neighbours and here by halves."""
+    """SmolLM2-135M-Instruct with the weights of its GGUF file, which rotate neighbouring channels, while the model
+    here rotates halves."""
     file = language.smollm2_file()
     facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}
     heads, kv_heads, width = facts["attention.head_count"], facts["attention.head_count_kv"], facts["embedding_length"]

@@ -150,7 +150,7 @@ bad("23 raw data too short")(lambda f: with_tensor(f, set_dims(2, 4)))
 bad("23 element type 99")(lambda f: with_tensor(f, lambda t: setattr(t, "data_type", 99)))
 bad("23 negative dim")(lambda f: with_tensor(f, set_dims(-2, 3)))
 
-# --- too much
+# --- too large
 
 node("24 ConstantOfShape of 2^40", "ConstantOfShape", "s", weights={"s": [1 << 40]})
 node("24 Expand bomb", "Expand", "x", "s", x=(1,), weights={"s": [1 << 20, 1 << 20]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of this folder share: the build under test, how many cases to run, and the seed."""
+"""Shared by the tests of this folder: the build under test, how many cases to run, and the seed."""
 
 import os
 import subprocess
@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from places import BUILD, ROOT  # noqa: E402
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # ./x test --release
-# A new one each day, so that short counts see other cases from day to day; printed by every test that draws from it.
+# The seed changes each day, so that short counts see other cases from day to day; every test that draws from it prints
+# it.
 SEED = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 
 

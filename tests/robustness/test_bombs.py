@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of some KiB that ask for more names, sizes, texts, nodes or folding than anybody has: each is refused, or compiles, within
-some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
+"""Models of some KiB that ask for far more names, sizes, strings, nodes or folding than any real model: each is
+refused, or compiles, within some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
 
 import os
 import zipfile
@@ -18,7 +18,7 @@ Node = helper.make_node
 
 
 def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
-    """`code` stands in what is said, or is None where there is a program."""
+    """`code` is the error code expected in the output; None: a program is made."""
     def keep(function):
         BOMBS[name] = function, code, words
         return function
@@ -106,7 +106,7 @@ def texts(folder):
 
 @bomb("products of constants", None)
 def products(folder):
-    """Each of 16 MiB, from 8 KiB and a factor."""
+    """Products of 16 MiB each, from 8 KiB and a factor."""
     nodes, weights = [], {"row": np.ones((1, 2048), np.float32), "column": np.ones((2048, 1), np.float32)}
     for i in range(20):
         weights[f"k{i}"] = np.float32(i)
@@ -149,7 +149,7 @@ def trees(yes, no, leaves, **attributes):
 
 
 def linked(count):
-    """Each node leads to the next, and to the last leaf."""
+    """A tree in which each node leads to the next one, and to the last leaf."""
     return trees(list(range(1, count - 1)) + [0, 0], [count - 1] * (count - 2) + [0, 0], 2)
 
 
@@ -196,7 +196,7 @@ bomb("scales of 10^30 that the run tells", "E146", ("run", "m.onnx", "--device",
 
 
 def endless(folder, nodes, carried, results, inputs=(), before=(), after=("y",), trips=1 << 40):
-    """y = what `trips` trips make of `carried`."""
+    """y = `carried` after `trips` trips."""
     body = helper.make_graph([*nodes, Node("Identity", ["go"], ["on"])], "body",
                              [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), carried],
                              [info("on", (), TensorProto.BOOL), *results])  # fmt: skip
@@ -217,7 +217,7 @@ bomb("a list without end", "E401", RUN)(lambda f: endless(
 
 
 def long_list(body):
-    """100,000 numbers apart, and y = the length of what `body` makes of them."""
+    """100,000 separate numbers; y = the length of the list that `body` makes of them."""
     return lambda f: save(f, graph_of([Node("SplitToSequence", ["x"], ["s"], keepdims=0), *body, Node("SequenceLength", ["t"], ["y"])],
                                       [info("x", (100_000,))], [info("y", (), TensorProto.INT64)], {"n": np.array(100_000)}))  # fmt: skip
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the server refuses: missing tokens, other sites, too much, too many; and TLS."""
+"""The server's refusals: missing tokens, other sites, too large requests, too many; and TLS."""
 import asyncio
 import ssl
 import subprocess
@@ -98,7 +98,7 @@ def test_a_body_that_does_not_come_is_given_up(model):
 
 
 def endless(path):
-    """x + 1 until it reaches the limit: as many steps as the caller likes, without end from 2^24 on."""
+    """x + 1 until it reaches the limit: the caller chooses the number of steps, and from 2^24 on it never ends."""
     import weft
 
     text = """symbol t min=0
@@ -223,6 +223,6 @@ asyncio.run(__main__.serve(_options.Options(models=sys.argv[1:], port=0)))
 
 
 def test_the_second_part_of_an_answer_does_not_wait_for_the_first():
-    """With Nagle's algorithm it would wait until the client acknowledges what came before: 40 ms."""
+    """With Nagle's algorithm the second part would wait 40 ms for the client's acknowledgement of the first."""
     done = subprocess.run([sys.executable, "-c", NO_DELAY, str(MODEL)], capture_output=True, text=True, env=ENVIRONMENT)
     assert "no delay: 1" in done.stdout, done.stdout + done.stderr

@@ -96,13 +96,13 @@ def test_every_node_answers():
 
 
 def rows_of_pictures(batch):
-    """A row of the dataset says which picture it is; every 100th one is none."""
+    """Each row of the dataset names a picture; every 100th has none."""
     pictures = np.array([TEN[i % 10] if i % 100 != 57 else np.full((1, 8, 8), np.nan, np.float32) for i in batch["id"]])
     return {"id": batch["id"], "picture": pictures}
 
 
 def refuse_nothing(batch):
-    """What stands for decoding a picture: it raises where there is none."""
+    """Stands for decoding a picture: it raises an error if there is none."""
     if np.isnan(batch["picture"]).any():
         raise ValueError("no picture")
     return {"picture": batch["picture"].astype(np.float32)}

@@ -48,7 +48,7 @@ class Server:
         assert "Traceback" not in self.log, self.log
 
     def ask(self, path, body=None, headers=(), method=None, context=None):
-        """The status and the answer, as JSON where it is."""
+        """The status and the answer, parsed if it is JSON."""
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         request = urllib.request.Request(self.url + path, data, dict(headers), method=method)
         try:
@@ -65,7 +65,7 @@ class Server:
 
 
 def until(condition):
-    """Waits for what must come; a test that hangs is ended from outside."""
+    """Waits until a condition holds; a test that hangs is ended from outside."""
     while not (value := condition()):
         time.sleep(0.02)
     return value

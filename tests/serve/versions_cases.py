@@ -49,7 +49,8 @@ def test_versions_of_a_watched_folder(tmp_path):
 
 
 def test_a_new_version_under_load(tmp_path):
-    """Each answer is wholly one version's, all are answered, and in the end all are the new one's."""
+    """Each answer comes from one version alone, all requests are answered, and the last answers are the new
+    version's."""
     models = tmp_path / "models"
     put(double(tmp_path / "2.weft", 2), models, "double", 1)
     double(tmp_path / "3.weft", 3)

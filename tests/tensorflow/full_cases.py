@@ -271,7 +271,7 @@ for index, values, sizes in [([[0, 1], [2, 3], [2, 0]], f(3), [4, 4]), (np.zeros
 for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), (2, [4], np.float32(3)), ([[1], [2]], [4], np.float32(2))]:
     case("SparseToDense", [np.asarray(index, I), const(sizes), np.asarray(values), const(9, np.asarray(values).dtype)], validate_indices=False)
 
-# --- texts
+# --- strings
 TEXTS = np.array(["a b", "", "one, two  three", "x" * 9, "Grüße, Welt", "0123456789abcdef0", "y" * 33, "z" * 64, "w" * 65, "long " * 40])
 for x in [TEXTS, TEXTS[:1], TEXTS[:0], TEXTS[:6].reshape(2, 3)]:
     for buckets in (1, 5000, 2**40):

@@ -77,7 +77,7 @@ def network():
 
 
 def faulty():
-    """Graphs that cannot be."""
+    """Invalid graphs."""
     from tensorflow.core.framework import graph_pb2
 
     for name, nodes in {"cycle": [("a", "Relu", "b"), ("b", "Relu", "a"), ("y", "Relu", "b")], "twice": [("y", "Relu", "x"), ("y", "Relu", "x")],

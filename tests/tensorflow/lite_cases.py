@@ -11,7 +11,7 @@ rng = np.random.default_rng(7)
 
 @dataclass
 class Value:
-    """What a tensor holds: a constant of the model or an input, with the steps of a quantised one."""
+    """The contents of a tensor: a constant of the model or an input, with scale and zero point if it is quantised."""
     array: np.ndarray
     constant: bool = False
     scales: tuple = ()
@@ -83,7 +83,7 @@ def ints(*shape, dtype=I, low=-9, high=9):
 
 
 def steps(array, scale, zero=0, constant=False, axis=0):
-    """Whole numbers of a quantised tensor."""
+    """The integers of a quantised tensor."""
     scales = tuple(np.atleast_1d(scale).tolist())
     zeros = tuple(np.broadcast_to(zero, (len(scales),)).tolist())
     return Value(np.asarray(array), constant, scales, zeros, axis)

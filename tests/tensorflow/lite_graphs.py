@@ -26,7 +26,7 @@ def plain_run(interpreter, inputs):
 
 
 def keep(name, model, runs):
-    """The file, and what LiteRT says to each list of inputs, one run after the other."""
+    """The file, and LiteRT's answers to each list of inputs, one run after the other."""
     (FOLDER / f"{name}.tflite").write_bytes(model)
     interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
     signatures = interpreter.get_signature_list()

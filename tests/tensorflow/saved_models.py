@@ -69,7 +69,7 @@ def recurrent(kind):
 
 
 class Apart(tf.train.experimental.ShardingCallback):
-    """Each variable lies in a file of its own."""
+    """Each variable is stored in its own file."""
     description = "apart"
 
     def __call__(self, shardable_tensors):
@@ -136,7 +136,7 @@ class Flow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     def raw(self, x):
-        """What is asked of lists by hand."""
+        """List operators that are called directly."""
         r, kind = tf.raw_ops, {"element_shape": [3], "element_dtype": tf.float32}
         a = r.EmptyTensorList(**kind | {"element_shape": -1}, max_num_elements=-1)
         for factor in (1.0, 2.0, 3.0):
@@ -179,7 +179,7 @@ def flow():
 
 
 class Tables(tf.Module):
-    """Tables whose keys are numbers and texts."""
+    """Tables whose keys are numbers and strings."""
 
     def __init__(self):
         super().__init__()

@@ -26,7 +26,8 @@ def answers(tmp_path_factory):
 
 
 def run(path, values):
-    """With `again`, what a second run gives that gets the state of the first follows."""
+    """The case's results. A model with a state is run twice, the second time with the state of the first; the
+    results of both runs follow each other."""
     model = weft.compile(str(path), device="cpu")
     names = [port.name for port in model.inputs]
     if len(names) > len(values):

@@ -85,7 +85,8 @@ def test_channels_first(saved):
 
 @pytest.mark.parametrize("name, products", [("LSTM", [1, 1]), ("GRU", [1, 2]), ("SimpleRNN", [1, 1]), ("both_ways", [1, 1]), ("masked", [1])])
 def test_recurrent_networks_are_one_loop(name, products, saved):
-    """Nothing but states goes round; the number of trips is a size; the input's product with its weights stands before the loop."""
+    """The loop carries nothing but states, its number of trips is a size, and the input's product with its weights
+    stands before it."""
     modules = weft.print_model(saved / name, "final", device="cpu").split("\nmodule ")
     loops = [line for line in modules[1].splitlines() if " = loop" in line]
     assert len(loops) == len(products) and all("conditional=false" in line for line in loops), modules[1]

@@ -64,7 +64,7 @@ class Changes(nn.Module):
 
 
 class Sizes(nn.Module):
-    """Arithmetic on sizes, with what torch guards of them."""
+    """Arithmetic on sizes, with the guards that torch derives from it."""
 
     def forward(self, x, y):
         half = x.view(x.shape[0] // 2, 2, -1)

@@ -37,7 +37,7 @@ import machine
 
 import weft
 
-#: What torch makes of random numbers, or leaves undefined, cannot be compared.
+#: Operators with random or undefined results, which cannot be compared.
 RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like", "randint",
           "randint_like", "randn", "randn_like", "randperm", "uniform", "empty", "empty_like", "empty_permuted",
           "empty_strided", "new_empty", "new_empty_strided", "nn.functional.dropout", "nn.functional.dropout2d",
@@ -80,7 +80,7 @@ def tolerance(dtype):
     return {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-2), torch.float64: (1e-7, 1e-7)}.get(dtype, (1.3e-6, 1e-5))
 
 
-#: Sums over many elements, and functions near their poles: what torch's own comparisons of CPU and GPU allow.
+#: Sums over many elements, and functions near their poles: the tolerances of torch's own comparisons of CPU and GPU.
 LOOSE = (1e-4, 1e-4)
 
 
@@ -103,7 +103,7 @@ def in_core(program):
 
 
 def archive(sample_input, op, decomposed=False):
-    """The .pt2 of one sample, its inputs, and what torch gives."""
+    """The .pt2 of one sample, its inputs, and torch's results."""
     args = (sample_input.input, *sample_input.args)
     tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
     model = Sample(op.op, args, sample_input.kwargs).eval()
@@ -138,7 +138,8 @@ def is_same(got, wanted):
 
 
 def in_f32(sample_input, op):
-    """What torch gives in f32 of the same numbers: narrow types are right beside it too, where torch itself rounds more."""
+    """torch's results in f32 for the same numbers: a narrow type may agree with these instead, because torch itself
+    rounds more often."""
 
     def wide(v):
         return v.float() if isinstance(v, torch.Tensor) and v.dtype in (torch.float16, torch.bfloat16) else v
@@ -151,7 +152,7 @@ def in_f32(sample_input, op):
         return None
 
 
-#: Orders that may put equal elements as they like: what stands at the places counts.
+#: Sorting operators, which may put equal elements in any order: the values at the positions are compared.
 ORDERS = {"sort", "argsort", "topk"}
 
 
@@ -164,7 +165,7 @@ def is_same_order(got, wanted, sample_input):
 
 
 def in_factors(values, name):
-    """Orthogonal matrices with vectors as columns, what lies between them, and their product."""
+    """The orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values
@@ -176,7 +177,7 @@ def in_factors(values, name):
     return [left, right], between, (left[..., :k] * between[..., None, :]) @ right[..., :k].mT
 
 
-#: Factors whose vectors have any sign, and where values are equal, any turn.
+#: Factors whose vectors have any sign and, for equal values, any rotation.
 FACTORS = {"svd", "linalg.svd", "linalg.eigh"}
 
 

@@ -19,7 +19,7 @@ NAMES = list(examples())
 
 
 def outputs_of(model, inputs):
-    """Without the new values of buffers and inputs."""
+    """torch's results, without the new values of buffers and inputs."""
     got = model(*inputs)
     got = got if isinstance(got, tuple) else (got,)
     return [value for value, port in zip(got, model.outputs) if not port.name.endswith(".next")]
@@ -111,7 +111,7 @@ NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 
 
 class Types(torch.nn.Module):
-    """Sums of tensors with axes, tensors without and numbers: who decides the type."""
+    """Sums of tensors with axes, tensors without axes, and numbers: which of them decides the type."""
 
     def forward(self, x, y, z):
         return x + y, x + z, z + x, x * True, x + 2, x + 2.5, z + 2.5, torch.where(x > y, x, z), torch.maximum(x, y), x / y
@@ -246,7 +246,7 @@ def test_training_is_refused():
 
 
 def test_a_set_as_older_releases_of_torch_note_it():
-    """Before 2.13 they note the type of the values for places and counts that nothing asked for."""
+    """Before 2.13 archives record the type of values for positions and counts that were not requested."""
     file = archive(exported(Unique(), (torch.zeros(0),)))
 
     def as_before(program):
@@ -260,7 +260,7 @@ def test_a_set_as_older_releases_of_torch_note_it():
 
 
 def test_a_random_number_that_nobody_reads_is_not_missed():
-    """Models that skip layers at random in training draw the numbers for it always."""
+    """Models that skip layers at random in training always draw the numbers for it."""
 
     class Skips(torch.nn.Module):
         def forward(self, x):

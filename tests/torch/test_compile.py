@@ -149,7 +149,7 @@ def test_results_lie_in_memory_as_in_eager():
 @pytest.mark.parametrize("form", ["flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_torch_lowers_it_for_a_device(form, causal):
-    """They share heads of keys, and give more results than one: of the others no inference has a use."""
+    """These forms share heads of keys, and return further results that inference does not use."""
     op = getattr(torch.ops.aten, f"_scaled_dot_product_{form}")
     has_mask = any(argument.name.startswith("attn_") for argument in op.default._schema.arguments)
     q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
@@ -227,7 +227,7 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solution and its errors; the factors between them, which only torch makes, where they are read."""
+    """A solution with error codes; the factors, which only torch computes, are read as well."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

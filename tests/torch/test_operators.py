@@ -13,7 +13,7 @@ PARTS = 16
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples_are_right_or_refused(part):
-    """Three samples of each entry on the reference, which runs what the frontend means."""
+    """Three samples of each entry on the reference, which runs the program as the frontend wrote it."""
     wrong, counts = [], collections.Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

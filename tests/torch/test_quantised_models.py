@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """A value beside the border of two steps may fall into either."""
+    """A value close to the border between two integers may be rounded to either."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 

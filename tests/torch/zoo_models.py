@@ -125,7 +125,7 @@ SMALL = {
 
 PORTS = {
     "input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
-    # Models that write out a loop over the tokens have one length.
+    # Models that unroll a loop over the tokens have one length.
     "nine_ids": ("b", lambda b, _: torch.randint(5, 190, (b, 9))),
     "decoder_input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
     "pixel_values": ("b", lambda b, _: torch.randn(b, 3, 32, 32)),

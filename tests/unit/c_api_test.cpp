@@ -108,7 +108,7 @@ TEST_CASE("memory of results is asked for once its size is known") {
   }
 }
 
-TEST_CASE("a program lets go of the memory that its constants were given in") {
+TEST_CASE("a program keeps no reference to the memory of its constants") {
   using namespace weft::test;
   Message graph;
   graph.message(1, node("MatMul", {"x", "w"}, {"h"})).message(1, node("Add", {"h", "b"}, {"y"})).text(2, "g");
@@ -128,7 +128,7 @@ TEST_CASE("a program lets go of the memory that its constants were given in") {
   CHECK(code_of([&] { doubler().detach(); }) == "E406");
 }
 
-TEST_CASE("a program keeps what it reads of a mapped file") {
+TEST_CASE("a program keeps the parts of a mapped file that it reads") {
   using namespace weft::test;
   Message graph;
   graph.message(1, node("Gather", {"w", "x"}, {"y"})).text(2, "g");
@@ -202,7 +202,7 @@ TEST_CASE("a compile ends when its caller says so") {
   }
 }
 
-TEST_CASE("what is of a GPU is refused without one") {
+TEST_CASE("calls for a GPU are refused without one") {
   weft::Context context = doubler().new_context();
   auto run = [&](int32_t on_device) {
     return code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.on_device = on_device}); });
@@ -217,7 +217,7 @@ TEST_CASE("what is of a GPU is refused without one") {
   CHECK(weft_gpu(1000) == nullptr);
 }
 
-TEST_CASE("a graph refuses what is not its own") {
+TEST_CASE("a graph refuses unknown values and invalid instructions") {
   weft::Graph graph;
   weft_value x = graph.input("x", "f32[2]");
   CHECK(graph.type(x) == "f32[2]");
@@ -334,7 +334,7 @@ TEST_CASE("operators lie as far apart as the caller's struct is large") {
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
 }
 
-TEST_CASE("numbers of threads that were never meant are refused") {
+TEST_CASE("numbers of threads out of range are refused") {
   using namespace weft::test;
   Message graph;
   graph.message(1, node("Neg", {"x"}, {"y"})).text(2, "g");
@@ -353,7 +353,7 @@ TEST_CASE("numbers of threads that were never meant are refused") {
   CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E210");
 }
 
-TEST_CASE("every call takes NULL for every handle, text and result") {
+TEST_CASE("every call takes NULL for every handle, string and result") {
   weft_port port WEFT_PORT_INIT;
   weft_memory memory WEFT_MEMORY_INIT;
   weft_value value{};

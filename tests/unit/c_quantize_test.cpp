@@ -76,7 +76,7 @@ TEST_CASE("weft_quantize_bytes: a graph becomes int8, by data that a function gi
   CHECK(code_of([&] { weft::quantize(bytes.bytes(), options); }) == "E222");
 }
 
-TEST_CASE("weft_quantize_bytes refuses choices that there are not") {
+TEST_CASE("weft_quantize_bytes refuses unknown choices") {
   weft::Tensor floats = product();
   Data data{.items = 0};
   weft_quantize_options none = options_for(data);

@@ -68,11 +68,11 @@ KernelFault fault_of(const std::string& write) { return TwoSteps(write).run(); }
 TEST_CASE("checked: right kernels have no fault") {
   CHECK(fault_of("to[task] = from[task];").kind == FaultKind::none);
   CHECK(fault_of("if (task % 8 == 0) store(to + task, load<8>(from + task, Full{}), Full{});").kind == FaultKind::none);
-  // What goes around the checks is not watched.
+  // Accesses through raw() are not checked.
   CHECK(fault_of("raw(to)[task] = raw(from)[task];").kind == FaultKind::none);
 }
 
-TEST_CASE("checked: an access outside the buffer") {
+TEST_CASE("checked: an access outside the buffer is a fault") {
   KernelFault fault = fault_of("to[task + 1] = from[task];");
   CHECK(fault.kind == FaultKind::out_of_bounds);
   CHECK(fault.buffer == 1);
@@ -82,7 +82,7 @@ TEST_CASE("checked: an access outside the buffer") {
   CHECK(fault_of("to[task] = from[task - 1];").offset == -4);
 }
 
-TEST_CASE("checked: two tasks that touch the same bytes") {
+TEST_CASE("checked: two tasks that touch the same bytes are a fault") {
   KernelFault fault = fault_of("to[task / 2] = from[task];");
   CHECK(fault.kind == FaultKind::race);
   CHECK(fault.offset == 0);
@@ -93,7 +93,7 @@ TEST_CASE("checked: two tasks that touch the same bytes") {
   CHECK(fault_of("store(to + task, task ? load<1>(to + (task - 1), Full{}) : 1.0f, Full{});").kind == FaultKind::race);
 }
 
-TEST_CASE("checked: a read of what nobody wrote") {
+TEST_CASE("checked: a read of unwritten memory is a fault") {
   KernelFault fault = fault_of("if (task != 7) to[task] = from[task];");
   CHECK(fault.kind == FaultKind::unwritten);
   CHECK(fault.buffer == 0);
@@ -102,7 +102,7 @@ TEST_CASE("checked: a read of what nobody wrote") {
 
 namespace {
 
-/// The whole message about a fault of a step that reads `x` and writes `y`.
+/// The whole message for a fault in a step that reads `x` and writes `y`.
 std::string message(KernelKind kind, const KernelFault& fault) {
   Plan plan;
   plan.buffers = {{.value = "x"}, {.value = "y"}};

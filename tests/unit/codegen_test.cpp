@@ -56,7 +56,7 @@ std::string_view text_of(const CodegenResult& result) {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-/// Compiles a broken source and gives what is said.
+/// Compiles a broken source and returns the message.
 std::string complaint(const std::string& code, const Chip& chip = host_chip()) {
   CodegenResult result = codegen().compile(source("broken", code), chip);
   CHECK_FALSE(result.ok);
@@ -86,7 +86,7 @@ TEST_CASE("codegen: a kernel is compiled, linked, opened from memory and run") {
   CHECK_THROWS_AS(loaded.get("nothing"), Error);
 }
 
-TEST_CASE("codegen: an object that is replaced does not answer for the next") {
+TEST_CASE("codegen: a symbol of a replaced object is not found in the next one") {
   auto build = [](int value) {
     auto object = codegen().compile(source("give", "extern \"C\" int give() { return " + std::to_string(value) + "; }"),
                                     host_chip());
@@ -119,7 +119,7 @@ TEST_CASE("codegen: only exported symbols are visible") {
   CHECK(loaded.function<int()>("two")() == 2);
 }
 
-TEST_CASE("codegen: what is wrong with a source is said, with file and line") {
+TEST_CASE("codegen: an error in a source is reported with file and line") {
   CHECK(has(complaint("int f() {\n  return y;\n}"), "broken.cpp:2:10: error: use of undeclared identifier 'y'"));
   CHECK(has(complaint("#include <vector>\n"), "'vector' file not found"));
   CHECK(has(complaint("#include \"/etc/passwd\"\n"), "file not found"));

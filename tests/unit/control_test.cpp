@@ -32,7 +32,7 @@ std::shared_ptr<Executable> compiled(const std::string& text, const std::string&
   return compile(std::move(program), {.device = device, .threads = 2});
 }
 
-/// All cases in turn on both devices, twice, with equal results; those of the CPU are given.
+/// Runs all cases in turn on both devices, twice; results must be equal. Returns those of the CPU.
 std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const std::vector<Inputs>& cases) {
   auto cpu = compiled(text, "cpu"), ref = compiled(text, "ref");
   auto on_cpu = cpu->new_context(), on_ref = ref->new_context();
@@ -51,7 +51,7 @@ std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const s
   return all;
 }
 
-// Elements above 0, squared, with their number: the size is known after the count.
+// The elements above 0, squared, and their number: the size is known after the count.
 constexpr const char* positive = R"(program "positive"
 symbol n min=0
 symbol found min=0
@@ -81,7 +81,7 @@ module main {
 
 }  // namespace
 
-TEST_CASE("control: a size that the data gives") {
+TEST_CASE("control: a size that depends on data") {
   const std::string text = positive;
   auto results = run_everywhere(
       text, {{vector_of({1, -2, 3})}, {vector_of({-1, -2})}, {vector_of({})}, {vector_of({4, 5, 6, 7, 8})}});
@@ -91,7 +91,7 @@ TEST_CASE("control: a size that the data gives") {
   CHECK(results[3][2] == vector_of({5, 10}, DType::i64));
 }
 
-TEST_CASE("control: a result under sizes that are told after it is computed") {
+TEST_CASE("control: a result whose sizes are known only after it is computed") {
   constexpr const char* text = R"(program "late"
 symbol n min=0
 symbol m min=0
@@ -198,7 +198,7 @@ module no {
   CHECK(results[2][3] == vector_of({0}, DType::i64));
 }
 
-TEST_CASE("control: a guard of a branch is looked at when the branch is taken") {
+TEST_CASE("control: a guard of a branch is checked only when the branch is taken") {
   constexpr const char* text = R"(program "g"
 symbol n min=0
 symbol m min=0
@@ -350,7 +350,7 @@ module body {
   }
 }
 
-TEST_CASE("control: what is decided while compiling goes away") {
+TEST_CASE("control: a branch or loop that is decided while compiling is removed") {
   auto program = parse_program(R"(program "p"
 symbol t min=0
 symbol m min=0

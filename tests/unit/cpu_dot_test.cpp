@@ -30,7 +30,7 @@ TEST_CASE("cpu: dot of integers of any width and sign, sums wrap") {
   compare_on_cpu(dot_program("i8", "i8", "i8"), sizes);
 }
 
-TEST_CASE("cpu: what has no kernel is refused with its node before anything is compiled") {
+TEST_CASE("cpu: an operator without a kernel is refused with its node before anything is compiled") {
   CHECK_THROWS_WITH_AS(run_on_cpu("program \"p\"\nmodule main {\n"
                                   "  %a = parameter {name=\"a\", type=f16[2,2]}\n"
                                   "  %b = parameter {name=\"b\", type=f32[2,2]}\n"
@@ -40,7 +40,7 @@ TEST_CASE("cpu: what has no kernel is refused with its node before anything is c
                        doctest::Contains("node 4 'matmul' (MatMul): f16 by f32 into f32"), Error);
 }
 
-TEST_CASE("cpu: products with matrices that data choose") {
+TEST_CASE("cpu: products whose matrices are selected by an index") {
   for (const char* type : {"f32", "f64", "f16"}) {
     compare_on_cpu(
         cat("program \"p\"\nsymbol b min=0\nsymbol m min=0\nmodule main {\n",

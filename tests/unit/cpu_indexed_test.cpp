@@ -47,7 +47,7 @@ module main {
                   {{3, 5, 6, 17}, {3, 0, 2}, {3, 0, 3}, {0, 1}}});
 }
 
-TEST_CASE("cpu: what is added to a gather or resize may repeat along axes that it walks as one") {
+TEST_CASE("cpu: an operand added to a gather or resize may broadcast along axes that were merged") {
   compare_on_cpu(R"(program "p"
 symbol n min=0
 module main {

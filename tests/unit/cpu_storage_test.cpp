@@ -22,7 +22,7 @@ std::string program(const std::string& lines) {
   return cat("program \"p\"\nsymbol n min=0\nmodule main {\n", product_lines, lines, "}\n");
 }
 
-/// For 5 rows and 1, with these sizes of further inputs.
+/// Compares for 5 and for 7 rows, with these sizes of further inputs, and values stored in bf16 and in f16.
 void compare_narrow(const std::string& lines, const std::vector<std::vector<int64_t>>& others = {}) {
   InputSizes cases;
   for (int64_t rows : {5, 7}) {
@@ -94,7 +94,7 @@ TEST_CASE("storage: pictures read 16 bits") {
 )");
 }
 
-TEST_CASE("storage: a concatenation with a part that f16 has not lies in f32, whichever part comes first") {
+TEST_CASE("storage: a concatenation with a part that f16 cannot hold is stored in f32, whichever part comes first") {
   compare_narrow(R"(  %lowest = constant {value=f32[]{-3.4028234663852886e+38}}
   %l = broadcast %lowest {dims=[n, 6]}
   %m = add %a, %l
@@ -129,7 +129,7 @@ TEST_CASE("storage: kernels that only take the whole type get copies") {
   }
 }
 
-TEST_CASE("storage: bodies of control flow and functions of the host get what they read") {
+TEST_CASE("storage: bodies of control flow and functions of the host get the types that they read") {
   const std::string text = R"(program "p"
 symbol n min=0
 symbol t min=0

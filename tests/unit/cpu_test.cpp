@@ -28,7 +28,7 @@ module main {
                  {{{2, 3, 5}, {5}}, {{0, 3, 5}, {5}}, {{1, 3, 5}, {5}}, {{7, 3, 5}, {5}}});
 }
 
-TEST_CASE("cpu: inputs that are results as they are") {
+TEST_CASE("cpu: inputs that are also results") {
   compare_on_cpu(R"(program "c"
 symbol n min=0
 module main {
@@ -78,7 +78,7 @@ module main {
                  {{{2, 6, 37}, {2, 6, 37}}, {{1, 6, 37}, {1, 6, 37}}, {{5, 6, 37}, {5, 6, 37}}});
 }
 
-TEST_CASE("cpu: reductions of nothing give what their function begins with") {
+TEST_CASE("cpu: reductions of no elements give the initial value of their function") {
   for (const char* type : {"f32", "f64", "bf16", "i64", "u64", "i8", "u8"}) {
     for (const char* fn : {"sum", "mean", "product", "min", "max"}) {
       compare_on_cpu(
@@ -124,7 +124,7 @@ module main {
   %z = dot %x, %v  // from "node 1 'second' (MatMul)"
   return "y"=%y, "z"=%z
 })weft";
-  // What runs for each of the two nodes, whichever comes first.
+  // The kernels of each of the two nodes, in either order.
   auto kernels_of = [&](Precision precision, std::vector<std::string> keep) -> std::string {
     auto executable = compile(parse_program(text, make_op),
                               {.device = "cpu", .threads = 1, .precision = precision, .keep_f32 = std::move(keep)});
@@ -216,7 +216,7 @@ module main {
   CHECK(to_doubles(got[0])[10] == 26);
 }
 
-TEST_CASE("cpu: a cache of keys is copied once: picked, made longer, read and stacked") {
+TEST_CASE("cpu: a key cache that is sliced, extended, read and stacked is copied once") {
   const std::string text = R"(program "p"
 symbol past min=0
 module main {
@@ -259,7 +259,7 @@ module main {
                  {{{2, 3, 6, 7}, {5, 2, 3, 3}}, {{0, 3, 6, 7}, {5, 2, 3, 3}}, {{1, 3, 6, 7}, {5, 2, 3, 3}}});
 }
 
-TEST_CASE("cpu: what follows from constants and sizes alone is computed when the sizes are known") {
+TEST_CASE("cpu: values that depend on constants and sizes alone are computed when the sizes are bound") {
   compare_on_cpu(R"(program "s"
 symbol n
 symbol p min=0 max=5

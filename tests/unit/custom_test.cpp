@@ -125,7 +125,7 @@ TEST_CASE("a function of the host is called, and its failure names the node") {
   CHECK(error.where() == "node 0 'here' (mine:Reverse)");
 }
 
-TEST_CASE("what does not fit is refused with the node") {
+TEST_CASE("custom operators whose operands do not fit are refused with the node") {
   int calls = 0;
   std::string model = model_of(mine("RowDot", {"x", "w"}), {"n", "4"});
   CHECK(error_of([&] { compile(model, host_operator(calls)); }).code() == "E121");  // another operator

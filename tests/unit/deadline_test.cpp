@@ -43,7 +43,7 @@ double seconds_of_thread() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// A `stop` that never says so, and notes the longest work between two questions.
+/// A `stop` callback that never stops, and records the longest work between two calls.
 class Looks {
  public:
   Looks() { last_[std::this_thread::get_id()] = seconds_of_thread(); }
@@ -58,7 +58,7 @@ class Looks {
       return false;
     };
   }
-  /// Counts the work since the last look too.
+  /// Counts the work since the last call too.
   double longest() {
     stop()();
     return longest_;
@@ -122,7 +122,7 @@ module main {
 
 }  // namespace
 
-TEST_CASE("deadline: every operator of a run looks at the watch often, on ref and on cpu") {
+TEST_CASE("deadline: every operator of a run checks the clock often, on ref and on cpu") {
   for (LongRun& run : long_runs()) {
     for (const char* device : {"ref", "cpu"}) {
       INFO(run.name, " on ", device);
@@ -204,7 +204,7 @@ std::unique_ptr<Program> constant_functions() {
 
 }  // namespace
 
-TEST_CASE("deadline: a compile looks at the watch often, ends, and can be tried again") {
+TEST_CASE("deadline: a compile checks the clock often, ends, and can be tried again") {
   struct Work {
     std::function<std::unique_ptr<Program>()> program;
     bool use_cache;

@@ -103,7 +103,7 @@ TEST_CASE("dim: random expressions equal plain arithmetic, keep their bounds and
   }
 }
 
-TEST_CASE("dim: what is claimed to be proved holds") {
+TEST_CASE("dim: each proved condition holds for random values") {
   Maker make(11);
   int equal = 0, less = 0, different = 0, divided = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -196,7 +196,7 @@ TEST_CASE("dim: a maximum is at least each of its operands, a minimum at most") 
   CHECK(max(p, max(p, q)) == max(p, q));
 }
 
-TEST_CASE("dim: an expression that a few nodes square again and again ends in an error") {
+TEST_CASE("dim: an expression that is squared again and again ends in an error") {
   auto squared = [](bool is_divided) {
     Dim size = a;
     for (int i = 0; i < 60; ++i) size = is_divided ? floordiv(size * size + 1, 3) : size * size;
@@ -205,13 +205,13 @@ TEST_CASE("dim: an expression that a few nodes square again and again ends in an
   CHECK_THROWS_WITH_AS(squared(true), doctest::Contains("E146"), Error);
 }
 
-TEST_CASE("dim: bounds of what lies deep inside are not looked for again and again") {
+TEST_CASE("dim: bounds of a deep expression are computed once") {
   Dim deep = a;
   for (int i = 0; i < 200; ++i) deep = floordiv(deep + 1, 3);
   CHECK(deep.lower_bound() == 0);
 }
 
-TEST_CASE("dim: a name that is no text, or moves the cursor, is written in letters") {
+TEST_CASE("dim: control characters of a name are escaped") {
   for (const char* name : {"\xff", "n\xc2\x9bJ", "\x1b[2J", "gr\xc3\xb6\xc3\x9f", "a\xc3"}) {
     CAPTURE(name);
     std::string text = symbol_text(name);

@@ -40,7 +40,7 @@ fs::path full_file(const Scratch& folder) { return write(folder.path / "file", s
 /// Clocks of file systems tick in milliseconds.
 void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-/// How a process ends that does `work`.
+/// How a process that does `work` ends.
 int end_of(const auto& work) {
   pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -97,7 +97,7 @@ TEST_CASE("files: what is cut off a mapped file reads as zeros, and is an error"
   CHECK(code_of([&] { file.in_memory(); }) == "E106");
 }
 
-TEST_CASE("files: a large part of a file in memory is equal, and needs the file no more") {
+TEST_CASE("files: a part that was copied into memory outlives its file") {
   Scratch folder;
   std::string data(9'000'001, '\0');
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 2654435761u >> 13);
@@ -124,7 +124,7 @@ TEST_CASE("files: one that is changed in its place is an error, one that is repl
   Bytes::copy(as_bytes("bytes of nobody")).check_file();
 }
 
-TEST_CASE("files: whatever comes of reading a file that is cut, the error says that it was") {
+TEST_CASE("files: any error from reading a truncated file says that it was truncated") {
   Scratch folder;
   fs::path path = full_file(folder);
   auto read = [&] {
@@ -208,7 +208,7 @@ TEST_CASE("files: a program runs on when its file is gone, and refuses to be sav
   }
 }
 
-TEST_CASE("files: a run that misses what was cut off a mapped constant is an error") {
+TEST_CASE("files: a run that needs the truncated part of a mapped constant is an error") {
   Message graph;
   graph.message(1, node("Gather", {"table", "i"}, {"y"})).text(2, "graph");
   graph.message(11, value("i", 7, {"n"})).message(11, value("table", 1, {"4096", "16"}));
@@ -231,7 +231,7 @@ TEST_CASE("files: a run that misses what was cut off a mapped constant is an err
   }
 }
 
-TEST_CASE("files: a run that misses what was cut off a mapped input is an error") {
+TEST_CASE("files: a run that needs the truncated part of a mapped input is an error") {
   Message graph;
   graph.message(1, node("Neg", {"x"}, {"y"})).text(2, "graph");
   graph.message(11, value("x", 1, {"n"})).message(12, value("y", 1, {"n"}));

@@ -70,7 +70,7 @@ TEST_CASE("gpu: kernels are told what their chip has") {
         Macros{"WEFT_WAVE=32", "WEFT_MMA=1", "WEFT_EARLY_LAUNCH=1", "WEFT_WARP_GROUPS=1"});
 }
 
-TEST_CASE("gpu: a chip that Weft does not use well is said to be one") {
+TEST_CASE("gpu: a warning names a chip whose matrix units are not used") {
   std::string seen;
   set_logger([&](LogLevel, std::string_view text) { seen += text; });
   find_target("amd:gfx942");
@@ -129,7 +129,7 @@ std::string custom(const char* name, const char* operand) {
 
 }  // namespace
 
-TEST_CASE("gpu: what no GPU runs is a part for the processor between two copies") {
+TEST_CASE("gpu: operators that no GPU runs become a part for the CPU between two copies") {
   auto program = parse_program(cat(R"(program "p"
 module main {
   %x = parameter {name="x", type=f32[n]}
@@ -148,7 +148,7 @@ module main {
   CHECK(plan.steps[1].reason.find("a custom operator") != std::string::npos);
 }
 
-TEST_CASE("gpu: instructions are reordered so that the processor takes over as seldom as it can") {
+TEST_CASE("gpu: instructions are reordered for the fewest CPU parts") {
   std::string text = "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[4]}\n";
   text += custom("a", "x") + "  %b = relu %x\n" + custom("c", "x") + "  %d = exp %c\n" + custom("e", "b");
   text += "  %t = parameter {name=\"t\", type=string[4]}\n  %same = equal %t, %t\n";
@@ -381,7 +381,7 @@ TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart 
   }
 }
 
-TEST_CASE("a copy is not named as the value that it copies, so that no tool takes one for the other") {
+TEST_CASE("gpu: a copy has another name than the value that it copies") {
   auto program = parse_program(R"p(program "p"
 module main {
   %x = parameter {name="x", type=f32[2,3,4]}

@@ -52,7 +52,7 @@ std::string tiff(uint32_t width, uint32_t height) {
 
 }  // namespace
 
-TEST_CASE("host: patterns that unfold without end are refused, nested ones end") {
+TEST_CASE("host: patterns that expand without end are refused, nested ones end") {
   auto nested = [](int depth, const std::string& inner, const std::string& count) {
     std::string text = inner;
     for (int i = 0; i < depth; ++i) text = "(" + text + ")" + count;
@@ -78,7 +78,7 @@ TEST_CASE("host: lengths of parts that overflow are refused") {
   CHECK(split_code(empty, make_tensor(DType::i64, {}, std::vector<int64_t>{1})) == "E312");
 }
 
-TEST_CASE("host: a list is changed where it is only when nobody else holds it") {
+TEST_CASE("host: a list is changed in place only when no other value holds it") {
   Tensor list = make_container(Type::Kind::sequence, {numbers({1}), numbers({2, 3})});
   const int64_t before = bytes_of_items(list);
   Tensor shared = run_host({.fn = HostFn::insert}, {list, numbers({4})})[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an embedding program gives: memory, threads, places for results, reasons to stop.
+// The embedding program's part: memory, threads, places for results, reasons to stop.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -55,7 +55,7 @@ module main {
 }
 )--";
 
-/// A cache with room, which is made longer only where that is too little.
+/// A cache with room, which is extended only where its room is too small.
 const char* const roomy = R"--(
 symbol past min=1 max=64
 symbol total min=1 max=64
@@ -194,7 +194,7 @@ module main {
   }
 }
 
-TEST_CASE("a cache that has room for the next row is updated in place, one that has not is made longer") {
+TEST_CASE("a cache with room for the next row is updated in place, one without is extended") {
   weft::Context context = compile(roomy, {"cache=next"}).new_context();
   for (auto [past, total] : {std::pair{8, 5}, {8, 8}, {3, 5}}) {
     Floats memory(64, -1), upto(static_cast<size_t>(total), 1), row{7, 8, 9, 10};
@@ -212,7 +212,7 @@ TEST_CASE("a cache that has room for the next row is updated in place, one that 
   }
 }
 
-TEST_CASE("working memory: a result lies where an operand that ends there lay") {
+TEST_CASE("working memory: a result takes the place of an operand that is read for the last time") {
   // h2 = h1 w + h0: the product reads h1, its epilogue h0 at just the places that it writes.
   const std::string text = R"--(
 symbol n min=1 max=1000
@@ -244,7 +244,7 @@ module main {
     for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
     weft_memory memory = context.memory();
     INFO(memory.arena);
-    // Packed w, which is an input here, lies in the arena as well.
+    // Packed w is in the arena as well, because w is an input here.
     CHECK(memory.arena >= 2 * bytes);
     CHECK((memory.arena < 3 * bytes) == (body == text));
   }

@@ -70,7 +70,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// The same answer from the matrix kernels' inner kernel, which it leaves to a shared part; `value` is a multiple of 3.
+/// The same answer by the inner kernel of the matrix kernels, which is a shared part; `value` is a multiple of 3.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
@@ -87,7 +87,7 @@ int ask(const BuiltKernels& built, int value) {
   return LoadedObject(built.image, "answers").function<int()>(cat("answer", value))();
 }
 
-/// What `work` adds to the counts.
+/// The counts that `work` adds.
 template <class Work>
 BuildCounts during(Work work) {
   BuildCounts before = build_counts();
@@ -101,7 +101,7 @@ BuildCounts during(Work work) {
 
 }  // namespace
 
-TEST_CASE("kernel cache: what is put comes back, also in another instance") {
+TEST_CASE("kernel cache: an entry is read back, also by another instance") {
   Scratch scratch;
   KernelCache cache(scratch.path / "a" / "b", 64 * mebi);
   CHECK_FALSE(cache.get(key_of(1)));
@@ -216,7 +216,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
   CHECK_FALSE(cache.get(key_of(50)));
 }
 
-TEST_CASE("kernel cache: a process killed while it writes leaves nothing half") {
+TEST_CASE("kernel cache: a process killed while it writes leaves no partial entry") {
   Scratch scratch;
   constexpr size_t size = 300000;
   for (int round = 0, count = test::cases(8, 500); round < count; ++round) {
@@ -379,7 +379,7 @@ TEST_CASE("kernel build: damage in the cache is repaired by compiling again") {
   CHECK(ask(built, 6) == 6);
 }
 
-TEST_CASE("kernel build: refused kernels are named, also when they stand twice; nothing of them is cached") {
+TEST_CASE("kernel build: refused kernels are named, also if they occur twice, and are not cached") {
   Scratch scratch;
   KernelCache cache(scratch.path, 64 * mebi);
   BuildOptions options{.threads = 2, .cache = &cache};

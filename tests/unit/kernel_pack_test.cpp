@@ -46,7 +46,7 @@ Chip tuned_chip() {
 
 }  // namespace
 
-TEST_CASE("kernel pack: what was written comes back; other keys, and packs of other compilers, give nothing") {
+TEST_CASE("kernel pack: entries are read back; other keys, and packs of other compilers, have none") {
   Scratch scratch;
   const fs::path file = scratch.path / "a.pack";
   std::vector<PackEntry> entries;

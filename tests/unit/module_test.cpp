@@ -81,7 +81,7 @@ TEST_CASE("module: replacements stand where they belong and keep the source") {
   CHECK(apply(main, Fn::exp, {x}).source().empty());
 }
 
-TEST_CASE("module: what rules cannot prove becomes a guard; what they can refute an error with the node") {
+TEST_CASE("module: a condition without a proof becomes a guard; one that is refuted is an error with the node") {
   Program program;
   Dim a = program.symbol({.name = "a"}), b = program.symbol({.name = "b"});
   Module& main = program.main();
@@ -98,7 +98,7 @@ TEST_CASE("module: what rules cannot prove becomes a guard; what they can refute
   CHECK_THROWS_AS(require_equal(a, b, "sizes"), Error);
 }
 
-TEST_CASE("module: builders broadcast and leave out what does nothing") {
+TEST_CASE("module: builders broadcast, and add no instruction without effect") {
   Program program;
   Dim n = program.symbol({.name = "n", .min = 0});
   Module& main = program.main();
@@ -152,7 +152,7 @@ TEST_CASE("verify: a broken program is an internal error that names the pass") {
   CHECK_THROWS_AS(verify(program, "forget"), Error);
 }
 
-TEST_CASE("module: results are known whatever is put in their place") {
+TEST_CASE("module: results follow replacements of their values") {
   Program program;
   Module& main = program.main();
   Value x = main.parameter("x", Shape{DType::f32, {4}});

@@ -271,7 +271,7 @@ TEST_CASE("quantize and dequantize") {
   CHECK(reals(Quantize{.to = DType::f8e4m3fn, .axis = 0}, {real({1}, {1e6}), real({}, {1})}) == Reals{448});
 }
 
-TEST_CASE("tensors survive the way through the reference, whatever their type") {
+TEST_CASE("tensors of every type pass through the reference unchanged") {
   for (DType type : {DType::boolean,  DType::u2,     DType::u4,  DType::u8,   DType::u16, DType::u32, DType::u64,
                      DType::i2,       DType::i4,     DType::i8,  DType::i16,  DType::i32, DType::i64, DType::f4e2m1,
                      DType::f8e4m3fn, DType::f8e5m2, DType::f16, DType::bf16, DType::f32, DType::f64}) {

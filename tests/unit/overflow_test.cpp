@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// The names of the results that may hold what `type` makes infinite.
+/// The names of the results that may hold numbers that `type` turns into infinities.
 std::set<std::string> overflowing_results(const std::string& text, DType type) {
   std::unique_ptr<Program> program = parse_program(text, make_op);
   OverflowingValues overflowing(type);
@@ -24,7 +24,7 @@ std::set<std::string> overflowing_results(const std::string& text, DType type) {
   return names;
 }
 
-TEST_CASE("overflow: what moves or adds a mask hands it on, a softmax or a product does not") {
+TEST_CASE("overflow: values moved or added from a mask overflow in f16, a softmax or a product of them does not") {
   const std::string text = R"weft(program "p"
 module main {
   %x = parameter {name="x", type=f32[2,3]}

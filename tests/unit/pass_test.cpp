@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass and
-// what it is for ("# reduce_precision x86-64-v4 bf16"); cases are divided by
-// lines of `===`, a case into before and after by `---`. WEFT_UPDATE=1 rewrites what stands after.
+// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass, the chip and so on ("#
+// reduce_precision x86-64-v4 bf16"). Lines of `===` divide cases; `---` divides a case into before and after.
+// WEFT_UPDATE=1 rewrites the text after.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ bool is_declaration(std::string_view row) {
   return row.starts_with("symbol ") || row.starts_with("guard ") || row.starts_with("default ");
 }
 
-/// A case leaves out the frame of the module, unless it has bodies besides main.
+/// A case omits the frame of the module, unless it has further bodies.
 std::string framed(std::string_view body) {
   if (body.find("module main {") != body.npos) return std::string(body);
   std::string head, rest;
@@ -62,7 +62,7 @@ std::string unframed(const Program& program) {
   return text;
 }
 
-/// What the pass makes of `before`; the program stays valid.
+/// The text after the pass; the program stays valid.
 std::string after(const Pass& pass, const std::string& name, std::string_view before) {
   auto program = parse_program(framed(before), make_op);
   pass(program->main());
@@ -71,7 +71,7 @@ std::string after(const Pass& pass, const std::string& name, std::string_view be
   return unframed(*program);
 }
 
-/// "1/2": the second of two; after it a donation, "past=present".
+/// "1/2" is the second of two ranks; a donation may follow, "past=present".
 Ranks ranks_of(std::span<const std::string_view> words) {
   Ranks ranks;
   if (words.empty()) return ranks;
@@ -141,7 +141,7 @@ TEST_CASE("passes: docs/programs.md lists them in their order") {
   CHECK(listed == wanted);
 }
 
-TEST_CASE("passes: what a failing pass leaves can be run again, large constants included") {
+TEST_CASE("passes: the program that a failing pass leaves can be run again, large constants included") {
   std::filesystem::path folder = std::filesystem::temp_directory_path() / cat("weft_pass_test_", ::getpid());
   Program program;
   Module& main = program.main();
@@ -172,7 +172,7 @@ TEST_CASE("passes: an unknown name is refused with the list") {
   CHECK_THROWS_WITH_AS(find_pass("polish", {}), doctest::Contains("normalise"), Error);
 }
 
-TEST_CASE("passes: few bytes of constants do not become many, nor take for ever") {
+TEST_CASE("passes: folding stops at a limit of memory and of work") {
   Program program;
   Module& main = program.main();
   Value column = constant(main, make_tensor(DType::f32, {1024, 1}, std::vector<double>(1024, 1))),

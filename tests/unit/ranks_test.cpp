@@ -33,7 +33,7 @@ Tensor numbers(std::vector<int64_t> dims, int seed) {
   return make_tensor(DType::f32, std::move(dims), values);
 }
 
-/// Layers of two products around relu and the operator, with what went in added to what comes out.
+/// Layers of two products around relu and the operator, each with a residual connection.
 std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
   auto program = std::make_unique<Program>();
   Module& m = program->main();
@@ -61,7 +61,7 @@ const std::vector<Tensor>& inputs() {
   return given;
 }
 
-/// Runs that end with an error and in time, each followed by one that is right.
+/// Each run ends with an error, in time, and the next run is right.
 void check_failure(Context& context, const Outputs& want, const RunOptions& options, const std::string& code) {
   auto begin = std::chrono::steady_clock::now();
   CHECK(code_of([&] { context.run(inputs(), options); }) == code);
@@ -186,8 +186,8 @@ TEST_CASE("a rank without memory ends the others") {
   CHECK(failed >= 4);
 }
 
-/// What one GPU can show of NCCL or RCCL: their calls, types and numbers, and that graphs capture them. With one rank a
-/// sum is its operand.
+/// The part of NCCL or RCCL that one GPU can test: calls, types and numbers, and capture in graphs. With one rank a sum
+/// is its operand.
 TEST_CASE("a GPU alone makes the collectives of one rank") {
   if (gpu::devices().empty()) return;
   auto device = gpu::devices()[0];

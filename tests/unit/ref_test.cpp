@@ -131,7 +131,7 @@ module main {
   CHECK(to_doubles(model->new_context()->run(std::vector{x})[0])[0] == doctest::Approx(1e-30));
 }
 
-TEST_CASE("a sum next to a half step is quantised as it is, not as f32 has it") {
+TEST_CASE("a sum near half a step is quantised by its exact value, not by its f32 rounding") {
   auto model = reference(R"--(
 program "half"
 module main {

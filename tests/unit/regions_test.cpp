@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How instructions become kernels: what the text of the plan would show only by its sizes.
+// How instructions are grouped into kernels, where the text of the plan would show it only by sizes.
 #include "lower/regions.h"
 
 #include <doctest/doctest.h>

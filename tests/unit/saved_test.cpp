@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved programs: what is written is read back, equal programs give equal files, damage is refused.
+// Saved programs: a written program reads back, equal programs give equal files, damage is refused.
 #include "runtime/saved.h"
 
 #include <doctest/doctest.h>
@@ -214,7 +214,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
 
 namespace {
 
-/// Bytes that are changed, cuts and additions, all of which are refused; how many there were.
+/// Changes bytes, truncates and extends the file; all of it must be refused. Returns the number of damaged files.
 int damage_everywhere(const std::vector<std::byte>& good, int flips, int cuts) {
   REQUIRE(load_code(good) == "none");
   std::mt19937 random(3);
@@ -270,7 +270,7 @@ TEST_CASE("saved: a process killed while it writes leaves the old file or the ne
     const auto there = bytes_of(path);
     CHECK((there == first || there == second));
   }
-  // Where files may be without a name, what is left over is whole as well.
+  // On file systems with unnamed temporary files no unfinished file is left in the folder.
   int nameless = ::open(folder.path.c_str(), O_TMPFILE | O_WRONLY, 0600);
   if (nameless < 0) return;
   ::close(nameless);
@@ -457,7 +457,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   loaded->save(folder.path / "again.weft");
   CHECK(bytes_of(folder.path / "again.weft") == bytes_of(folder.path / "many.weft"));
 
-  // Without the host's own chip among them a lesser one will do.
+  // Without the host's own chip in the file, a lesser one is taken.
   Plan v3 = plan_for(chip_named("x86-64-v3")), v4 = plan_for(chip_named("x86-64-v4"));
   CHECK(reach(v4.chip) > reach(v3.chip));
   CHECK(reach(host_chip()) >= reach(v3.chip));
@@ -564,7 +564,7 @@ module main {
     CHECK(error.info().code == "E401");
     CHECK(error.info().what.starts_with("the packed weights need 2 MiB, the limit is 1 MiB"));
   }
-  // A run counts them in: 2 MiB, a result of 4 KiB, and little else.
+  // A run counts the packed weights: 2 MiB, a result of 4 KiB, and little else.
   Tensor x = make_tensor(DType::f32, {1, 512}, std::vector<double>(512, 1.0));
   CHECK(code_of([&] { make((2 << 20) + 1024)->new_context()->run(std::vector{x}); }) == "E401");
   CHECK(make(3 << 20)->new_context()->run(std::vector{x}).size() == 1);

@@ -38,7 +38,7 @@ Tensor numbers(std::vector<int64_t> dims, float first) {
   return Tensor::copy(WEFT_F32, std::as_bytes(std::span(values)), dims);
 }
 
-/// What a request came to.
+/// The outcome of a request.
 struct Answer {
   std::vector<Tensor> outputs;
   std::string code;  ///< of its error
@@ -76,7 +76,7 @@ std::string refusal(Batcher& batcher, Inputs inputs) {
   return "";
 }
 
-/// A program whose runs wait until they are let go, so that what queues meanwhile is known.
+/// A program whose runs wait until they are released, so that the test knows what is queued meanwhile.
 class Gate {
  public:
   Program program() {
@@ -155,7 +155,7 @@ TEST_CASE("sequences are padded where the model has a mask that hides it") {
   CHECK(find_batch_rule(doubler()).length.empty());
 }
 
-TEST_CASE("what waits is run together, rows and lengths come back as they were") {
+TEST_CASE("waiting requests run together, and each gets its own rows and lengths back") {
   Program masked = program(masked_rows);
   BatchRule rule = find_batch_rule(masked);
   std::vector<Inputs> requests;
@@ -201,7 +201,7 @@ TEST_CASE("requests that arrive during a run share the next one") {
   CHECK(batcher.stats().answered == 7);
 }
 
-TEST_CASE("a queue has an end, and requests can be taken back") {
+TEST_CASE("a queue is bounded, and requests can be withdrawn") {
   Gate gate;
   Batcher batcher({gate.program()}, {.delay = {}, .most_waiting = 2}, rows_join);
   gate.shut();
@@ -226,7 +226,7 @@ TEST_CASE("a queue has an end, and requests can be taken back") {
   CHECK(stats.waiting + stats.running == 0);
 }
 
-TEST_CASE("the end of a batcher answers all that is left") {
+TEST_CASE("a batcher that ends answers all open requests") {
   Gate gate;
   std::vector<Asked> asked;
   {

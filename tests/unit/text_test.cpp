@@ -166,7 +166,7 @@ TEST_CASE("text: containers and calls of the host") {
   CHECK(print(*parse_program(text, make_op)) == text);
 }
 
-TEST_CASE("text: what is no program is refused with its line") {
+TEST_CASE("text: an invalid program is refused with its line") {
   struct Case {
     std::string text;
     const char* message;
@@ -190,7 +190,7 @@ TEST_CASE("text: what is no program is refused with its line") {
   }
 }
 
-TEST_CASE("text: a type is nested as deep as a stack can bear") {
+TEST_CASE("text: the nesting of types is bounded") {
   auto nested = [](size_t depth) {
     std::string type = "f32[2]";
     for (size_t i = 0; i < depth; ++i) type = cat(i % 2 ? "sequence(" : "optional(", type, ")");

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// "library" has no cost that anybody knows.
+/// "library" has no estimated cost.
 Decision three_candidates() {
   return decision_about("dot m", {{"m", 7, 7}},
                         {{.name = "large", .estimate = 2},
@@ -59,7 +59,7 @@ int64_t kernels_called(const Executable& executable, std::string_view beginning)
 
 }  // namespace
 
-TEST_CASE("tuning: what was measured decides, if it was compared with the cost model's favourite") {
+TEST_CASE("tuning: a measurement decides if it was compared with the cost model's choice") {
   CHECK(three_candidates().problem == "dot m m=7");
   CHECK(chosen({}) == "small");
   CHECK(chosen({timed("large", 50)}) == "small");
@@ -70,7 +70,7 @@ TEST_CASE("tuning: what was measured decides, if it was compared with the cost m
   CHECK(chosen({timed("large", 50, "dot m m=8"), timed("small", 100, "dot m m=8")}) == "small");
 }
 
-TEST_CASE("tuning: open sizes of a problem are remembered with what they were taken for") {
+TEST_CASE("tuning: a problem with open sizes is kept with the sizes that were assumed") {
   Dim batch = Dim::symbol({.name = "batch"});
   Decision decision = decision_about("dot", {{"m", batch * Dim(8), 128}, {"n", 64, 64}}, {{.name = "only"}});
   CHECK(decision.problem == "dot m=128 n=64");

@@ -111,8 +111,8 @@ def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
 
 def _string_tensor(value: Any) -> _weft.Tensor:
     array = _array(value)
-    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
-    return _weft.tensor_of_strings(list(array.shape), texts)
+    strings = [text if isinstance(text, bytes) else str(text).encode() for text in array.reshape(-1).tolist()]
+    return _weft.tensor_of_strings(list(array.shape), strings)
 
 
 def _numpy_type(dtype: str) -> Any:
@@ -197,7 +197,7 @@ def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool, boo
 
 
 def _result(value: Any) -> Any:
-    """Strings come as sizes and texts, which become an array of objects; containers as their kind and items, which become a
+    """Strings come as sizes and strings, which become an array of objects; containers as their kind and items, which become a
     list, a dict, or a value or None; types that numpy lacks as their name, sizes and bytes."""
     if not isinstance(value, tuple):
         return value
@@ -208,14 +208,14 @@ def _result(value: Any) -> Any:
         if value[0] == "map":
             return dict(zip(items[0].tolist(), items[1].tolist(), strict=True))
         return items if value[0] == "sequence" else items[0] if items else None
-    sizes, texts = value
-    array = _array([text.decode("utf-8", "surrogateescape") for text in texts], "object")
+    sizes, strings = value
+    array = _array([text.decode("utf-8", "surrogateescape") for text in strings], "object")
     return array.reshape(sizes)
 
 
 def _checked_out(array: Any, port: Port) -> Any:
-    """The array as nanobind takes it: none that is read-only, and one that is not contiguous would be copied. Types that
-    numpy lacks go in as their bits."""
+    """Checks an array that an output is written to. It must not be read-only, and nanobind would copy an array that
+    is not contiguous. Types that numpy lacks are passed as their bits."""
     if array is None:
         return None
     flags = getattr(array, "flags", None)
@@ -233,7 +233,7 @@ def _checked_out(array: Any, port: Port) -> Any:
 
 
 def _part(array: Any, sizes: list[int]) -> Any:
-    """What was written of an array."""
+    """The part of the array that the run wrote."""
     if list(array.shape) == sizes:
         return array
     count = 1
@@ -320,11 +320,11 @@ class Model:
         stream: Any = None,
     ) -> dict[str, Any]:
         """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes.
-        out={"y": array} writes that output to the array, whose sizes may be larger in all than what is written.
+        out={"y": array} writes that output to the array, which may have room for more elements.
 
-        A model on a GPU takes arrays that are there (torch, cupy, anything with __dlpack__), and gives such; the work is
-        queued on `stream` (a number, or an object of torch or cupy), by default the current one of the arrays' library.
-        """
+        A model on a GPU takes arrays in its memory (torch, cupy, anything with __dlpack__), and returns such arrays.
+        The work is queued on `stream` (a number, or an object of torch or cupy), by default the current one of the
+        arrays' library."""
         out = out or {}
         unknown = [name for name in out if name not in {port.name for port in self.outputs}]
         if unknown:
@@ -478,7 +478,7 @@ class Graph:
         self._operators.append(operator)
 
     def source(self, place: str) -> None:
-        """The place that errors and profiles show for what is appended next."""
+        """Sets the place that errors and profiles show for instructions appended from now on."""
         self._native.source(place)
 
     def output(self, name: str, value: Value) -> None:

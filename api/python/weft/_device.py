@@ -55,7 +55,7 @@ def stream_of(stream: Any, values: Sequence[Any]) -> int:
 
 
 def _place(value: Any, port: Port, what: str, gpu: int, stream: int) -> tuple[int, Sequence[int], Any]:
-    """Address, sizes, and what keeps both."""
+    """Address and sizes of an array, and the object that keeps its memory."""
     number = gpu_of(value)
     if number != gpu:
         where = "in host memory" if number is None else f"on GPU {number}"
@@ -98,7 +98,7 @@ def run(
     stream: Any,
     deadline: float,
 ) -> list[Any]:
-    """Queues one run; what it gives is there when the stream has come so far."""
+    """Queues one run; its results are valid once the stream has executed it."""
     values = [value for value, _ in inputs]
     where = stream_of(stream, values)
     given = [_place(value, port, "input", gpu, where) for value, port in inputs]

@@ -68,7 +68,7 @@ def tensor(array: Any, dtype: str) -> _weft.Tensor:
 
 
 def array_of(dtype: str, sizes: list[int], packed: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """An array of ml_dtypes over these bytes, or over what they hold packed."""
+    """An array of ml_dtypes over these bytes; packed elements are unpacked first."""
     import numpy
 
     bits, wanted = TYPES[dtype][1], numpy_type(dtype)

@@ -111,7 +111,7 @@ def _attributes(text: str) -> dict[str, Any]:
 def _guarded(
     call: Callable[..., None], rule: _Rule, failures: list[BaseException]
 ) -> Callable[[str, list[int], list[int]], int]:
-    """What the native half calls. It must not refer to the operator, which refers to it."""
+    """The function that the native half calls. It must not refer to the operator, because the operator refers to it."""
 
     def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
         try:

@@ -13,7 +13,8 @@ from ._errors import Error, UsageError
 
 
 class _Items:
-    """Items of an iterable, in passes: item 0 begins a new one. What can be iterated only once is kept in a list."""
+    """An iterable that is read in several passes: asking for item 0 begins a new pass. A plain iterator is kept as a
+    list."""
 
     def __init__(self, data: Iterable[Any], convert: Callable[[Any], list[_weft.Tensor | None]]) -> None:
         self._data = list(data) if iter(data) is data else data

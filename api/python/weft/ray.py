@@ -72,7 +72,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
 
 
 class _Replica:
-    """What a handle of the deployment calls, beside the v2 protocol over HTTP."""
+    """The methods that a handle of the deployment calls, beside the v2 protocol over HTTP."""
 
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
         """One request by name, {"x": array} to {"y": array}; it is joined with others as those over HTTP are."""

@@ -100,8 +100,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """Whether the graph that is compiled now writes to no input, gives none back and changes no mode, so that a call needs
-    nothing of what torch puts around graphs."""
+    """Whether the graph that is compiled now writes to no input, returns none of them and changes no mode. Calls can
+    then skip the wrappers that torch puts around graphs."""
     context = torch._guards.TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
@@ -216,7 +216,7 @@ def _text(gm: fx.GraphModule) -> str:
 
 
 def _values(gm: fx.GraphModule) -> list[Any]:
-    """What torch knows of the results of a graph."""
+    """The values that torch recorded for the results of a graph: sizes and types."""
     outputs = gm.graph.output_node().args[0]
     nodes = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
     return [node.meta.get("val") if isinstance(node, fx.Node) else node for node in nodes]
@@ -240,7 +240,8 @@ def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
 
 
 def _real(value: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs, which weft computes with; a tensor whose negation or conjugation torch put off as it is."""
+    """Complex numbers as pairs, which weft computes with. A negation or conjugation that torch has postponed is
+    carried out first."""
     if value.dtype.is_complex:
         return torch.view_as_real(value.resolve_conj().resolve_neg())
     return value.resolve_neg() if value.is_neg() else value
@@ -413,7 +414,7 @@ class _Graph:
         return self.retrace(fx.Interpreter(self.gm), table)
 
     def retrace(self, graph: fx.Interpreter, table: dict[Any, Any]) -> bool:
-        """The graph as what runs it calls; False where torch cannot trace that."""
+        """Traces the graph again, as `graph` interprets it; False if torch cannot trace that."""
         from torch.fx.experimental.proxy_tensor import make_fx
 
         inputs = [node.meta["val"] for node in self.gm.graph.find_nodes(op="placeholder")]
@@ -503,7 +504,7 @@ class _Graph:
         return self.parts(refused)
 
     def refused(self, text: str) -> dict[str, str]:
-        """Why weft does not take nodes, by their names. Those that only read what such a node makes are not among them."""
+        """Node name -> why Weft does not take it. Nodes that only read the results of such nodes are not listed."""
         names = [node["name"] for node in json.loads(text)["graph_module"]["graph"]["nodes"]]
         with tempfile.NamedTemporaryFile("w", suffix=".pt2", delete=False) as file:
             file.write(text)
@@ -545,7 +546,7 @@ class _Graph:
 
 
 class _Single(torch.nn.Module):
-    """A part with one result, which no tuple holds."""
+    """A part that returns its one result itself, not in a tuple."""
 
     def __init__(self, part: _Part) -> None:
         super().__init__()

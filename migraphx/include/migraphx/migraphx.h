@@ -201,7 +201,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_shapes_get(const_migraphx_shape_t* ou
                                                       size_t idx);
 
 /* ---- Building a program ------------------------------------------------------------------------------------------
- * An instruction's shape is found, and what cannot be is refused, when it is added. */
+ * Adding an instruction computes its shape, and refuses an invalid one. */
 
 MIGRAPHX_C_EXPORT migraphx_status migraphx_instructions_create(migraphx_instructions_t* instructions,
                                                                const const_migraphx_instruction_t* ptr, size_t size);

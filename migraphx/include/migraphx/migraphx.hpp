@@ -272,7 +272,7 @@ struct program_parameter_shapes : MIGRAPHX_CPP_HANDLE(program_parameter_shapes, 
   shape operator[](const char* name) const {
     return {get<const_migraphx_shape_t>(migraphx_program_parameter_shapes_get, get_handle_ptr(), name), share_handle()};
   }
-  /// They live as long as this.
+  /// The names live as long as this handle.
   std::vector<const char*> names() const {
     std::vector<const char*> list(size());
     if (!list.empty()) call(migraphx_program_parameter_shapes_names, list.data(), get_handle_ptr());

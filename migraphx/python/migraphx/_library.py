@@ -51,7 +51,8 @@ def argument_of(value):
 
 
 def _call(function, arguments):
-    """What fails here is raised; for others in the process, such as onnxruntime's provider, it is printed."""
+    """Calls a function; its failure is raised here, not printed. Failures of other users in the process, such as
+    onnxruntime's provider, are still printed."""
     _library.weft_migraphx_print_errors(False)
     status = getattr(_library, function)(*map(argument_of, arguments))
     _library.weft_migraphx_print_errors(True)
@@ -103,7 +104,8 @@ def size_list(values):
 
 
 class Handle:
-    """Something of the C interface. `owner` keeps alive what it is a part of; without one it is destroyed with this."""
+    """An object of the C interface. `owner` is the handle that contains it, and is kept alive; without one the
+    object is destroyed with this handle."""
 
     kind = ""
 

@@ -207,7 +207,7 @@ def perf_command(options):
 
 
 def difference(wanted, got):
-    """The root of the mean square of the differences, in that of what is wanted; and the greatest difference."""
+    """The root mean square of the differences, relative to that of the expected values; and the greatest difference."""
     pairs = list(zip(wanted, got, strict=True))
     power = sum(float(w) ** 2 for w, _ in pairs) / max(len(pairs), 1)
     noise = sum((float(w) - float(g)) ** 2 for w, g in pairs) / max(len(pairs), 1)
@@ -215,7 +215,7 @@ def difference(wanted, got):
 
 
 def rms_limit(options):
-    """What --rms-tol says, else what the precision asked for may cost: fp8 keeps 4 bits of each number."""
+    """The limit of --rms-tol, or else one that fits the precision: fp8 keeps 4 bits of each number."""
     if options.rms_tol is not None:
         return options.rms_tol
     return 0.16 if options.fp8 or options.int4_weights else 0.08 if options.fp16 or options.bf16 or options.int8 else 0.001

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What onnxruntime's Python sessions are told beyond their own interface."""
+"""Makes onnxruntime's Python sessions know the provider's names."""
 import functools
 
 import onnxruntime

@@ -112,7 +112,7 @@ Values select_any(Call& c) {
 
 Values cast(Call& c) {
   c.expect_inputs(1, 1);
-  if (c.flag("Truncate")) c.unsupported("that cuts the digits of floats is not supported");
+  if (c.flag("Truncate")) c.unsupported("with Truncate is not supported");
   c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands have these types
   DType to = c.output_type();
   Expr x = c.has_parts(0) ? part_of(c.input(0), 0) : c.input(0);

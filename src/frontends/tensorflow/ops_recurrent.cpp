@@ -14,7 +14,8 @@ Activation activation_of(Call& c) {
   return [&c](Expr x) { return activated(c, x); };
 }
 
-/// x[steps, batch, in] of what the node has first: [batch, steps, in], with time_major the same, or one step [batch, in].
+/// The node's first operand as x[steps, batch, in]: it is [batch, steps, in], or with time_major already so, or one
+/// step [batch, in].
 Expr steps_first(Call& c, bool has_steps, bool time_major) {
   Expr x = c.input(0);
   c.expect_rank(0, has_steps ? 3 : 2);

@@ -24,7 +24,7 @@ struct Found {
   const GraphNode* node = nullptr;
 };
 
-/// The node that makes a value, in whichever place; null: there is none.
+/// The node that computes a value, through identities and the arguments of calls; null: there is none.
 Found maker(const Place* place, std::string_view value) {
   for (int64_t steps = 0; steps < most_nesting * 4; ++steps) {
     std::string_view name = parse(value).node;

@@ -53,7 +53,7 @@ class Call : public frontend::Builder {
   const Node& node() const { return node_; }
   Importer& importer() const { return importer_; }
 
-  /// Whether it is given and not None.
+  /// Whether the argument is given and not None.
   bool has(std::string_view argument) const;
   Expr tensor(std::string_view argument) const;  ///< E140 when it is not given
   std::optional<Expr> optional(std::string_view argument) const;
@@ -82,7 +82,7 @@ class Call : public frontend::Builder {
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
   const Argument& argument(size_t i) const;
-  /// A truth about sizes, or a bool of Python's; nothing when it is a tensor.
+  /// A condition on sizes, or a bool of Python's; null when it is a tensor.
   const Binding* binding(std::string_view argument) const;
   /// Marks arguments as read although they change nothing here.
   void ignore(std::initializer_list<std::string_view> arguments) const;

@@ -487,12 +487,13 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
   }
 }
 
-// ---- What is written in place ----
+// ---- Writes in place ----
 
 Entry& Importer::entry_of(const Call& c, const std::string& name) {
   auto found = scope_->names.find(name);
   if (found == scope_->names.end()) c.fail("E132", cat("reads '", printable(name), "', which nothing makes"));
-  if (found->second.has_failed) c.fail("E132", "is not judged: it reads what a node before it cannot make");
+  if (found->second.has_failed)
+    c.fail("E132", "is not judged: it reads the result of a node that cannot be translated");
   return found->second;
 }
 

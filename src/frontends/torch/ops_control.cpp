@@ -87,7 +87,7 @@ Values while_loop(Call& c) {
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
   if (xs.empty()) c.unsupported("over no tensors is not supported");
   for (const Value& x : xs)
-    if (x.rank() == 0) c.fail("E140", "goes over the rows of a tensor without axes");
+    if (x.rank() == 0) c.fail("E140", "needs tensors with rows, has one without axes");
   size_t rows = body.outputs.size() - std::min(carried.size(), body.outputs.size());
   auto trip = [&](const Builder& b, const Dim& i, const Values& now) {
     Values inputs = now;

@@ -130,8 +130,8 @@ Values running_extreme(Call& c, ReduceFn fn) {
 
 // ---- Sorted sequences ----
 
-/// How many elements of a sequence stand before each value: those that are less, or with `right` not greater. A NaN
-/// stands behind all numbers.
+/// How many elements of a sequence come before each value: those that are less, or with `right` not greater. A NaN
+/// comes after all numbers.
 Expr insertion_places(Call& c, Expr sequence, Expr values, bool right) {
   Dims column = values.dims(), row = sequence.dims();
   column.push_back(1);

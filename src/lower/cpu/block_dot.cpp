@@ -56,8 +56,9 @@ View packed_blocks(Lowering& lowering, const Blocks& b) {
   PlanStep step = kernel.finish(lowering.plan(), cat("pack_blocks_", b.bits));
   step.source = w.source();
   step.bytes = Dim(bytes * 2);
-  lowering.add_step(std::move(step), is_fixed ? "weights packed once" : "weights whose scales are no constants",
-                    is_fixed);
+  lowering.add_step(
+      std::move(step),
+      is_fixed ? "weights packed once" : "weights packed in each run, because their scales are not constant", is_fixed);
   return lowering.shared(to);
 }
 

@@ -50,7 +50,7 @@ View padded_channels(Lowering& lowering, const View& from, Value value, int64_t 
   PlanStep step = kernel.finish(lowering.plan(), cat("pad_channels_", type));
   step.source = value.source();
   step.bytes = pixels * Dim(to * (bits(type) / 8 + bits(from.dtype) / 8));
-  lowering.add_step(std::move(step), "channels get company: copies of 16 bytes never cross a tap", load_time);
+  lowering.add_step(std::move(step), "pads channels to 16 bytes, so that no copy crosses a tap", load_time);
   View result{lowering.shared(out).buffer, type, from.dims, {}, 0};
   result.dims.back() = to;
   result.strides = contiguous_strides(result.dims);

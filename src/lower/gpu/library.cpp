@@ -192,7 +192,7 @@ void lower_library_convolution(Lowering& lowering, const Region& region, const D
   add_call(lowering, offer.call, operands, flops, cat("the vendor's library", with.empty() ? "" : " with", with));
   if (instead) {
     instead->is_spare = true;
-    lowering.add_step(std::move(*instead), "for sizes that the library has no way for");
+    lowering.add_step(std::move(*instead), "for sizes that the library does not support");
   }
   if (part.outputs == region.outputs) return;
   Region rest{.epilogue = region.epilogue, .dims = region.dims, .outputs = region.outputs};

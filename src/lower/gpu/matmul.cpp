@@ -187,7 +187,7 @@ void add_product(Lowering& lowering, const Region& region, const Product& p, Pla
   lowering.add_step(std::move(step), std::move(reason));
 }
 
-/// The text of rows with their norm.
+/// The kernel text of an operand whose rows are normalised as they are read.
 std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::string& rows, const RowNorm& norm) {
   View gain = lowering.view_of(norm.gain);
   std::string at = cat("raw(", kernel.buffer(gain.buffer, gain.dtype, false), ") + ", kernel.size(gain.offset));

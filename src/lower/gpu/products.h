@@ -11,7 +11,7 @@ namespace weft {
 
 struct Window;
 
-/// For channels last. All members of `window` but `pixel` are set.
+/// Lowers a convolution in the channels-last layout. All members of `window` but `pixel` are set.
 void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window window);
 
 using tasks::BlockTile;
@@ -40,7 +40,7 @@ inline constexpr int64_t max_gemv_rows = 4;
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
-/// For a B of n x k, of which a thread loads `lanes` elements at a time.
+/// The shape for a B of n x k, of which a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
 /// The text of an operand of gemm_gpu with a stride for rows and one for k; `direct_rows` if possible.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,

@@ -16,7 +16,7 @@ constexpr int64_t blocks_of_unit = 4;
 /// The assumed size of a reduced axis that only the run knows.
 constexpr int64_t usual_length = 128;
 
-/// As many parts as give all units work, each part of at least `least` elements.
+/// The number of parts that gives every compute unit work, each part with at least `least` elements.
 Dim parts_to_fill(const Lowering& lowering, const Dim& blocks, const Dim& length, int64_t least) {
   Dim wanted = ceildiv(blocks_of_unit * lowering.compute_units(), max(blocks, 1));
   return max(min(wanted, floordiv(length, least)), 1);
@@ -143,7 +143,7 @@ void lower_row_parts(Lowering& lowering, const Region& region, const RowShape& s
   lowering.add_step(measuring_step(lowering, region, shape, found), "few long rows: blocks share each row");
   PlanStep step = finishing_step(lowering, region, shape, found);
   step.flops = shape.rows * shape.cols;
-  lowering.add_step(std::move(step), "the same blocks, with what all of them found");
+  lowering.add_step(std::move(step), "second launch: combines the results of all blocks");
 }
 
 }  // namespace weft

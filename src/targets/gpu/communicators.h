@@ -16,7 +16,7 @@ void need_collectives(const Device& device);
 /// (WEFT_NCCL_LIBRARY, WEFT_RCCL_LIBRARY name other files). A rank's calls come from one thread at a time.
 class Communicators {
  public:
-  /// E501 without the library, E602 when it refuses these devices.
+  /// Throws E501 without the library, E602 when the library refuses these devices.
   explicit Communicators(std::vector<std::shared_ptr<Device>> devices);
   ~Communicators();
   Communicators(const Communicators&) = delete;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `weft serve` is told."""
+"""The options of `weft serve`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Options:
 
     @property
     def token(self) -> bytes:
-        """What requests must bear; b"" for none."""
+        """The token that requests must carry; b"" if none is needed."""
         if not self.token_file:
             return b""
         token = Path(self.token_file).read_bytes().strip()

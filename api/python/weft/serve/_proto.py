@@ -132,7 +132,7 @@ class Reader:
 
 @functools.cache
 def file() -> Any:
-    """The file's descriptor, in a pool of its own: clients of the protocol in this process have one too."""
+    """The file's descriptor, in its own pool, because clients of the protocol in this process define it too."""
     described = Reader((Path(__file__).resolve().parent / "v2.proto").read_text()).file()
     return descriptor_pool.DescriptorPool().AddSerializedFile(described.SerializeToString())
 

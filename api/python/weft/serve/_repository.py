@@ -49,7 +49,7 @@ class Served:
         self.model = self.models[0]
         self.inputs, self.outputs = self.model.inputs, self.model.outputs
         self._check_ports()
-        self.properties: dict[str, str] = self.model.report()["metadata"]  #: what the model says about itself
+        self.properties: dict[str, str] = self.model.report()["metadata"]  # the model's own metadata
         natives = [model._native for model in self.models for _ in range(options.instances)]
         self.queue = _weft.Queue(natives, options.max_batch, options.batch_delay, options.queue)
         self.default_deadline = options.deadline
@@ -103,7 +103,7 @@ class Served:
         return [Output(port.name, port.dtype, value) for port, value in zip(self.outputs, values, strict=True)]
 
     async def retire(self) -> None:
-        """Answers what it has, then lets go."""
+        """Answers its open requests, then releases the program."""
         await self._idle.wait()
         if self._loop:
             self._loop.remove_reader(self.queue.fileno())
@@ -142,7 +142,7 @@ class Served:
 
 @dataclasses.dataclass
 class Entry:
-    """A version that is known: a file, and what became of it."""
+    """A known version of a model: its file and its state."""
 
     path: Path
     mark: tuple[int, int] = (0, 0)  #: time and size of the file when it was loaded

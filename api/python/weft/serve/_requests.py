@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A request for an inference, whichever way it came, and its answer: what HTTP and gRPC have in common."""
+"""Requests and answers of inference: the parts that HTTP and gRPC share."""
 
 from __future__ import annotations
 

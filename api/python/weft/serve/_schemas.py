@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /openapi.json says of requests that FastAPI does not parse itself, and of errors."""
+"""The schemas in /openapi.json of requests that FastAPI does not parse itself, and of errors."""
 
 from __future__ import annotations
 

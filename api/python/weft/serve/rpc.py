@@ -38,7 +38,7 @@ def plain(parameters: Any) -> dict[str, Any]:
 
 
 def tensor_of(dtype: str, shape: list[int], contents: Any, name: str) -> Any:
-    """Of typed contents."""
+    """The tensor in typed contents."""
     if dtype not in CONTENTS:
         raise bad(f"input '{name}' has a type that goes into raw_input_contents only")
     filled = {field.name for field, _ in contents.ListFields()}
@@ -149,7 +149,7 @@ class Service:
         return response
 
     async def stream(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Answers in the order of the requests; an error of one ends nothing."""
+        """Answers in the order of the requests; an error of one request does not end the stream."""
         response = _proto.message("ModelStreamInferResponse")
         request_class = _proto.message("ModelInferRequest")
         async for data in requests:

@@ -42,7 +42,8 @@ def host_of(text: str) -> str:
 
 
 class Guard:
-    """Refuses what lacks the token, what a browser sends for another site, and names that are not this machine's."""
+    """Refuses requests without the token, requests that a browser sends for another site, and host names that are
+    not this machine's."""
 
     def __init__(self, app: Any, options: Options) -> None:
         self.app, self.token, self.is_local = app, options.token, options.host in LOOPBACK_NAMES
@@ -197,7 +198,7 @@ def answer_of(served: Served, id_: str, outputs: list[Any], binary: set[str]) ->
 
 
 async def unless_gone(request: Request, work: Any) -> Any:
-    """The result of `work`, which is taken back when the client goes away."""
+    """The result of `work`, which is cancelled when the client disconnects."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(request.receive())  # after the body: only a disconnect can come
     try:
@@ -243,7 +244,7 @@ def config_of(served: Served) -> dict[str, Any]:
 
 
 def build(repository: Repository) -> Any:
-    """An ASGI application; it loads the models when it starts, and answers what it has when it ends."""
+    """An ASGI application. It loads the models when it starts, and answers the accepted requests before it ends."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

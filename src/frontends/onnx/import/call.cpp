@@ -90,7 +90,7 @@ Values Call::inputs(size_t from) const {
 Dims Call::sizes(size_t i, int64_t least) const {
   const Shape& shape = input(i).shape();
   if (!is_integer(shape.dtype) || shape.rank() > 1)
-    fail("E141", cat("needs input ", i, " to be whole numbers in a row, is ", shape));
+    fail("E141", cat("needs input ", i, " as a vector of integers, is ", shape));
   constexpr int64_t max_axes = 4096;
   if (!shape.is_static()) importer_.note_static(input(i), i, node_.op_type, true);
   if (!shape.is_static() || (shape.elements().value() > max_axes && !constant(i)))

@@ -142,7 +142,7 @@ struct Keys {
   Expr k, v;         ///< [batch, kv_heads, keys, size]
   Value first = {};  ///< the position of the first key, [batch, 1, 1, 1]; null: 0
 
-  /// Of each key, broadcastable to [batch, 1, 1, keys].
+  /// The position of each key, broadcastable to [batch, 1, 1, keys].
   Expr position(Call& c) const {
     Expr number = along(iota(c, k.dims()[2]), 3, 4);
     return first ? number + Expr{&c, first} : number;

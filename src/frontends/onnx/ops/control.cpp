@@ -207,12 +207,11 @@ Values loop(Call& c) {
   return build_loop(c, std::move(form));
 }
 
-// --- SequenceMap: one body for every item of its sequences
-// --------------------------------------------------------------
+// --- SequenceMap: one body for every item of its sequences -----------------------------------------------------------
 
 bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence; }
 
-/// The results for the items of all trips, side by side, written out.
+/// A sequence map with a known number of items, unrolled: for each output the sequence of its items from all trips.
 Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
   std::vector<Values> columns(body.outputs.size());
   for (int64_t trip = 0; trip < count; ++trip) {

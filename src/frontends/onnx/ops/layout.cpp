@@ -32,7 +32,7 @@ bool is_known(const Call& c, size_t input) { return !c.has_input(input) || known
 void check_vector(const Call& c, size_t input) {
   const Shape& shape = c.input(input).shape();
   if (!is_integer(shape.dtype) || shape.rank() != 1)
-    c.fail("E141", cat("needs input ", input, " to be whole numbers in a row, is ", shape));
+    c.fail("E141", cat("needs input ", input, " as a vector of integers, is ", shape));
   constexpr int64_t max_axes = 4096;
   if (!shape.is_static()) c.importer().note_static(c.input(input), input, c.node().op_type, true);
   if (!shape.is_static() || shape.elements().value() > max_axes)
