@@ -12,7 +12,7 @@ struct Tolerance {
   double norm = 1e-4;  ///< of ||y - r|| / ||r||
   double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not used
   double atol = -1;
-  /// Without rtol and atol: the largest error of an element, as a multiple of the largest |r|.
+  /// The tolerance without rtol and atol: the largest error of an element, as a multiple of the largest |r|.
   double peak = 1e-3;
 };
 

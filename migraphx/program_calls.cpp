@@ -114,7 +114,7 @@ std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_optio
   return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
 }
 
-/// As `read`; a fault in a body of control flow is reported when the program runs.
+/// Like `read`, but a fault in a body of control flow is reported when the program runs.
 std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_onnx_options& options) {
   auto bytes = source.bytes;
   try {
@@ -128,7 +128,7 @@ std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_o
   }
 }
 
-/// Of a loaded program, the report: its graph is not kept.
+/// The program's text; of a loaded program the report, because its graph is not kept.
 std::string text_of(const migraphx_program& program) {
   bool is_loaded = program.made && !program.source && program.modules.empty();
   return is_loaded ? program.made->program().report() + "\n" : program.graph().print();

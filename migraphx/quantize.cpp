@@ -125,7 +125,7 @@ migraphx_status migraphx_quantize_bf16_with_op_names(migraphx_program_t prog, mi
   });
 }
 
-/// Without names, all products.
+/// Without names all products are quantised.
 migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_t target,
                                        migraphx_quantize_int8_options_t options) {
   return guarded([&] {

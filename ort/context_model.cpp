@@ -37,7 +37,7 @@ std::string text_attribute(const OrtNode* node, const char* name) {
   return text;
 }
 
-/// Without the 0 at its end.
+/// The attribute's string, without the 0 at its end.
 std::string name_attribute(const OrtNode* node, const char* name) {
   std::string text = text_attribute(node, name);
   return text.substr(0, text.find('\0'));

@@ -13,7 +13,7 @@ namespace weft::ort {
 /// nothing to wait for. Deleted by its Release.
 OrtSyncStreamImpl* make_stream(const Device& device, void* users);
 
-/// Of the provider called `provider`; released with OrtEpApi::ReleaseKernelRegistry.
+/// Kernels for the provider called `provider`; released with OrtEpApi::ReleaseKernelRegistry.
 OrtKernelRegistry* make_copy_kernels(const char* provider);
 
 }  // namespace weft::ort

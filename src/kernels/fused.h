@@ -74,7 +74,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
     return convert<To>(v);
   }
 }
-/// To integers of `bits` < 8 bits, each in a byte To of its own: the rules of `cast`.
+/// Converts to integers of `bits` < 8 bits, each in a byte To of its own, by the rules of `cast`.
 template <int bits, class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast_to_part(V v) {
   using R = Vec<To, lanes_of<V>>;

@@ -40,7 +40,7 @@ struct Stage {
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
-  /// Before the first load: the piece begins at row `row0` of `row_end`.
+  /// Called before the first load: the piece begins at row `row0` of `row_end`.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end) {
     if constexpr (Operand::k_first) {
       rows[0] = batch;

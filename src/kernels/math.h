@@ -110,7 +110,7 @@ template <class V>
 WEFT_INLINE V trunc(V x) {
   return __builtin_elementwise_trunc(x);
 }
-/// To the nearest integer, halves to even.
+/// Rounds to the nearest integer, halves to even.
 template <class V>
 WEFT_INLINE V round_even(V x) {
   return __builtin_elementwise_roundeven(x);
@@ -135,7 +135,7 @@ template <class V>
 WEFT_INLINE auto is_inf(V x) {
   return absolute(x) == infinity<V>();
 }
-/// Of masks.
+/// Lanes that are true in one of two masks.
 template <class M>
 WEFT_INLINE M either(M a, M b) {
   return M(a | b);

@@ -41,7 +41,7 @@ inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .r
 inline constexpr int amx_side = 16;
 /// The tile of AMX, for units of 4 bytes.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
-/// For MacQuads.
+/// The tile of MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 

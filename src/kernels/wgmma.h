@@ -35,7 +35,7 @@ WEFT_INLINE u64 operand_at(u32 address) {
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// From one k step to the next: 32 bytes of every row; of a transposed operand 16 rows.
+/// The distance from one k step to the next: 32 bytes of every row; of a transposed operand 16 rows.
 inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
 /// Makes earlier writes to registers and shared memory visible to the following products.

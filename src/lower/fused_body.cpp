@@ -118,7 +118,7 @@ std::optional<double> FusedBody::quick_error(const Instruction& rounding) const 
   return error > 0 ? std::optional(error) : std::nullopt;
 }
 
-/// The term of a sum that is loaded, and read nowhere else.
+/// The term of a sum that the kernel loads from memory, if the kernel reads it nowhere else.
 std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
   const auto* op = sum.as<Elementwise>();
   if (!op || op->fn != Fn::add) return std::nullopt;

@@ -42,7 +42,7 @@ struct LoweredProgram {
 /// buffers for results, and add steps, which belong to the region.
 class Lowering {
  public:
-  /// For parameters and results, which belong to no region.
+  /// For parameters and results of the program, which belong to no region.
   explicit Lowering(LoweredProgram& all) : all_(all), source_("the results") {}
   Lowering(LoweredProgram& all, const Region& region);
   void lower_program();
@@ -176,7 +176,7 @@ class Lowering {
   View narrow_copy_of(Value value, double less);
 
   LoweredProgram& all_;
-  // Of the region.
+  // The source of the region.
   std::string source_ = {};
   bool runs_at_load_ = false;        // once, when the program is loaded
   bool may_place_ = false;           // its kernel stores through any strides
@@ -186,7 +186,7 @@ class Lowering {
   std::string choice_reason_ = {};   // when it was not the cost model's
 };
 
-/// Of a dense tensor.
+/// The bytes of a dense tensor.
 Dim bytes_of(const Shape& shape);
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less);
 

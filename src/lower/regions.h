@@ -18,7 +18,7 @@ struct Region {
   std::vector<Value> outputs = {};  ///< values that other regions read
 };
 
-/// In the order in which the kernel computes them.
+/// Visits the members in the order in which the kernel computes them.
 template <class Visit>
 void for_each_member(const Region& region, const Visit& visit) {
   for (Instruction* i : region.prologue) visit(*i);

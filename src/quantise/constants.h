@@ -20,7 +20,7 @@ class Constants {
   bool contains(std::string_view name) const { return names_.contains(name); }
   /// The value; if nodes compute it, at its first use.
   const Tensor& value(const std::string& name) const;
-  /// One that the edit has added.
+  /// Adds a constant that the edit has added to the model.
   void add(const std::string& name, Tensor value);
 
  private:

@@ -44,7 +44,7 @@ void mirror(Sum& sum) {
     for (size_t j = 0; j < i; ++j) sum.values[i * sum.k + j] = sum.values[j * sum.k + i];
 }
 
-/// As many sums as fit, at least one.
+/// Groups of as many sums as fit the memory, at least one each.
 std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layers) {
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {

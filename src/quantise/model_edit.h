@@ -32,7 +32,7 @@ class ModelEdit {
 
   const onnx::Model& model() const { return source_->model; }
   const std::filesystem::path& folder() const { return source_->folder; }
-  /// Of ONNX's own operators.
+  /// The version of ONNX's own operator set.
   int64_t opset() const;
   bool is_output(std::string_view name) const;
   /// The node of the model that computes a value; null for an input, a weight or an added node.

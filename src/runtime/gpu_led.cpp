@@ -238,7 +238,7 @@ class LedContext final : public GpuRun {
 
   // --- sizes ---------------------------------------------------------------------------------------------------------
 
-  /// Brings the sizes of steps to the device that can be computed from now on.
+  /// Copies to the device the sizes of steps that can be computed from now on.
   void update(const SizeSchedule::Due& due) {
     if (due.steps.empty()) return;
     for (int id : due.steps) {
@@ -431,8 +431,8 @@ class LedContext final : public GpuRun {
   BlockPool<gpu::Memory> pool_;
   std::vector<gpu::Memory> blocks_;  // the block that each buffer has from the pool
   static constexpr int64_t rounds = 16;
-  gpu::PinnedMemory pinned_;                 // of copies of words_ that may still be on their way
-  int64_t sent_ = 0;                         // bytes of it
+  gpu::PinnedMemory pinned_;                 // copies of words_ that may still be in flight
+  int64_t sent_ = 0;                         // used bytes of pinned_
   std::vector<int64_t> words_;               // the sizes that steps pass, one after another; sizes_ holds a copy
   std::vector<size_t> first_;                // of each step
   std::vector<int> variants_;                // of each step, -1: its own kernel

@@ -237,7 +237,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return list;
   }
 
-  /// Of Plan::parts.
+  /// The executables of Plan::parts.
   const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
   /// A buffer of texts or of a container, or one that only the host reads: no memory of the device.
   bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }

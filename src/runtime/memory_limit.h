@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// In bytes: WEFT_MEMORY_LIMIT, else the memory of the machine or its control group.
+/// The limit in bytes: WEFT_MEMORY_LIMIT, else the memory of the machine or its control group.
 int64_t default_memory_limit();
 
 /// Throws E401; the hint says how to raise the limit.

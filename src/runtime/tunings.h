@@ -58,7 +58,7 @@ std::vector<Tuning> kept_tunings(const std::string& chip);
 /// favourite and beat it by 3 %; otherwise the favourite stays.
 Chooser choose_by(std::span<const Tuning> tunings);
 
-/// As text (JSON, schema weft.tunings.1) and back. Throws E212 for malformed text.
+/// Measurements as text (JSON, schema weft.tunings.1) and back. Throws E212 for malformed text.
 std::string tunings_text(std::span<const Tuning> tunings);
 std::vector<Tuning> parse_tunings(std::string_view text);
 

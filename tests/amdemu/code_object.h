@@ -25,11 +25,11 @@ struct KernelArgument {
 struct Kernel {
   std::string name = {}, symbol = {};
   CodeObject* object = nullptr;
-  // From the metadata.
+  // Fields from the metadata.
   u32 argument_bytes = 0, explicit_bytes = 0, max_threads = 1024;
   u32 registers = 0, accumulators = 0, spills = 0;  ///< of the vector unit
   std::vector<KernelArgument> arguments = {};
-  // From the kernel descriptor.
+  // Fields from the kernel descriptor.
   u32 lds_bytes = 0, private_bytes = 0, resource1 = 0, resource2 = 0, resource3 = 0;
   u16 properties = 0, preload = 0;
   u64 entry = 0;

@@ -78,7 +78,7 @@ struct Modifiers {
   bool bound_control = false, fetch_inactive = false;
   Sdwa sdwa = {};
   u8 cbsz = 0, abid = 0, blgp = 0;  ///< of matrix instructions
-  // Of memory instructions.
+  // Fields of memory instructions.
   i32 offset = 0, offset0 = 0, offset1 = 0;
   bool returns = false, by_offset = false, by_index = false, to_lds = false;
 };

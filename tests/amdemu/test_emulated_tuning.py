@@ -49,7 +49,7 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     assert not re.search("hipblaslt|miopen", run(tmp_path, "explain", *model, file="library.db", libraries=nowhere))
     # MIOpen compiles for each size, so that it is not asked where sizes are open.
     assert "miopen" not in run(tmp_path, "explain", DIGITS, "--device", "amd:0", "--precision", "f16", file="library.db")
-    # What is saved must run anywhere.
+    # A saved program must run anywhere.
     run(tmp_path, "compile", *model, "-o", tmp_path / "m.weft", file="library.db")
     saved = run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
     assert not re.search("hipblaslt|miopen", saved)

@@ -78,7 +78,7 @@ def test_gpu(chip, tmp_path):
 @pytest.mark.parametrize("name", CPU_SAMPLES)
 @pytest.mark.parametrize("family", CPUS)
 def test_cpu_compiles(family, name, tmp_path):
-    """Without a warning; where the processor can run it, numpy judges the sample."""
+    """Samples compile without a warning; where the processor can run them, numpy judges the results."""
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):
@@ -96,7 +96,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     """Some innermost loop computes a whole tile of products, and keeps its sums in registers."""
     options = ["--features", features] if features else []
     text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
-    # What lies between two jumps, the second of which goes back.
+    # The code between two jumps, the second of which goes back.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
     assert tiles, f"no loop of {count} {instruction} on {register}"

@@ -52,7 +52,7 @@ def test_cublaslt():
         ("size_t", "workspaceSize"), ("cublasStatus_t", "state"), ("float", "wavesCount"), ("int", "reserved")]
 
 
-# Where our name is not theirs in small letters.
+# Kinds whose name here is not the vendor's in small letters.
 CUDNN_KINDS = {"engine_configuration": "enginecfg", "heuristics": "engineheur", "plan": "execution_plan",
                "convolution_forward": "operation_convolution_forward", "pointwise_operation": "operation_pointwise",
                "graph": "operationgraph"}

@@ -183,7 +183,7 @@ def test_masks_shorter_than_the_keys(columns, free, device):
 
 
 def test_scans_of_opset_8():
-    """With a batch in front, each input in its own direction."""
+    """These scans have a batch axis in front, and each input has its own direction."""
     port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
     nodes = [helper.make_node("Add", ["state", "a"], ["sum"]), helper.make_node("Mul", ["sum", "b"], ["row"]), helper.make_node("Identity", ["sum"], ["out"])]
     body = helper.make_graph(nodes, "body", [port("state"), port("a"), port("b")], [port("out"), port("row")])

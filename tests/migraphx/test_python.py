@@ -153,7 +153,7 @@ def test_an_input_without_a_rank_has_the_one_that_is_given():
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
-    """In a process of its own, as the variable is read once."""
+    """Runs in a process of its own, because the variable is read once."""
     def weights(name, *sizes):
         array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
         return onnx.numpy_helper.from_array(array, name)

@@ -45,7 +45,7 @@ void seal_png(std::string& text) {
   }
 }
 
-/// As runtime/saved.cpp lays a file out.
+/// The layout of runtime/saved.cpp.
 struct Section {
   char name[16];
   uint64_t offset, size, checksum[2];

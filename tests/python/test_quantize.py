@@ -111,7 +111,7 @@ def quantized(tmp_path, model, data=None, **options):
 
 @pytest.mark.parametrize("to", [*STATIC, "int8-dynamic", *WEIGHTS])
 def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
-    """But for single elements that move by one step, because f32 sums round differently."""
+    """Answers agree, except single elements that differ by one step, because f32 sums round differently."""
     model = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional()
     data = data_for(to)
     out, report = quantized(tmp_path, model, data, to=to)

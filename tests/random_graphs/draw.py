@@ -225,7 +225,7 @@ class Drawing:
                          and (v.rank == rank if rank is not None else v.rank >= least) and want(v))  # fmt: skip
 
     def float(self, rank=None, least=0, want=lambda value: True):
-        """One of f32."""
+        """A tensor of f32."""
         return self.real(rank, least, lambda v: v.dtype == np.float32 and want(v))
 
     def axis(self, value):
@@ -443,7 +443,7 @@ def is_wrong_in_reference(node):
                                            "SimplifiedLayerNormalization")  # fmt: skip
 
 
-# What the reference has only in part.
+# Operators that the reference implements only in part.
 ORT_JUDGES = {"LSTM", "GRU", "RNN", "MaxPool", "AveragePool", "GlobalLpPool", "MaxRoiPool", "RoiAlign", "GridSample"}
 
 

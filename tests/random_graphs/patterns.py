@@ -240,7 +240,7 @@ def between_quanta(d, x, scale=0.25, zero=128, dtype=np.uint8):
 
 
 def quantised_conv(d):
-    """As quantisers write it: every tensor between quanta, the bias in i32."""
+    """A convolution as quantisers write it: every tensor between quanta, the bias in i32."""
     c, out = d.random.choice((1, 3, 4)), d.random.choice((2, 8))
     x = between_quanta(d, d.input((1, c, 6, 5)))
     axis = {"axis": 0} if d.chance(0.5) else {}

@@ -222,7 +222,7 @@ def test_voice_embedder(load):
 
 
 def test_voice_filter(load):
-    """In one step and frame by frame with the state handed on."""
+    """The result of one step equals that of frame by frame with the state handed on."""
     engine = load("open-voicefilter-lite", "voicefilter_lite/models/voicefilter_lite.int8.onnx", within=BYTES)
     mels = speech.powers(say(SENTENCE), 1200, 160, count=24) @ speech.mel_filters(601, 128, RATE)
     frames = np.log(mels + 1e-6).astype(np.float32)

@@ -82,7 +82,7 @@ def test_serve_with_two_replicas_one_of_which_dies():
 
 @ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
 def digits_of(shipped, rows):
-    """On any node: the model comes as a saved program. The answer, and the node."""
+    """Runs on any node, from a saved program; returns the answer and the node."""
     return shipped.load()(TEN[rows]).argmax(1).tolist(), ray.get_runtime_context().get_node_id()
 
 

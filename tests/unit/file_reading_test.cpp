@@ -73,7 +73,7 @@ std::vector<Tensor> rows_of(const Executable& executable, std::vector<int64_t> r
   return executable.new_context()->run(std::vector{make_i64_tensor(rows)});
 }
 
-/// Of f32, mapped: what `weft_tensor_map` gives.
+/// A mapped tensor of f32, as `weft_tensor_map` makes it.
 Tensor mapped(const fs::path& path, std::vector<int64_t> dims) {
   Tensor tensor{.dims = std::move(dims)};
   tensor.data = map_kept(path, 0, static_cast<size_t>(tensor.elements()) * 4, 4);

@@ -81,7 +81,7 @@ Plan plan_for(const Chip& chip, const char* program = text) {
   return plan;
 }
 
-/// For the processor here and these chips.
+/// A saved program for this processor and these chips.
 std::vector<std::byte> saved_program(const char* program, const std::vector<std::string>& targets = {}) {
   Folder folder;
   save(*compile(parse_program(program, make_op), {.device = "cpu"}), folder.path / "p.weft", targets);

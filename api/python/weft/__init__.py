@@ -473,7 +473,7 @@ class Graph:
         return self._native.append(op, list(inputs))
 
     def add_operator(self, operator: Operator) -> None:
-        """For later calls of append: append("mine:Squash {limit=1.0}", x)."""
+        """Makes an operator known to later calls of append: append("mine:Squash {limit=1.0}", x)."""
         self._native.add_operator(operator._native)
         self._operators.append(operator)
 

@@ -314,7 +314,7 @@ def _instructions(args):
 
 
 class module(Handle):
-    """Of a program: `program.get_main_module()`."""
+    """A program's module, as program.get_main_module() returns it."""
 
     def print(self):
         call("module_print", self)

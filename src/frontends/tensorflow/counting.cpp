@@ -111,7 +111,7 @@ class Trial {
     return found;
   }
 
-  /// For how many trips a condition holds; INT64_MAX where it always does.
+  /// The number of trips for which a condition holds; INT64_MAX if it always does.
   std::optional<Dim> trips_of(Value condition) const {
     while (condition.def->is<Reshape>()) condition = condition.def->inputs[0];
     if (auto known = known_condition(condition)) return Dim(*known ? INT64_MAX : 0);

@@ -371,7 +371,7 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   std::vector<int64_t> block = c.numbers(1);
   bool is_bad = std::ranges::any_of(block, [](int64_t b) { return b < 1 || b > INT32_MAX; });
   if (is_bad || std::ssize(block) >= rank) c.fail("E145", cat("has blocks of ", block, " for rank ", rank));
-  element_count(block);  // E146 where they have no product
+  element_count(block);  // E146 if the product overflows
   return block;
 }
 

@@ -75,7 +75,8 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
 
 // --- values that differ ----------------------------------------------------------------------------------------------
 
-/// Values in the order in which they come, the number of each element's, and how often each is there.
+/// The distinct values in the order of their first occurrence, for each element the number of its value, and the
+/// counts.
 Values unique_op(Call& c) {
   Expr x = c.input(0);
   if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
@@ -155,7 +156,7 @@ Values whole_segments(Call& c, Divisor divisor) {
 
 // --- sparse tensors --------------------------------------------------------------------------------------------------
 
-/// For each axis, how many elements one step along it passes.
+/// The stride of each axis, in elements.
 Expr steps_of(Expr sizes) { return running(ReduceFn::product, max(sizes, 1), 0, true, true); }
 
 /// The same elements under other sizes, of which one may be -1.

@@ -28,7 +28,7 @@ struct Operand {
   Dim integer = 0;    ///< an integer or flag that is known as a size
   double number = 0;
 
-  /// As a tensor of this type; integers wrap as torch converts them.
+  /// The operand as a tensor of this type; integers wrap as torch converts them.
   Expr as(const Call& c, DType type) const;
   bool is_constant() const { return !tensor && (kind == Kind::number || integer.is_constant()); }
   /// The number, when it is constant.

@@ -80,7 +80,7 @@ Values from_polar(Call& c) {
   return one_complex({size * cos(angle), size * sin(angle)});
 }
 
-/// From or to a type of complex numbers.
+/// Converts from or to a type of complex numbers.
 Values converted(Call& c) {
   c.ignore({"device", "layout", "pin_memory", "non_blocking", "copy", "memory_format"});
   DType type = c.element("dtype").value_or(float_part(c, "self"));

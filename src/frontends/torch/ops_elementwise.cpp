@@ -202,7 +202,7 @@ Values isfinite(Call& c) {
   return one(abs(x) < infinity);
 }
 
-/// NaN where the type has it counts as missing: the other operand is taken.
+/// The greater or the lesser, where a NaN counts as missing: the other operand is taken.
 Values extreme_of_numbers(Call& c, Fn fn) {
   std::array operands{c.operand("self"), c.operand("other")};
   DType type = result_type(c, operands);
@@ -243,7 +243,7 @@ Values leaky_relu(Call& c) {
   return widely(c, [&](Expr x) { return select(x > 0, x, x * slope); });
 }
 
-/// Outside of training the slope is the middle one.
+/// Outside of training the slope is the mean of its limits.
 Values random_relu(Call& c) {
   c.require_default("training", !c.flag("training"));
   double slope = (c.number("lower", 1.0 / 8) + c.number("upper", 1.0 / 3)) / 2;

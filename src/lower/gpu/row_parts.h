@@ -13,7 +13,7 @@ struct RowCut {
 };
 /// `lanes`: elements that a thread loads at once.
 RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int lanes);
-/// For columns of [outer, n, inner].
+/// How to cut columns of [outer, n, inner].
 RowCut column_cut(const Lowering& lowering, const Columns& columns);
 
 /// The results of the first launch: `each` numbers for every part, part after part.

@@ -120,7 +120,7 @@ class Served:
         }  # fmt: skip
 
     def statistics(self) -> dict[str, Any]:
-        """In the form of Triton's statistics extension."""
+        """Statistics in the form of Triton's extension of the protocol."""
         stats = self.queue.stats()
         runs = stats["runs_by_rows"]
         failed = stats["failed"] + stats["cancelled"] + stats["expired"]

@@ -175,7 +175,7 @@ class Output:
         return array.reshape(-1).tolist()
 
     def array(self) -> np.ndarray:
-        """As numpy has it; bf16 as the f32 of the same value."""
+        """The elements as a numpy array; bf16 becomes f32."""
         if self.dtype == "string":
             return np.array([text.decode("utf-8", "surrogateescape") for text in self._texts], object).reshape(self.shape)
         if self.dtype == "bf16":

@@ -30,7 +30,7 @@ struct Preferred {
   Expr value, index;
 };
 
-/// Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
+/// The preferred experts. Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};

@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// Whether a loop of a few trips, which builds a list, is written out here, where the list's items are known.
+/// Whether a loop with few trips that builds a list is unrolled, so that the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();

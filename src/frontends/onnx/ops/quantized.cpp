@@ -180,7 +180,7 @@ Values qlinear_reduce_mean(Call& c) {
   return quantized_output(c, reduce(ReduceFn::mean, x, c.axes(axes, x.rank()), c.flag("keepdims", true)), 3, 4);
 }
 
-/// As ai.onnx's softmax of the version `opset`: below 13 over all axes from `axis` on.
+/// Quantised softmax, like ai.onnx's softmax of version `opset`: below 13 over all axes from `axis` on.
 Values qlinear_softmax(Call& c) {
   Expr x = real_input(c, 0, 1, 2);
   int64_t opset = c.integer("opset"), axis = c.axis(c.integer("axis", opset < 13 ? 1 : -1), x.rank());

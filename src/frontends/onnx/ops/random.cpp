@@ -74,7 +74,7 @@ Expr top_bits(Expr high, Expr lower, int bits, DType type) {
 DType computed_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 int random_bits(DType type) { return type == DType::f64 ? 53 : type == DType::f16 ? 11 : type == DType::bf16 ? 8 : 24; }
 
-/// In [0, 1), every multiple of 2^-bits alike.
+/// Numbers in [0, 1): all multiples of 2^-bits are equally likely.
 Expr uniform(Call& c, DType type, const Dims& dims) {
   Words words = random_words(c, product(dims));
   int bits = random_bits(type);
