@@ -79,7 +79,7 @@ struct CompileOptions {
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
   Chooser choose = {};             ///< among kernels that do the same work; empty: by earlier measurements
   Ranks ranks = {};                ///< which part of a split program is compiled, set by compile_ranks
-  int64_t max_nodes = 0;  ///< functions expanded (E153); 0: 50,000 and 16 for each node of the file, 10,000,000 in it
+  int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
   /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
