@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-/// Functions over values that no kernel can hold: texts, sequences, optionals and maps. They run on the host; src/host
-/// has what they do. A call is plain data, so that a saved program holds it.
+/// Functions over values that no kernel can hold: strings, sequences, optionals and maps. They run on the host;
+/// src/host has what they do. A call is plain data, so that a saved program holds it.
 namespace weft {
 
 enum class HostFn : uint8_t {
@@ -21,28 +21,28 @@ enum class HostFn : uint8_t {
   erase,       ///< sequence[, i] -> sequence; the last without i
   split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1
   join,        ///< sequence -> optional with one tensor; numbers: axis, along a new axis
-  // Texts.
-  to_text,         ///< numbers -> texts
-  from_text,       ///< texts -> numbers; numbers: the element type
+  // Strings.
+  to_text,         ///< numbers -> strings
+  from_text,       ///< strings -> numbers; numbers: the element type
   concat_text,     ///< x, y -> x with y after it, element by element
   split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any); texts:
                    ///< delimiter
   normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; texts:
                    ///< stopwords
-  match_text,      ///< texts -> bool; texts: a pattern that all of each must match
+  match_text,      ///< strings -> bool; texts: a pattern that all of each must match
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or texts: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
   map_vector,  ///< map -> [1, n]; numbers or texts: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
-  // Texts, as TensorFlow has them.
-  split_rows,   ///< texts [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
+  // Strings, as TensorFlow has them.
+  split_rows,   ///< strings [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
                 ///< numbers: form (0: at each byte of the delimiter, 1: at the delimiter), without empty pieces, most
                 ///< splits (-1: any); texts: delimiter (empty: bytes, white space)
   ngrams_text,  ///< tokens [n], where rows begin and end i64[rows + 1] -> optional with runs of tokens, where their
                 ///< rows begin and end; numbers: padding, keeps short rows, lengths; texts: separator, left, right pad
-  hash_text,    ///< texts -> i64, the bucket of each; numbers: how many there are
+  hash_text,    ///< strings -> i64, the bucket of each; numbers: how many there are
 };
 
 std::span<const std::string_view> names(HostFn);

@@ -45,7 +45,7 @@ enum class BufferKind : uint8_t {
   persistent,  ///< computed once when the program is loaded (packed weights), shared by all contexts
   arena,       ///< working memory of a context, placed before the run starts
   dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
-  value,       ///< a sequence, optional or map between steps of the host, on GPUs texts too: no memory to place
+  value,       ///< a sequence, optional or map between steps of the host, on GPUs strings too: no memory to place
 };
 
 struct PlanBuffer {
@@ -228,7 +228,7 @@ struct Plan {
   std::vector<Port> inputs = {}, outputs = {};
   std::vector<SizeCheck> checks = {};    ///< those that the sizes of the inputs decide
   std::vector<Dim> sizes = {};           ///< every distinct size that a step passes to its kernel
-  std::vector<PlanBuffer> buffers = {};  ///< texts lie in them as their numbers: i64, see base/texts.h
+  std::vector<PlanBuffer> buffers = {};  ///< strings lie in them as their numbers: i64, see base/texts.h
   std::vector<std::string> texts = {};   ///< of constants; their numbers are their places here
   std::vector<Tensor> constants = {};
   std::vector<PlanKernel> kernels = {};

@@ -182,7 +182,7 @@ std::vector<int64_t> to_int64s(const Tensor& tensor) {
 }
 
 Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> texts) {
-  check(element_count(dims) == static_cast<int64_t>(texts.size()), "a tensor has as many texts as elements");
+  check(element_count(dims) == static_cast<int64_t>(texts.size()), "a tensor has as many strings as elements");
   return {.dtype = DType::string,
           .dims = std::move(dims),
           .strings = std::make_shared<const std::vector<std::string>>(std::move(texts))};

@@ -11,7 +11,7 @@ void count_bytes(size_t& sum, size_t more) {
   constexpr size_t most = size_t{1} << 28;
   sum += more;
   if (sum <= most) return;
-  throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "texts of a run take more than 256 MiB"});
+  throw Error({.kind = ErrorKind::resource, .code = "E401", .what = "strings of a run take more than 256 MiB"});
 }
 
 }  // namespace

@@ -11,16 +11,16 @@
 
 namespace weft {
 
-/// Texts as numbers: equal texts have equal numbers. So a tensor of texts is one of 64-bit numbers to everything that
-/// moves, selects or compares elements, kernels included; only operators that look into texts need the texts
+/// Strings as numbers: equal strings have equal numbers. So a tensor of strings is one of 64-bit numbers to everything
+/// that moves, selects or compares elements, kernels included; only operators that look into strings need the strings
 /// themselves.
 ///
 ///     TextPool pool(&program_texts);
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
 ///     pool.text(codes[1]);                                         // "b"
 ///
-/// Not for use by two threads at once; one that is only read (text, find) may be shared. Texts have no size that a plan
-/// could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 256 MiB is E401.
+/// Not for use by two threads at once; one that is only read (text, find) may be shared. Strings have no size that a
+/// plan could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 256 MiB is E401.
 class TextPool {
  public:
   /// Numbers continue after those of `base`, which must outlive this and not grow any more.
@@ -28,13 +28,13 @@ class TextPool {
 
   int64_t code(std::string_view text);
   const std::string& text(int64_t code) const;
-  /// How many texts there are, those of the base included.
+  /// How many strings there are, those of the base included.
   int64_t size() const { return first_ + static_cast<int64_t>(texts_.size()); }
   /// Forgets all but the base.
   void clear();
 
   std::vector<int64_t> encode(std::span<const std::string> texts);
-  /// A tensor of texts from their numbers.
+  /// A tensor of strings from their numbers.
   Tensor decode(std::vector<int64_t> dims, std::span<const int64_t> codes) const;
 
  private:

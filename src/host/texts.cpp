@@ -169,7 +169,7 @@ double number_of(const std::string& text) {
 }
 
 Values to_text(Operands in) {
-  if (bits(in[0].dtype) < 8 && in[0].dtype != DType::string) refuse("E149", "texts of ", in[0].dtype);
+  if (bits(in[0].dtype) < 8 && in[0].dtype != DType::string) refuse("E149", "strings of ", in[0].dtype);
   std::vector<std::string> out;
   for (int64_t i = 0; i < in[0].elements(); ++i) out.push_back(text_of(in[0], i));
   return {make_text_tensor(in[0].dims, std::move(out))};

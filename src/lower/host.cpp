@@ -11,7 +11,7 @@ void lower_host(Lowering& lowering, const Region& region) {
   std::vector<View> operands, results;
   for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
   for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
-  lowering.add_host_step({.reason = "texts, sequences, optionals and maps are the host's",
+  lowering.add_host_step({.reason = "strings, sequences, optionals and maps are the host's",
                           .kind = StepKind::host,
                           .host = i.as<HostOp>()->call()},
                          operands, results);

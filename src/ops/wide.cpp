@@ -17,7 +17,7 @@ namespace {
 thread_local TextPool* current_pool = nullptr;
 
 TextPool& pool() {
-  check(current_pool != nullptr, "texts are computed with in a TextScope");
+  check(current_pool != nullptr, "strings are computed with in a TextScope");
   return *current_pool;
 }
 

@@ -239,7 +239,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// The executables of Plan::parts.
   const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
-  /// A buffer of texts or of a container, or one that only the host reads: no memory of the device.
+  /// A buffer of strings or of a container, or one that only the host reads: no memory of the device.
   bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }
   /// Makes one more kernel ready to be launched.
   void load_kernel(int kernel) const { code_.load({kernel}); }

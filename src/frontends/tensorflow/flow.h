@@ -21,7 +21,7 @@ Values run_loop(Call& c, const FlowLoop& loop);
 
 /// The list that a handle stands for; null: the value is a tensor, or another handle.
 const OpenList* reserved(Call& c, Value value);
-/// Zeros, or empty texts.
+/// Zeros, or empty strings.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);
 /// A list of zeros whose elements have these sizes.
 frontend::Expr filled(const Builder& b, const OpenList& list, const Dims& element);

@@ -42,7 +42,7 @@ Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& lis
     auto texts = list.texts;
     auto want = static_cast<size_t>(element_count(dims));
     if (texts.size() > want || (texts.empty() && want))
-      fail("E150", cat("a constant of ", want, " texts has ", texts.size()));
+      fail("E150", cat("a constant of ", want, " strings has ", texts.size()));
     texts.resize(want, texts.empty() ? std::string() : texts.back());
     return make_text_tensor(dims, std::move(texts));
   }

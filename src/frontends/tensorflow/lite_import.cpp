@@ -187,7 +187,7 @@ class Importer final : public Graphs {
       }
       DType type = type_of(t);
       if (type == DType::string)
-        fail("E149", cat("input '", printable(name), "' holds texts, which Weft does not read from TensorFlow Lite"));
+        fail("E149", cat("input '", printable(name), "' holds strings, which Weft does not read from TensorFlow Lite"));
       auto wanted = options_.shapes.find(name);
       Dims dims = wanted == options_.shapes.end() ? declared(t, name) : wanted->second;
       for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
@@ -211,7 +211,7 @@ class Importer final : public Graphs {
     const LiteTensor& tensor = frame.graph.tensors[at(t)];
     bool is_empty = !tensor.dims.empty() && std::ranges::find(tensor.dims, 0) != tensor.dims.end();
     if (tensor.data && type_of(tensor) == DType::string)
-      fail("E149", cat("tensor '", printable(tensor.name), "' holds texts"));
+      fail("E149", cat("tensor '", printable(tensor.name), "' holds strings"));
     if (tensor.data) value = constant(frame.module, constant_of(tensor, type_of(tensor)));
     else if (tensor.is_variable) value = state(frame, t);
     else if (is_empty) value = constant(frame.module, allocate_tensor(type_of(tensor), tensor.dims).tensor);

@@ -12,7 +12,7 @@ using namespace frontend;
 
 Expr text(Call& c, size_t i) {
   Expr x = c.input(i);
-  if (x.dtype() != DType::string) c.fail("E141", cat("needs texts as input ", i, ", has ", x.value.shape()));
+  if (x.dtype() != DType::string) c.fail("E141", cat("needs strings as input ", i, ", has ", x.value.shape()));
   return x;
 }
 
@@ -29,7 +29,7 @@ Shape open_vector() { return {DType::string, {placeholder(any_size)}}; }
 Values split_rows(Call& c, int64_t form, bool skips_empty, int64_t most) {
   c.expect_inputs(2, 2);
   Expr x = text(c, 0);
-  if (x.rank() != 1) c.fail("E151", cat("needs a vector of texts, has ", x.value.shape()));
+  if (x.rank() != 1) c.fail("E151", cat("needs a vector of strings, has ", x.value.shape()));
   Shape places{DType::i64, {placeholder(any_size), 2}};
   HostOp op{.fn = HostFn::split_rows,
             .numbers = {form, skips_empty, most},

@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// name(argument, ...), where arguments are such terms, numbers, texts in quotes or name=value.
+/// name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
 class Parser {
  public:
   Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)

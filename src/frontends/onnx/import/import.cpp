@@ -175,7 +175,7 @@ void Importer::refuse_texts() {
       if (takes_texts(i.op)) continue;
       bool reads = std::ranges::any_of(i.inputs, [](const Value& input) { return is_text(input.type()); });
       if (!reads && !std::ranges::any_of(i.types, is_text)) continue;
-      problems_.push_back(fault("E141", cat(display_name(i.op), " is not defined for texts"), i.source));
+      problems_.push_back(fault("E141", cat(display_name(i.op), " is not defined for strings"), i.source));
     }
   }
 }

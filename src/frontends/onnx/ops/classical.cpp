@@ -175,7 +175,7 @@ Values category_mapper(Call& c) {
   auto texts = c.texts("cats_strings");
   Tensor names = make_text_tensor({std::ssize(texts)}, texts), numbers = make_i64_tensor(c.integers("cats_int64s"));
   if (names.elements() != numbers.elements() || texts.empty())
-    c.fail("E140", cat("has ", names.elements(), " texts and ", numbers.elements(), " numbers"));
+    c.fail("E140", cat("has ", names.elements(), " strings and ", numbers.elements(), " numbers"));
   Expr x = arg(c, 0);
   bool from_text = x.dtype() == DType::string;
   Tensor other = from_text ? scalar_tensor(DType::i64, static_cast<double>(c.integer("default_int64", -1)))

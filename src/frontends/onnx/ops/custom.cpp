@@ -32,7 +32,7 @@ std::string text_of(const Call& c, const Attribute& attribute) {
   bool is_plain = !value.empty() && attribute.reference.empty();
   if (!is_plain)
     c.fail("E141", cat("attribute '", printable(attribute.name), "' is a ", to_string(attribute.kind),
-                       "; custom operators take numbers, texts and lists of numbers"));
+                       "; custom operators take numbers, strings and lists of numbers"));
   return cat(attribute.name, "=", value);
 }
 

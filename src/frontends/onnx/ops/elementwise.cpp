@@ -309,7 +309,7 @@ constexpr Operator special[] = {
     {"com.microsoft", "ComplexMul", [](Call& c) { return complex_mul(c, false); }},
     {"com.microsoft", "ComplexMulConj", [](Call& c) { return complex_mul(c, true); }},
     {"com.microsoft", "FastGelu", fast_gelu},
-    {"com.microsoft", "MurmurHash3", murmur_hash, "no texts"},
+    {"com.microsoft", "MurmurHash3", murmur_hash, "no strings"},
     {"com.microsoft", "QuickGelu", quick_gelu},
 };
 

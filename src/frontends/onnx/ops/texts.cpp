@@ -13,7 +13,7 @@ namespace {
 
 Expr text(Call& c, size_t i) {
   Expr x = arg(c, i);
-  if (x.dtype() != DType::string) c.fail("E141", cat("needs texts as input ", i, ", has ", x.value.type()));
+  if (x.dtype() != DType::string) c.fail("E141", cat("needs strings as input ", i, ", has ", x.value.type()));
   return x;
 }
 
@@ -45,7 +45,7 @@ Values string_normalizer(Call& c) {
     c.fail("E145", cat("case_change_action '", printable(wanted), "' is not NONE, LOWER or UPPER"));
   c.ignore("locale");  // letters change case by the rules of Unicode in every locale
   bool fits = x.rank() == 1 || (x.rank() == 2 && known_equal(x.dims()[0], 1));
-  if (!fits) c.fail("E140", cat("needs texts [n] or [1, n], has ", x.value.type()));
+  if (!fits) c.fail("E140", cat("needs strings [n] or [1, n], has ", x.value.type()));
   auto stopwords = c.texts("stopwords");
   Type left = as_element(x.value.type());
   left.shape.dims.back() = placeholder(any_size);
