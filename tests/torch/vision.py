@@ -10,9 +10,14 @@ import torch
 
 
 def define_operators():
-    """Defines each operator that torchvision's own Python files name."""
+    """Defines each operator that torchvision's own Python files name, where its compiled part cannot be loaded."""
     found = importlib.util.find_spec("torchvision")
     folder = Path(found.origin).parent
+    for library in folder.glob("_C*.so"):
+        try:
+            return torch.ops.load_library(library)
+        except OSError:
+            pass
     texts = [path.read_text() for path in (folder / "_meta_registrations.py", *folder.glob("ops/*.py"))]
     names = {name for text in texts for name in re.findall(r"torchvision::(\w+)|register_meta\(\"(\w+)\"\)", text)}
     for name in sorted({a or b for a, b in names}):
