@@ -126,7 +126,7 @@ void fields(A& a, T& source) {
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::value; }
 constexpr auto last_of(KernelKind) { return KernelKind::host_function; }
-constexpr auto last_of(StepKind) { return StepKind::part; }  // no library: it is another machine's
+constexpr auto last_of(StepKind) { return StepKind::part; }  // no library step: a saved program runs on other machines
 constexpr auto last_of(HostFn) { return HostFn::hash_text; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }

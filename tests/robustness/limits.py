@@ -17,7 +17,8 @@ SEED = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 
 
 def run_limited(command, folder, err, env, seconds, stack=0):
-    """Runs the command, what it prints thrown away; its exit code and the most bytes of memory that it held (measured.py)."""
+    """Runs the command and drops its output; returns its exit code and the most memory that it held, in bytes
+    (measured.py)."""
     note = Path(folder, "measured.txt")
     script = Path(__file__).with_name("measured.py")
     words = [sys.executable, "-I", "-S", script, note, str(seconds), str(stack), *command]

@@ -137,7 +137,7 @@ Values power(Call& c) {
   return one(frontend::apply(Fn::pow, x, operands[1].as(c, type)));
 }
 
-/// y where a condition on two elements holds: comparisons of which elementwise.def has the opposite.
+/// A comparison of which elementwise.def has only the opposite.
 Values not_equal(Call& c) {
   std::array operands{c.operand("self"), c.operand("other")};
   return one(!computed(c, Fn::equal, operands));
