@@ -167,7 +167,7 @@ Values channel_shuffle(Call& c) {
 Values quarter_turns(Call& c) {
   Expr x = c.tensor("self");
   std::vector<int64_t> axes = c.has("dims") ? c.integers("dims") : std::vector<int64_t>{0, 1};
-  if (axes.size() != 2) c.fail("E140", cat("turns ", axes.size(), " axes"));
+  if (axes.size() != 2) c.fail("E140", cat("rotates in a plane of 2 axes, has ", axes.size()));
   int64_t a = c.axis(axes[0], x.rank()), b = c.axis(axes[1], x.rank()), turns = ((c.integer("k", 1) % 4) + 4) % 4;
   std::vector<int64_t> order = frontend::axes_from(0, x.rank());
   std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);

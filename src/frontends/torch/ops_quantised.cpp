@@ -101,7 +101,7 @@ Values steps_from_data(Call& c) {
 /// The layout of scales that stand for blocks of these sizes of x.
 Steps steps_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), counts;
-  if (blocks.size() != x.dims().size()) c.fail("E140", cat("has blocks ", blocks, " of ", x.value.shape()));
+  if (blocks.size() != x.dims().size()) c.fail("E140", cat("has block sizes ", blocks, " for ", x.value.shape()));
   int64_t single = -1, split = -1, others = 0;
   for (size_t a = 0; a < blocks.size(); ++a) {
     bool is_whole = known_equal(blocks[a], x.dims()[a]) || known_equal(blocks[a], -1);
