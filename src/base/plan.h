@@ -135,7 +135,7 @@ struct VendorLibraries {
 
 enum class StepKind : uint8_t {
   kernel,      ///< one launch
-  sizes,       ///< gives run-time symbols their values, in order, then looks at the checks that these decide
+  sizes,       ///< gives run-time symbols their values, in order, then checks the guards that they decide
   branch,      ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
   jump,        ///< goes on at `target`; backwards only to a branch that may leave the loop
   swap,        ///< buffers 0 and 1 change places, then 2 and 3 ...: values that a loop carries to its next trip
@@ -239,7 +239,7 @@ struct Plan {
   std::vector<Donation> donations = {};
   std::string compiler = {};             ///< build of the code generator: by it, equal kernels are known to do the same
   std::vector<Decision> decisions = {};  ///< the choices among kernels; not in saved programs
-  std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program tells them
+  std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program has them
 };
 
 /// True for a plan of a GPU in which the host decides something between two steps: it runs step by step.

@@ -440,7 +440,7 @@ class LedContext final : public GpuRun {
   std::vector<std::unique_ptr<Context>> parts_;
   std::vector<int64_t> offsets_;  // in the arena
   std::vector<Tensor> inputs_;    // of this run
-  std::vector<Tensor> hosted_;    // what lies on the host of each buffer: strings, containers, inputs
+  std::vector<Tensor> hosted_;    // the host's value of each buffer: strings, containers, inputs
   bool on_device_ = false;        // inputs and outputs of this run are
 };
 

@@ -295,7 +295,7 @@ class RankedContext final : public Context {
                     .rank = &group_.rank(rank),
                     .executor = options.executor};
     if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
-    if (options.on_device && rank > 0) {  // nobody wants whole outputs of the other ranks
+    if (options.on_device && rank > 0) {  // whole outputs of the other ranks are dropped
       mine.allocate_output = [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
         return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
       };

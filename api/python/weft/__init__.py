@@ -46,7 +46,7 @@ class Port(NamedTuple):
 
     name: str
     type: str  #: "f32[batch,3,224,224]"
-    dtype: str  #: "f32"; "" for what is no tensor
+    dtype: str  #: "f32"; "" for a value that is no tensor
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
     is_donated: bool = False  #: an input whose array a run writes an output to

@@ -126,5 +126,5 @@ def quantize(
             raise failures[0] from error
         raise
     finally:
-        q.item = q.metric = q.progress = None  # which may hold, by a traceback, what holds them
+        q.item = q.metric = q.progress = None  # a traceback could keep them alive in a cycle
     return {"output": out, **report}

@@ -168,7 +168,7 @@ std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& firs
   Program::Mark mark = c.program().mark();
   try {
     return Trial(c, loop, first).run();
-  } catch (const Error& error) {  // a body that needs more of a counter than a size tells; or one that cannot be built
+  } catch (const Error& error) {  // the body needs a value of a counter, not only a size; or it cannot be built
     if (error.info().kind == ErrorKind::internal) throw;
     c.program().forget_since(mark);
     return std::nullopt;

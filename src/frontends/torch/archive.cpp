@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view end_mark = "PK\x05\x06", end64_mark = "PK\x06\x06", locator_mark = "PK\x06\x07",
                            entry_mark = "PK\x01\x02", header_mark = "PK\x03\x04";
 constexpr size_t end_size = 22, end64_size = 56, locator_size = 20, entry_size = 46, header_size = 30;
-constexpr uint64_t in_extra = 0xffffffff;  // of a size or offset: it stands in the entry's extra field
+constexpr uint64_t in_extra = 0xffffffff;  // marks a size or offset that the entry's extra field holds
 
 /// Reads numbers and strings of the archive; every offset is checked against its size.
 class Reader {

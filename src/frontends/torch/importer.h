@@ -87,7 +87,7 @@ class Importer {
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
   std::optional<int64_t> part_ = {};                          // which part of complex numbers operators read now
-  std::set<std::string> told_sizes_;                          // symbols that the sizes of an input tell
+  std::set<std::string> told_sizes_;                          // symbols known from the sizes of an input
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;
   std::unordered_map<const Graph*, std::set<std::string>> read_;  // the names that nodes of a graph read

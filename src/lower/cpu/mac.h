@@ -15,7 +15,7 @@ struct MacRow {
   DType packed;  ///< type of packed B
   DType sum;     ///< type of the accumulators
   int group;     ///< elements of k that are multiplied at once
-  int header;    ///< units that each panel begins with for other things
+  int header;    ///< units at the start of each panel that are no weights
 };
 namespace macs {
 #define WEFT_MAC_ROW(row, name, direct, packed, sum, group, header) \

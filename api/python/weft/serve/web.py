@@ -25,7 +25,7 @@ from ._repository import Repository, Served
 from ._schemas import answers, infer_body
 from ._tensors import Refused, bad, is_whole, tensor_from_bytes, tensor_from_list
 
-OPEN_PATHS = {"/", "/v2/health/live", "/v2/health/ready"}  # without a token: they tell nothing
+OPEN_PATHS = {"/", "/v2/health/live", "/v2/health/ready"}  # need no token: they reveal nothing
 
 SPLIT = "inference-header-content-length"
 HERE = Path(__file__).resolve().parent

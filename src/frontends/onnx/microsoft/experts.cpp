@@ -67,7 +67,7 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
 struct Blocks {
   Dim count, rows;  ///< blocks, rows of each
   Expr expert;      ///< of each block, -1 for those left over
-  Expr token;       ///< in each place [count * rows]; any where there is none
+  Expr token;       ///< at each position [count * rows]; arbitrary at unused ones
   Expr place;       ///< of each row [tokens * k]
 };
 

@@ -118,7 +118,7 @@ Values gemm(Call& c) {
   if (a.rank() != 2 || b.rank() != 2)
     c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
   double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  if (c.opset() < 7) c.ignore("broadcast");  // sizes tell
+  if (c.opset() < 7) c.ignore("broadcast");  // sizes decide
   if (c.flag("transA")) a = swap_last(a);
   if (c.flag("transB")) b = swap_last(b);
   Expr y = matmul(a, b);

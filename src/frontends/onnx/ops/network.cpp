@@ -223,7 +223,7 @@ Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, co
 /// spatial size, modulo the number of channels of all masks; that is the mask's own beginning if it has one.
 Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
-  c.flag("storage_order");  // of indices, which it does not give
+  c.flag("storage_order");  // for indices, which are not computed
   Expr x = arg(c, 0), mask = arg(c, 1);
   Window w = pool_window(c, x);
   size_t axes = w.kernel.size();
