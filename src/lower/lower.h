@@ -7,7 +7,7 @@ namespace weft {
 
 struct LowerOptions {
   /// GPUs: f16 or bf16 is the type in which f32 values lie in memory between kernels and are multiplied by matrix
-  /// units; sums and everything inside a kernel stay f32, inputs and outputs what they are.
+  /// units; sums and everything inside a kernel stay f32. Inputs and outputs keep their types.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
   VendorLibraries libraries = {};          ///< GPUs: those on this machine, which are further candidates

@@ -89,9 +89,9 @@ class Lowering {
   View new_result(Value value);
   /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
   View new_result(Value value, const std::vector<size_t>& stored);
-  /// Copies elements that come from `value`, or a whole value into a part of a result. The view of a value that may
-  /// have been given a place already.
+  /// Whether the value has a place already.
   bool has_view(Value value) const { return all_.views.contains(value.def); }
+  /// Copies elements that come from `value`; `copy_into` copies a whole value into a part of a result.
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
     copy(from, to, value, reason, runs_at_load_);
   }

@@ -5,7 +5,7 @@
 #include "lower/fused_body.h"
 #include "ops/reduce.h"
 
-/// Texts that kernels over rows and columns share (rows.cpp, ordered.cpp).
+/// Pieces of source that kernels over rows and columns share (rows.cpp, ordered.cpp).
 namespace weft {
 
 class Lowering;
@@ -21,7 +21,7 @@ struct KeptRow {
   int held = 0;                        ///< pieces of a row that a thread keeps; 0: none
   const char* fill = "any";            ///< how the last of them is filled
 };
-/// In pieces of `lanes`. Nothing is kept on a CPU, nor for rows that are long or of unknown length.
+/// How to keep a row, in pieces of `lanes`. Nothing is kept on a CPU, nor for rows that are long or of unknown length.
 KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);
 /// The text of the `Team` argument of row kernels and of the arguments after it, with a leading comma: on a GPU a wave
 /// for rows known to be short, else a block; empty on a CPU.
