@@ -52,11 +52,11 @@ struct Layers {
   void give_up(size_t layer, std::string why);
 };
 
-/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E222 for a
-/// model that is quantised already.
 /// How often a value is read, as a result of the model and in bodies too.
 size_t reads_of(const ModelEdit& edit, std::string_view value);
 
+/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E222 for a
+/// model that is quantised already.
 Layers find_layers(const ModelEdit& edit, const Constants& constants, const std::vector<std::string>& keep);
 
 }  // namespace weft::quantise

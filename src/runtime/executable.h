@@ -63,7 +63,7 @@ struct RunOptions {
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
   /// E404 as soon as it says true. Asked between steps and between pieces of them, from any thread of the run.
   std::function<bool()> stop = {};
-  /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs tell them.
+  /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs determine them.
   const SymbolValues* sizes = nullptr;
   Rank* rank = nullptr;                    ///< of a program that is one of several (runtime/ranks.h)
   const HostExecutor* executor = nullptr;  ///< runs the kernels of this run instead of the program's threads
