@@ -14,6 +14,8 @@ with weights that it may pack), eager. A row for each, in the form of bench/resu
 network begins; a line names those that are left out.
 """
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import statistics
@@ -38,10 +40,18 @@ def ready(name, arguments):
     import torch
 
     torch.set_num_threads(arguments.threads)
-    network = networks.NETWORKS[name]()
     place = "cuda" if arguments.device != "cpu" else "cpu"
     kind = getattr(torch, TYPES[arguments.type])
-    inputs = [v.to(place, kind) if v.is_floating_point() else v.to(place) for v in network.inputs.values()]
+
+    def moved(value):
+        return value.to(place, kind) if value.is_floating_point() else value.to(place)
+
+    network = networks.NETWORKS[name]()
+    for module in network.module.modules():
+        for key, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor):  # no buffer
+                setattr(module, key, moved(value))
+    inputs = list(map(moved, network.inputs.values()))
     return network.module.eval().to(place, kind), inputs
 
 
@@ -96,7 +106,21 @@ def cold(name, arguments):
     return found
 
 
+@contextlib.contextmanager
+def alone(arguments):
+    """Other processes with the same --lock time nothing meanwhile, but may compile."""
+    with open(arguments.lock or os.devnull, "a") as file:
+        if arguments.lock:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def times(calls, arguments):
+    with alone(arguments):
+        return measured(calls, arguments)
+
+
+def measured(calls, arguments):
     """Median seconds of a call of each, taking turns."""
     found = {name: [] for name in calls}
     for _ in range(arguments.rounds):
@@ -143,8 +167,8 @@ def calls(name, arguments):
     with torch.no_grad():
         module, inputs = ready(name, arguments)
         device = "cpu" if arguments.device == "cpu" else "auto"
-        alone = weft.torch.from_torch(torch.export.export(module, tuple(inputs)), device=device, threads=arguments.threads)
-        runs = {"alone": lambda: alone(*inputs)}
+        program = weft.torch.from_torch(torch.export.export(module, tuple(inputs)), device=device, threads=arguments.threads)
+        runs = {"alone": lambda: program(*inputs)}
         torch._dynamo.reset()
         for backend in (*backends(arguments), "eager"):
             fast = compiled(module, backend, arguments)
@@ -165,6 +189,7 @@ def main():
     parser.add_argument("--type", default="f32", choices=TYPES)
     parser.add_argument("--limit", type=float, default=500)
     parser.add_argument("--modes", type=lambda text: text.split(","), help="of inductor")
+    parser.add_argument("--lock", help="a file: processes that share it compile at once and time one after the other")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     arguments = parser.parse_args()

@@ -46,6 +46,17 @@ def compiled_graphs():
         check(f"torch.compile {kind}", got.dtype == kind and close(got, model(x), 2e-2))
 
 
+def devices():
+    """Graphs that read on one device and give on another."""
+    torch._dynamo.reset()
+    model, x = (lambda x: (x * 2, torch.ones(3, device="cuda"), x.sum().cpu())), torch.randn(4)
+    for given in (x, x.cuda()):
+        got, wanted = torch.compile(model, backend="weft")(given), model(given)
+        check(f"results of {given.device} on several devices", all(map(close, got, wanted)))
+    scaled = torch.compile(lambda x, scale: x * scale, backend="weft")
+    check("a number on the CPU", close(scaled(x.cuda(), torch.tensor(2.5)), x.cuda() * 2.5))
+
+
 def streams():
     """The input is made by slow work that is queued on the same stream, so a run that did not wait would read zeros."""
     torch._dynamo.reset()
@@ -112,6 +123,7 @@ def memory():
 def main():
     with torch.no_grad():
         compiled_graphs()
+        devices()
         streams()
         memory()
     return 1 if failed else 0

@@ -10,7 +10,7 @@ A sample is right, refused (Weft says what it lacks), wrong, or not exported (to
 --core only entries count of which torch writes the first sample in core ATen, and programs are so written. With --compiled
 samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong; random ones differ from call to call in eager, too.
 --out appends a row to a file of bench/results; --limit ends the count after so many seconds, and the row says how many samples
-are left.
+are left. --part 1/4 takes a fourth of the entries, and --sum makes one row of such parts.
 """
 import argparse
 import collections
@@ -108,7 +108,7 @@ def archive(sample_input, op, decomposed=False):
     tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
     model = Sample(op.op, args, sample_input.kwargs).eval()
     with torch.no_grad():
-        wanted = model(*[t.clone() for t in tensors])
+        wanted = pytree.tree_map(lambda v: v.cpu() if isinstance(v, torch.Tensor) else v, model(*[t.clone() for t in tensors]))
         program = torch.export.export(model, tuple(tensors), strict=False)
         if decomposed:
             program = in_core(program)
@@ -346,6 +346,12 @@ def results(found, end):
             return
 
 
+def told(summary, of, out):
+    summary = {key: count for key, count in summary.items() if count or key == "wrong"}
+    print(json.dumps(summary))
+    machine.keep(machine.result("OpInfo samples of torch", of, {"wrong": 0} | summary), out)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
@@ -358,9 +364,14 @@ def main():
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--part", default="0/1", help="this part of the entries: 1/4")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--sum", action="store_true", help="NAMEs are files of --json, of parts of one count")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--out", help="a file of bench/results")
     args = parser.parse_args()
+    if args.sum:
+        files = [json.loads(Path(name).read_text()) for name in args.names]
+        assert all(file["of"] == files[0]["of"] for file in files)
+        return told(sum((collections.Counter(file["counts"]) for file in files), collections.Counter()), files[0]["of"], args.out)
     part, parts = map(int, args.part.split("/"))
     counts, reasons, end = collections.Counter(), collections.defaultdict(list), time.monotonic() + args.limit
     with multiprocessing.get_context("spawn").Pool(args.jobs, prepare) as pool:
@@ -374,17 +385,13 @@ def main():
                 reasons[outcome].append(what)
                 if outcome == "wrong":
                     print(f"WRONG {what[0]} sample {what[1]}: {what[2]}", flush=True)
-    total = sum(sizes)
-    summary = {"samples": total, "entries": sum(size > 0 for size in sizes), **counts}
-    if left := total - sum(counts.values()):
-        summary["not judged"] = left
-    print(json.dumps(summary))
+    summary = {"samples": sum(sizes), "entries": sum(size > 0 for size in sizes), **counts, "not judged": sum(sizes) - sum(counts.values())}
     form = "torch.compile" if args.compiled else "core ATen" if args.core else "decomposed" if args.decomposed else "as exported"
     of = {"form": form, "type": args.dtype, "device": args.device, "torch": torch.__version__}
-    machine.keep(machine.result("OpInfo samples of torch", of, summary), args.out)
+    told(summary, of, args.out)
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)
+            json.dump({"of": of, "counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)
     return 1 if counts["wrong"] else 0
 
 

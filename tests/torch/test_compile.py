@@ -134,6 +134,27 @@ def test_what_weft_lacks_is_decomposed_where_torch_knows_how():
     assert placement.on_weft == placement.total > 3
 
 
+def test_decompositions_that_write_to_their_own_tensors():
+    """torch pads by copying into a part of a new tensor, and only torch makes that tensor."""
+    x = torch.randn(3, 4, 5)
+
+    def padded(x):
+        return torch.fft.fft2(x, s=(3, 10)), torch.nn.functional.pad(torch.complex(x, x), (2, 1, 1, 0), value=1) * 2
+
+    for got, wanted in zip(run(padded, x), padded(x), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_results_on_another_device():
+    def made(x):
+        return x + 1, torch.ones(2, device="meta"), x.new_zeros(3, device="meta")
+
+    x = torch.randn(2)
+    got = run(made, x)
+    torch.testing.assert_close(got[0], x + 1)
+    assert [v.device.type for v in got] == ["cpu", "meta", "meta"]
+
+
 def test_results_lie_in_memory_as_in_eager():
     class Turned(torch.nn.Module):
         def forward(self, x):

@@ -263,7 +263,11 @@ class _Part(torch.nn.Module):
         orders = [_memory_order(value) for value in graph_outputs]
         self.orders = [(i, *order) for i, order in enumerate(orders) if order]
         self.complex = [i for i, v in enumerate(graph_outputs) if isinstance(v, torch.Tensor) and v.is_complex()]
-        self.is_plain = not self.orders and not self.complex and all(kind == "as_tensor" for kind in self.results)
+        here = place or torch.device("cpu")
+        tensors = [(i, v.device) for i, v in enumerate(graph_outputs) if isinstance(v, torch.Tensor)]
+        self.elsewhere = [(i, device) for i, device in tensors if device != here]
+        finishes = self.orders or self.complex or self.elsewhere or any(kind != "as_tensor" for kind in self.results)
+        self.is_plain = not finishes
         self.place = place
         self.call: Callable[..., Any] | None = None
 
@@ -272,14 +276,15 @@ class _Part(torch.nn.Module):
         constants = {self.names[i]: _real(inputs[i]) for i in self.still}
         model = weft.compile(self.text.encode(), constants=constants, **self.options)
         order = [self.names.index(port.name) for port in model.inputs]
-        self.odd = [i for i in order if isinstance(v := inputs[i], torch.Tensor) and _real(v) is not v]
+        here = self.place or torch.device("cpu")
+        self.odd = [i for i in order if isinstance(v := inputs[i], torch.Tensor) and (_real(v) is not v or v.device != here)]
         makers = [torch.empty(0, dtype=_TYPES[port.dtype], device=self.place).new_empty for port in model.outputs]
         table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
         self.call = _weft.TorchCall(model._native, torch.Tensor, table, order, makers, held).run
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
-        is_plain = self.call and self.place is None and not self.odd
-        found = self.call(inputs, None) if is_plain else None
+        is_plain = self.call and not self.odd
+        found = self.call(inputs, self.stream()) if is_plain else None
         if found is None:
             try:
                 found = self.slow_call(inputs)
@@ -293,7 +298,7 @@ class _Part(torch.nn.Module):
         return found if self.is_plain else self.finished(found)
 
     def slow_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The first call, one after a parameter has changed, or one on a GPU or with complex numbers."""
+        """The first call, one after a parameter has changed, or one with inputs that weft takes in another form."""
         found = self.prepared_call(inputs) if self.call else None
         if found is None:
             self.build(inputs)
@@ -301,14 +306,15 @@ class _Part(torch.nn.Module):
         return found  # type: ignore[return-value]
 
     def prepared_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        given = [_real(v) if i in self.odd else v for i, v in enumerate(inputs)]
-        if self.place is None:
-            return self.call(tuple(given), None)  # type: ignore[misc,no-any-return]
-        there = (v.to(self.place) if isinstance(v, torch.Tensor) else v for v in given)
-        return self.call(tuple(there), torch.cuda.current_stream(self.place).cuda_stream)  # type: ignore[misc,no-any-return]
+        given = (_real(v).to(self.place) if i in self.odd else v for i, v in enumerate(inputs))
+        return self.call(tuple(given), self.stream())  # type: ignore[misc,no-any-return]
+
+    def stream(self) -> int | None:
+        """torch's current one on the GPU."""
+        return None if self.place is None else torch._C._cuda_getCurrentRawStream(self.place.index or 0)  # type: ignore[no-any-return]
 
     def finished(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Results as torch has them: numbers of Python's, complex numbers, and tensors in their order in memory."""
+        """Results as torch has them: numbers of Python's, complex numbers, tensors in their order in memory and on their devices."""
         rest = iter(outputs)
         found: list[Any] = []
         for kind in self.results:
@@ -318,7 +324,14 @@ class _Part(torch.nn.Module):
             found[i] = torch.view_as_complex(found[i])
         for i, order, back in self.orders:
             found[i] = found[i].permute(order).contiguous().permute(back)
+        for i, device in self.elsewhere:
+            found[i] = found[i].to(device)
         return tuple(found)
+
+
+def _writes(graph: fx.Graph) -> bool:
+    targets = (node.target for node in graph.nodes if isinstance(node.target, torch._ops.OpOverload))
+    return any(target._schema.is_mutable for target in targets)
 
 
 def _is_flex(node: fx.Node) -> bool:
@@ -403,12 +416,15 @@ class _Graph:
         self.place: torch.device | None = None  # of a GPU
         self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
         self.is_whole = False  # no node in eager
+        self.decomposed: set[Any] = set()  # operators
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
         """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
         known = _decompositions()
-        table = {node.target: known[node.target] for node in self.gm.graph.nodes if node.name in refused and node.target in known}
+        targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
+        table = {target: known[target] for target in targets - self.decomposed}
+        self.decomposed |= targets
         if not table:
             return False
         return self.retrace(fx.Interpreter(self.gm), table)
@@ -421,6 +437,9 @@ class _Graph:
         try:
             with torch.fx.traceback.preserve_node_meta():
                 finer = make_fx(lambda *given: graph.run(*given), decomposition_table=table)(*inputs)
+                if _writes(finer.graph):  # a decomposition may write to its own tensors: parts would not see each other's writes
+                    inner = fx.Interpreter(finer)
+                    finer = make_fx(torch.func.functionalize(lambda *given: inner.run(*given)))(*inputs)
         except Exception as error:  # torch cannot decompose it for these sizes
             log.info("not decomposed: %s: %s", type(error).__name__, error)
             return False
