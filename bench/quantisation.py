@@ -46,22 +46,37 @@ def within(share, **options):
     return quantize
 
 
+class Reader:
+    """Data as onnxruntime takes it: all items, or some of them."""
+
+    def __init__(self, items):
+        self.items = items
+        self.set_range(0, len(items))
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def set_range(self, start_index, end_index):
+        self.rest = iter(self.items[start_index:end_index])
+
+    def get_next(self):
+        return next(self.rest, None)
+
+
 def by_onnxruntime(method):
     def quantize(judge, out):
         from onnxruntime import quantization as q
 
-        class Reader(q.CalibrationDataReader):
-            def __init__(self):
-                self.items = iter(judge.data())
-
-            def get_next(self):
-                return next(self.items, None)
-
+        q.CalibrationDataReader.register(Reader)
         ready = out + ".ready.onnx"
         q.shape_inference.quant_pre_process(judge.model, ready, skip_symbolic_shape=True)
-        q.quantize_static(ready, out, Reader(), per_channel=True, calibrate_method=q.CalibrationMethod[method],
+        q.quantize_static(ready, out, Reader(judge.data()), per_channel=True, calibrate_method=q.CalibrationMethod[method],
                           op_types_to_quantize=["Conv", "MatMul", "Gemm"],
-                          extra_options={"QDQDisableWeightAdjustForInt32Bias": True})  # which fails for magika in 1.32.0
+                          extra_options={"QDQDisableWeightAdjustForInt32Bias": True,  # which fails for magika in 1.32.0
+                                         "CalibStridedMinMax": 1})  # item by item: their sizes differ  # fmt: skip
 
     return quantize
 
@@ -72,12 +87,18 @@ def by_onnxruntime_dynamic(judge, out):
     q.quantize_dynamic(judge.model, out, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
 
 
-def by_onnxruntime_blocks(**how):
+def by_onnxruntime_blocks(method=None):
     def quantize(judge, out):
         import onnx
+        from onnxruntime.quantization import CalibrationDataReader
         from onnxruntime.quantization import matmul_nbits_quantizer as q
 
-        config = q.HQQWeightOnlyQuantConfig(block_size=32) if how else None
+        CalibrationDataReader.register(Reader)
+        config = {None: lambda: None,
+                  "hqq": lambda: q.HQQWeightOnlyQuantConfig(block_size=32),
+                  "k_quant": q.KQuantWeightOnlyQuantConfig,
+                  "gptq": lambda: q.GPTQWeightOnlyQuantConfig(Reader(judge.data()), actorder=True, mse=True),
+                  }[method]()  # fmt: skip
         maker = q.MatMulNBitsQuantizer(onnx.load(judge.model), block_size=32, is_symmetric=False, algo_config=config)
         maker.process()
         maker.model.save_model_to_file(out, use_external_data_format=False)
@@ -132,7 +153,9 @@ LANGUAGE = {
     "weft int4 awq": by_weft(to="int4", weights="awq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "onnxruntime int4": by_onnxruntime_blocks(),
-    "onnxruntime int4 hqq": by_onnxruntime_blocks(hqq=True),
+    "onnxruntime int4 hqq": by_onnxruntime_blocks("hqq"),
+    "onnxruntime int4 k-quant": by_onnxruntime_blocks("k_quant"),
+    "onnxruntime int4 gptq": by_onnxruntime_blocks("gptq"),
     "nncf int4": by_nncf_blocks(),
     "nncf int4 awq": by_nncf_blocks(awq=True, scale_estimation=True),
 }

@@ -114,7 +114,7 @@ void FileSamples::rewind() {
   items_.clear();
 }
 
-void FileSamples::open(const Executable& model) {
+void FileSamples::read_next(const Executable& model) {
   const fs::path& file = files_[next_file_++];
   if (file.extension() == ".npz" || file.extension() == ".npy") {
     items_ = split_items(by_input(read_tensors(file), model, file), model, file);
@@ -128,7 +128,7 @@ void FileSamples::open(const Executable& model) {
 std::optional<std::vector<Tensor>> FileSamples::next(const Executable& model) {
   while (items_.empty()) {
     if (next_file_ == files_.size()) return std::nullopt;
-    open(model);
+    read_next(model);
   }
   auto item = std::move(items_.front());
   items_.pop_front();

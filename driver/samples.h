@@ -23,7 +23,7 @@ class FileSamples : public quantise::Samples {
   std::optional<std::vector<Tensor>> next(const Executable& model) override;
 
  private:
-  void open(const Executable& model);
+  void read_next(const Executable& model);
 
   std::vector<std::filesystem::path> files_;
   ImageOptions image_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "quantise/quantise.h"
-#include "quantise/table.h"
+#include <algorithm>
 
 #include "api/c/handles.h"
+#include "quantise/quantise.h"
+#include "quantise/table.h"
 
 using namespace weft;
 
@@ -20,22 +21,27 @@ class CalledSamples : public quantise::Samples {
  public:
   explicit CalledSamples(const weft_quantize_options& options) : options_(options) {}
 
+  void open(std::vector<std::string> names) override { names_ = std::move(names); }
   void rewind() override { index_ = 0; }
 
   std::optional<std::vector<Tensor>> next(const Executable& model) override {
-    std::vector<weft_tensor*> given(model.inputs().size());
+    std::vector<weft_tensor*> given(names_.size());
     int32_t answer = options_.item(options_.user, index_++, given.data());
     std::vector<std::unique_ptr<weft_tensor, void (*)(weft_tensor*)>> owned;
     for (weft_tensor* tensor : given) owned.emplace_back(tensor, weft_tensor_free);
     if (answer < 0) usage_error("E220", "the function that gives the data failed");
     if (answer == 0) return std::nullopt;
     std::vector<Tensor> inputs;
-    for (size_t i = 0; i < given.size(); ++i) inputs.push_back(input_of(given[i], model.inputs()[i]));
+    for (const Port& port : model.inputs()) {
+      auto place = std::ranges::find(names_, port.name);
+      inputs.push_back(input_of(place == names_.end() ? nullptr : given[place - names_.begin()], port));
+    }
     return inputs;
   }
 
  private:
   const weft_quantize_options& options_;
+  std::vector<std::string> names_;
   size_t index_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "lower/families.h"
 #include "lower/view.h"
 #include "ops/dot.h"
@@ -30,10 +31,14 @@ constexpr size_t max_members = 256;
 /// Groups grow during one walk over the module; regions that were merged into others stay empty.
 class Grouping {
  public:
-  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit(), -1) { find_setters(); }
+  explicit Grouping(const Module& module)
+      : module_(module), region_of_(module.id_limit(), -1), fixed_(module.id_limit()) {
+    find_setters();
+  }
 
   std::vector<Region> run() {
     for (Instruction& i : module_) {
+      fixed_[i.id] = follows_from_constants(i);
       if (is_leaf(i)) continue;
       if (!is_pointwise(i) || is_widened_by_reader(i) || !join(i)) start(i);
     }
@@ -116,13 +121,27 @@ class Grouping {
            });
   }
 
+  /// Whether a value of known sizes follows from constants; those of its operands are known already.
+  bool follows_from_constants(const Instruction& i) const {
+    if (i.is<Constant>()) return true;
+    bool is_plain = !i.inputs.empty() && i.modules.empty() && !has_symbols(i.op) && i.types[0].is_tensor();
+    auto is_fixed = [&](const Value& input) { return fixed_[input.def->id]; };
+    return is_plain && i.types[0].shape.is_static() && std::ranges::all_of(i.inputs, is_fixed);
+  }
+
+  /// Whether the region's anchor, such as the sums of weights, is computed when the program is loaded, and `i` in each
+  /// run.
+  bool is_settled_before(const Region& region, const Instruction& i) const {
+    return region.anchor && fixed_[region.anchor->id] && !fixed_[i.id];
+  }
+
   bool join(Instruction& i) {
     if (i.is<Convert>() && is_stored_byte(i.inputs[0])) return false;
     std::vector<int> candidates;
     for (const Value& input : i.inputs) {
       int id = direct_region_of(input);
-      if (id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims && computes(region(id), input))
-        candidates.push_back(id);
+      bool may_take = id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims;
+      if (may_take && computes(region(id), input) && !is_settled_before(region(id), i)) candidates.push_back(id);
     }
     // Regions with an anchor first, then the latest region.
     std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
@@ -319,6 +338,7 @@ class Grouping {
   const Module& module_;
   std::vector<std::vector<Value>> setters_;  // for each instruction; empty if sizes are known before the run
   std::vector<int> region_of_;
+  std::vector<bool> fixed_;  ///< by instruction
   std::vector<Region> regions_;
 };
 

@@ -173,6 +173,7 @@ Value without(Module& module, Value product, Value share) {
   return share ? apply(module, Fn::sub, {product, share}) : product;
 }
 
+int64_t group_of(Factors factors) { return factors == Factors::mixed_bytes ? 4 : 1; }
 DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
 
 /// The integer product of a and b, in bytes if that is requested and possible.
@@ -244,8 +245,7 @@ Value convolution_of_integers(Module& module, Convolution op, const Steps& x, co
   auto whole = [&](Value value) { return with_whole_channels(module, value, channels, op, 2); };
   if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise(op, weight.dims()))
     return module.append(op, {whole(without_zero(module, x)), whole(weight)});
-  int64_t group = factors == Factors::mixed_bytes ? 4 : 1;
-  return convolution_of_bytes(module, op, as_bytes(module, x, byte_type(factors)), weight, group);
+  return convolution_of_bytes(module, op, as_bytes(module, x, byte_type(factors)), weight, group_of(factors));
 }
 
 template <Factors factors>
@@ -259,28 +259,6 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   Value product = convolution_of_integers(module, *op, *x, *w, factors);
   int64_t channel = w->axis < 0 ? -1 : 1;
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
-}
-
-/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views.
-std::optional<Value> before_widening(Module& module, Value value) {
-  Instruction& i = *value.def;
-  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
-    auto narrow = before_widening(module, i.inputs[0]);
-    return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
-  }
-  if (!i.is<Convert>() || value.dtype() != DType::i32) return std::nullopt;
-  DType from = i.inputs[0].dtype();
-  return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
-}
-
-/// Products of widened integers multiply the narrow ones; sums stay i32.
-std::optional<Value> narrowed(Module& module, Instruction& i) {
-  const auto* dot = i.as<Dot>();
-  const auto* convolution = i.as<Convolution>();
-  bool sums_i32 = (dot && dot->type == DType::i32) || (convolution && convolution->type == DType::i32);
-  if (!sums_i32 || i.inputs.size() != 2) return std::nullopt;
-  auto a = before_widening(module, i.inputs[0]), b = a ? before_widening(module, i.inputs[1]) : std::nullopt;
-  return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
 // --- integers that are bytes without a zero point --------------------------------------------------------------------
@@ -328,12 +306,54 @@ std::optional<Bytes> bytes_of(Module& module, Value value) {
   return Bytes{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
 }
 
-/// The same in i8.
-Bytes as_signed(Module& module, const Bytes& b) {
-  if (b.x.dtype() == DType::i8) return b;
+/// x - zero of bytes in 16 bits.
+std::optional<Value> short_difference(Module& module, Value value) {
+  auto bytes = bytes_of(module, value);
+  if (!bytes || !bytes->zero) return std::nullopt;
+  auto known = splat_number(bytes->zero);
+  if (known && std::abs(*known) > 255) return std::nullopt;
+  Value x = convert(module, bytes->x, DType::i16), zero = convert(module, bytes->zero, DType::i16);
+  return apply(module, Fn::sub, {x, zero});
+}
+
+/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views.
+std::optional<Value> before_widening(Module& module, Value value) {
+  Instruction& i = *value.def;
+  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
+    auto narrow = before_widening(module, i.inputs[0]);
+    return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
+  }
+  if (as_fn(value, Fn::sub) && value.dtype() == DType::i32) return short_difference(module, value);
+  if (!i.is<Convert>() || value.dtype() != DType::i32) return std::nullopt;
+  DType from = i.inputs[0].dtype();
+  return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
+}
+
+/// Products of widened integers multiply the narrow ones; sums stay i32.
+std::optional<Value> narrowed(Module& module, Instruction& i) {
+  const auto* dot = i.as<Dot>();
+  const auto* convolution = i.as<Convolution>();
+  bool sums_i32 = (dot && dot->type == DType::i32) || (convolution && convolution->type == DType::i32);
+  if (!sums_i32 || i.inputs.size() != 2) return std::nullopt;
+  auto a = before_widening(module, i.inputs[0]), b = a ? before_widening(module, i.inputs[1]) : std::nullopt;
+  return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
+}
+
+/// The same in this type of bytes.
+Bytes in_type(Module& module, const Bytes& b, DType type) {
+  if (b.x.dtype() == type) return b;
+  double by = type == DType::u8 ? 128 : -128;
   auto known = b.zero ? splat_number(b.zero) : 0.0;
-  Value zero = known ? constant(module, DType::i32, *known - 128) : apply(module, Fn::add, b.zero, -128);
-  return {as_bytes(module, {b.x, {}, {}}, DType::i8).x, zero};
+  Value zero = known ? constant(module, DType::i32, *known + by) : apply(module, Fn::add, b.zero, by);
+  return {as_bytes(module, {b.x, {}, {}}, type).x, zero};
+}
+
+/// Products that are still to become products of bytes: all of GPUs', on CPUs those in 32 bits.
+template <Factors factors>
+bool is_wide(const Instruction& i) {
+  DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
+  if (factors == Factors::signed_bytes) return a != DType::i8 || b != DType::i8;
+  return a == DType::i32 || b == DType::i32;
 }
 
 bool is_zero(Value value) { return !value || splat_number(value) == 0.0; }
@@ -347,13 +367,13 @@ bool is_same_along(Value zero, int64_t from_end) {
 Value sums_of(Module& module, Value x, int64_t axis) { return reduce(module, ReduceFn::sum, x, {axis}, true); }
 
 /// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), exactly, also where sums wrap.
+template <Factors factors>
 std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
-  bool is_done = op && i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8;
-  if (!op || op->type != DType::i32 || is_done) return std::nullopt;
+  if (!op || op->type != DType::i32 || !is_wide<factors>(i)) return std::nullopt;
   auto given_a = bytes_of(module, i.inputs[0]), given_b = given_a ? bytes_of(module, i.inputs[1]) : std::nullopt;
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
-  Bytes a = as_signed(module, *given_a), b = as_signed(module, *given_b);
+  Bytes a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
   int64_t rank = a.x.rank();
   Value share_a, share_b;  // before the product, whose kernel subtracts them
   if (!is_zero(b.zero)) {
@@ -368,19 +388,20 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
 }
 
 /// The same for convolutions whose weights have no zero point.
+template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   bool fits = op && op->type == DType::i32 && i.inputs.size() == 2 && op->layout == Layout::channels_first;
-  bool is_done = fits && i.inputs[0].dtype() == DType::i8 && i.inputs[1].dtype() == DType::i8;
-  if (!fits || is_done || op->transposed || is_depthwise(*op, i.inputs[1].dims())) return std::nullopt;
+  if (!fits || !is_wide<factors>(i) || op->transposed || is_depthwise(*op, i.inputs[1].dims())) return std::nullopt;
   auto x = bytes_of(module, i.inputs[0]), w = x ? bytes_of(module, i.inputs[1]) : std::nullopt;
   if (!w || w->x.dtype() != DType::i8 || !is_zero(w->zero)) return std::nullopt;
   if (x->zero && !known_equal(x->zero.shape().elements(), 1)) return std::nullopt;
-  Bytes bytes = as_signed(module, *x);
+  DType type = byte_type(factors);
+  Bytes bytes = in_type(module, *x, type);
   auto known = bytes.zero ? splat_number(bytes.zero) : 0.0;
-  if (known && (*known < -128 || *known > 127)) return std::nullopt;
-  Value zero = known ? constant(module, DType::i8, *known) : convert(module, bytes.zero, DType::i8);
-  return convolution_of_bytes(module, *op, {bytes.x, {}, reshape(module, zero, {})}, w->x, 1);
+  if (known && (*known < lowest_integer(type) || *known > highest_integer(type))) return std::nullopt;
+  Value zero = known ? constant(module, type, *known) : convert(module, bytes.zero, type);
+  return convolution_of_bytes(module, *op, {bytes.x, {}, reshape(module, zero, {})}, w->x, group_of(factors));
 }
 
 // --- pools -----------------------------------------------------------------------------------------------------------
@@ -539,12 +560,14 @@ template <Factors factors>
 bool products_of(Module& module) {
   static constexpr Rewrite rewrites[] = {integer_dot<factors>, integer_convolution<factors>, narrowed, integer_pool,
                                          unchanged};
-  return rewrite_each(module, rewrites);
+  static constexpr Rewrite to_bytes[] = {dot_of_bytes<factors>, bytes_convolved<factors>};
+  bool changed = factors != Factors::shorts && factors != Factors::signed_bytes && rewrite_each(module, to_bytes);
+  return rewrite_each(module, rewrites) || changed;
 }
 
 bool products_of_signed_bytes(Module& module) {
   static constexpr Rewrite to_signed[] = {signed_steps};
-  static constexpr Rewrite to_bytes[] = {dot_of_bytes, bytes_convolved};
+  static constexpr Rewrite to_bytes[] = {dot_of_bytes<Factors::signed_bytes>, bytes_convolved<Factors::signed_bytes>};
   bool changed = rewrite_each(module, to_signed);
   changed |= products_of<Factors::signed_bytes>(module);
   return rewrite_each(module, to_bytes) || changed;

@@ -166,10 +166,15 @@ void ModelEdit::read_fields(Source& source) {
   }
 }
 
-int64_t ModelEdit::opset() const {
+int64_t opset_of(const onnx::Model& model) {
   int64_t version = 0;
-  for (const onnx::OpsetImport& opset : model().opsets)
+  for (const onnx::OpsetImport& opset : model.opsets)
     if (opset.domain.empty() || opset.domain == "ai.onnx") version = opset.version;
+  return version;
+}
+
+int64_t ModelEdit::opset() const {
+  int64_t version = opset_of(model());
   auto required = opsets_.find("");
   return required == opsets_.end() ? version : std::max(version, required->second);
 }

@@ -23,6 +23,9 @@ struct NewNode {
   std::vector<std::pair<std::string, float>> numbers = {};
 };
 
+/// The version of ONNX's own operators.
+int64_t opset_of(const onnx::Model& model);
+
 /// Changes to an ONNX model, kept beside the file as it was read: unchanged parts are written byte for byte. Nodes and
 /// weights that nothing reads afterwards are left out. Copies share the file, so a model can be changed in several
 /// ways.

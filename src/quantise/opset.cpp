@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace weft::quantise {
@@ -11,13 +10,6 @@ namespace {
 
 /// The version of the file format (IR version) for an operator set.
 int64_t format_of(int64_t opset) { return opset >= 21 ? 10 : 9; }
-
-[[noreturn]] void refuse(std::string what) {
-  throw Error({.kind = ErrorKind::usage,
-               .code = "E222",
-               .what = std::move(what),
-               .hint = "fp8 needs operator set 19, qdq 21: convert the model with onnx.version_converter first"});
-}
 
 const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
   auto found = std::ranges::find(node.attributes, name, &onnx::Attribute::name);
@@ -70,26 +62,29 @@ void change_split(ModelEdit& edit, const onnx::Node& node) {
 
 }  // namespace
 
+bool can_raise_opset(const onnx::Model& model, int64_t wanted) {
+  int64_t opset = opset_of(model);
+  if (opset >= wanted) return true;
+  if (opset < 13 || !model.functions.empty()) return false;
+  auto is_as_it_is = [&](const onnx::Node& node) {
+    return !is_changed(node, opset, wanted) && (opset >= 18 || (!has_axes(node) && !is_equal_split(node)));
+  };
+  auto may_stay = [&](const onnx::Node& node) { return !is_changed(node, opset, wanted); };
+  auto stays = [&](const onnx::Graph& body) { return std::ranges::all_of(body.nodes, is_as_it_is); };
+  return std::ranges::all_of(model.graph.nodes, may_stay) && std::ranges::all_of(model.subgraphs, stays);
+}
+
 void raise_opset(ModelEdit& edit, int64_t wanted) {
   int64_t opset = edit.opset();
-  if (opset >= wanted) return edit.require_format(format_of(wanted));
-  if (opset < 13) refuse(cat("the model is of operator set ", opset));
-  auto check = [&](const onnx::Node& node, bool may_change) {
-    bool changes = opset < 18 && (has_axes(node) || is_equal_split(node));
-    if (is_changed(node, opset, wanted) || (changes && !may_change))
-      refuse(cat("node '", printable(node.name), "' (", printable(node.op_type), ") means something else there"));
-    return changes;
-  };
-  for (const onnx::Graph& body : edit.model().subgraphs)
-    for (const onnx::Node& node : body.nodes) check(node, false);
-  if (!edit.model().functions.empty()) refuse("the model has functions of its own");
-  for (const onnx::Node& node : edit.model().graph.nodes) {
-    if (!check(node, true)) continue;
-    if (has_axes(node)) change_reduction(edit, node);
-    else change_split(edit, node);
-  }
-  edit.require_opset("", wanted);
+  if (wanted == 0) return;
   edit.require_format(format_of(wanted));
+  if (opset >= wanted) return;
+  edit.require_opset("", wanted);
+  if (opset >= 18) return;
+  for (const onnx::Node& node : edit.model().graph.nodes) {
+    if (has_axes(node)) change_reduction(edit, node);
+    else if (is_equal_split(node)) change_split(edit, node);
+  }
 }
 
 }  // namespace weft::quantise

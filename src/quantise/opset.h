@@ -4,8 +4,11 @@
 
 namespace weft::quantise {
 
-/// Makes a model of operator set 13 or newer one of `wanted` (19: 8-bit floats, 21: scales of blocks), by changing the
-/// nodes whose meaning would change. Throws E222 below 13 and for a node that would need more than that.
+/// Whether raise_opset keeps the meaning of a model.
+bool can_raise_opset(const onnx::Model& model, int64_t wanted);
+
+/// Makes a model one of operator set `wanted` (19: 8-bit floats, 21: scales of blocks), by changing the nodes whose
+/// meaning would change. 0: any will do.
 void raise_opset(ModelEdit& edit, int64_t wanted);
 
 }  // namespace weft::quantise

@@ -46,7 +46,7 @@ class Pairs {
     edit_.set_input(layer.node, 0, input(layer.input, entry));
     edit_.set_input(layer.node, 1, weight(layer, entry.weights));
     put_bias(entry);
-    if (layer.is_convolution()) shared_.insert(layer.input);
+    if (layer.is_convolution() && !is_float(entry.input.type)) shared_.insert(layer.input);
   }
 
   /// Sums that read the same value as a quantised convolution read its quantised form.

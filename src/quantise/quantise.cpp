@@ -59,6 +59,11 @@ Settings completed(Settings settings, bool has_data) {
   return settings;
 }
 
+Work started(onnx::Model model, const std::filesystem::path& folder, const Settings& given, Samples* samples) {
+  Settings settings = completed(given, samples != nullptr);
+  return Work(in_opset(std::move(model), opset_for(settings)), folder, settings, samples);
+}
+
 }  // namespace
 
 Target parse_target(std::string_view text) { return parse<Target>(text, targets, "target of quantisation"); }
@@ -70,7 +75,7 @@ std::string_view name(WeightMethod method) { return weight_methods[static_cast<s
 
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples) {
-  Work work(read_any(model), model.parent_path(), completed(settings, samples != nullptr), samples);
+  Work work = started(read_any(model), model.parent_path(), settings, samples);
   Choice choice = choose_layers(work, output);
   ModelEdit edit = work.quantised(choice.floats);
   auto json = report(work, choice);  // before the file is written, in case memory runs out here
@@ -79,8 +84,7 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
 }
 
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples) {
-  Work work(onnx::read_model(std::move(model), {.external_data_dir = folder}), folder,
-            completed(settings, samples != nullptr), samples);
+  Work work = started(onnx::read_model(std::move(model), {.external_data_dir = folder}), folder, settings, samples);
   Choice choice = choose_layers(work, {});
   return {.model = work.quantised(choice.floats).bytes(), .report = report(work, choice).dump(1)};
 }

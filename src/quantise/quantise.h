@@ -36,8 +36,11 @@ std::string_view name(WeightMethod method);
 class Samples {
  public:
   virtual ~Samples() = default;
+  /// Called first, with the names of the inputs of the model that is to be quantised.
+  virtual void open(std::vector<std::string>) {}
   virtual void rewind() = 0;
-  /// All inputs of the next item in the order of the model's; nothing after the last.
+  /// The next item: all inputs of this model, in its order; nothing after the last. It may lack inputs of the first:
+  /// weights that callers could replace, until they were quantised.
   virtual std::optional<std::vector<Tensor>> next(const Executable& model) = 0;
 };
 

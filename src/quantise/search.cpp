@@ -119,11 +119,20 @@ class Search {
     return (base_ - now) / (base_ != 0 ? std::abs(base_) : 1);
   }
 
+  /// Of the inputs of the float model those that this one has, in its order.
+  std::vector<Tensor> inputs_for(const Executable& model, const std::vector<Tensor>& inputs) const {
+    const std::vector<Port>& all = floats_->model().inputs();
+    std::vector<Tensor> found;
+    for (const Port& port : model.inputs())
+      found.push_back(inputs[static_cast<size_t>(std::ranges::find(all, port.name, &Port::name) - all.begin())]);
+    return found;
+  }
+
   double output_loss(const std::set<size_t>& floats) const {
     Runner runner(work_.quantised(floats), work_.settings().threads);
     Difference difference;
     auto compare = [&](size_t, const std::vector<Tensor>& inputs) {
-      difference.add(floats_->run(inputs), runner.run(inputs));
+      difference.add(floats_->run(inputs), runner.run(inputs_for(runner.model(), inputs)));
     };
     for_each_item(*floats_, *work_.samples(), compare, most_items);
     return difference.value();

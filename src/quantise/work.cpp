@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "quantise/hessians.h"
 #include "quantise/opset.h"
 #include "quantise/place.h"
 #include "quantise/scaling.h"
@@ -29,7 +28,26 @@ DType input_type(const Settings& settings) {
   return settings.is_symmetric ? DType::i8 : DType::u8;
 }
 
+/// Of what callers can give: before version 4 of the format a weight had to be declared as an input too.
+std::vector<std::string> input_names(const onnx::Model& model) {
+  constexpr int64_t first_with_own_weights = 4;
+  std::vector<std::string> names;
+  for (const onnx::ValueInfo& input : model.graph.inputs) {
+    bool is_weight = std::ranges::find(model.graph.initializers, input.name, &onnx::TensorData::name) !=
+                     model.graph.initializers.end();
+    if (!is_weight || model.ir_version >= first_with_own_weights) names.emplace_back(input.name);
+  }
+  return names;
+}
+
 }  // namespace
+
+int64_t opset_for(const Settings& settings) {
+  constexpr int64_t eight_bit_floats = 19, scales_of_blocks = 21;
+  if (is_fp8(settings.to)) return eight_bit_floats;
+  bool is_blocked = settings.to == Target::int4 || settings.to == Target::int8_weights;
+  return is_blocked && settings.is_qdq ? scales_of_blocks : 0;
+}
 
 Work::Work(onnx::Model model, const std::filesystem::path& folder, const Settings& settings, Samples* samples)
     : settings_(settings),
@@ -38,6 +56,7 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
       edit_(original_),
       constants_(edit_),
       layers_(find_layers(edit_, constants_, settings.keep)) {
+  if (samples_) samples_->open(input_names(original_.model()));
   if (is_fp8(settings_.to)) settings_.method = RangeMethod::minmax;
   if (needs_data() && !samples)
     refuse(
@@ -121,9 +140,10 @@ std::string Work::why_not_known(const std::string& input) const {
 void Work::prepare() {
   prepared_.resize(layers_.chosen.size());
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
+  if (needs_ranges()) run_parallel(prepared_.size(), threads, [&](size_t i) { choose_input(i); });
   prepare_taught();
   auto prepare_one = [&](size_t i) {
-    if (!is_taught(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
+    if (!is_taught(layers_.chosen[i])) prepare(i, {});
   };
   // Rounding in blocks uses several threads itself.
   if (is_blocked())
@@ -138,41 +158,49 @@ bool Work::is_taught(const Layer& layer) const {
 }
 
 void Work::prepare_taught() {
-  std::vector<Layer> matrices;
+  std::vector<Taught> matrices;
   std::vector<size_t> places;
-  for (size_t i = 0; i < layers_.chosen.size(); ++i)
-    if (is_taught(layers_.chosen[i])) matrices.push_back(layers_.chosen[i]), places.push_back(i);
-  if (matrices.empty()) return;
-  for_each_hessian(edit_, matrices, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
-    prepared_[places[layer]] = prepared(matrices[layer], hessian);
-  });
-}
-
-Prepared Work::prepared(const Layer& layer, std::span<const float> hessian) const {
-  return is_blocked() ? prepared_blocks(layer, hessian) : prepared_channels(layer, hessian);
-}
-
-Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hessian) const {
-  Prepared made;
-  DType type = weight_type(settings_.to);
-  std::vector<float> scales = weight_scales(layer, type, settings_.is_per_tensor);
-  if (needs_ranges()) {
-    choose_input(layer, made);
-    if (type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
-      hold_bias(scales, constants_.value(layer.bias), made.input.scale);
+  for (size_t i = 0; i < layers_.chosen.size(); ++i) {
+    if (!is_taught(layers_.chosen[i])) continue;
+    bool is_rounded = needs_ranges() && !prepared_[i].is_scaled_in_runs;
+    matrices.push_back({&layers_.chosen[i], is_rounded ? &prepared_[i].input : nullptr}), places.push_back(i);
   }
-  if (hessian.empty()) {
-    made.channels = round_weights(layer, std::move(scales), type);
+  if (matrices.empty()) return;
+  for_each_hessian(edit_, matrices, *samples_, settings_,
+                   [&](size_t i, const InputSums& sums) { prepare(places[i], sums); });
+}
+
+void Work::prepare(size_t layer, const InputSums& sums) {
+  if (is_blocked()) prepare_blocks(layer, sums);
+  else prepare_channels(layer, sums);
+}
+
+void Work::prepare_channels(size_t index, const InputSums& sums) {
+  const Layer& layer = layers_.chosen[index];
+  Prepared& made = prepared_[index];
+  DType type = weight_type(settings_.to);
+  auto scales_of = [&](const Layer& rounded) {
+    std::vector<float> scales = weight_scales(rounded, type, settings_.is_per_tensor);
+    if (needs_ranges() && type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
+      hold_bias(scales, constants_.value(layer.bias), made.input.scale);
+    return scales;
+  };
+  if (sums.hessian.empty()) {
+    made.channels = round_weights(layer, scales_of(layer), type);
   } else {
-    Lesson lesson = lesson_of(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
-    made.channels = round_weights(layer, std::move(scales), type, lesson, static_cast<size_t>(settings_.threads));
+    auto threads = static_cast<size_t>(settings_.threads);
+    Lesson lesson = lesson_of(sums.hessian, sums.noise, static_cast<size_t>(layer.values.dims[layer.inner]));
+    Layer expecting = layer;
+    if (!sums.noise.empty()) expecting.values = expecting_noise(layer, lesson, threads);
+    made.channels = round_weights(expecting, scales_of(expecting), type, lesson, threads);
   }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);
-  return made;
 }
 
-void Work::choose_input(const Layer& layer, Prepared& made) const {
+void Work::choose_input(size_t index) {
+  const Layer& layer = layers_.chosen[index];
+  Prepared& made = prepared_[index];
   DType to = input_type(settings_);
   auto given = settings_.ranges.find(layer.input);
   auto seen = seen_.find(layer.input);
@@ -196,13 +224,13 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
   prepared.added_bias = mean_loss(layer, prepared.channels, means);
 }
 
-Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
-  Prepared made;
+void Work::prepare_blocks(size_t index, const InputSums& sums) {
+  const Layer& layer = layers_.chosen[index];
+  Prepared& made = prepared_[index];
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
   made.blocks =
-      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
+      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, sums.hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
-  return made;
 }
 
 ModelEdit Work::with_static(const std::set<size_t>& floats) const {
@@ -213,7 +241,7 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
       placed.push_back({&layers_.chosen[i], made.input, made.is_scaled_in_runs, made.channels, made.added_bias});
   }
   ModelEdit edit = edit_;
-  if (is_fp8(settings_.to)) raise_opset(edit, 19);
+  raise_opset(edit, opset_for(settings_));
   place_static(edit, constants_, placed);
   return edit;
 }
@@ -228,7 +256,7 @@ BlockWeights Work::in_bytes(const Layer& layer) const {
 ModelEdit Work::quantised(const std::set<size_t>& spared) const {
   if (needs_ranges()) return with_static(spared);
   ModelEdit edit = edit_;
-  if (is_blocked() && settings_.is_qdq) raise_opset(edit, 21);
+  raise_opset(edit, opset_for(settings_));
   place_stored(edit, stored_);
   auto put_blocks = settings_.is_qdq ? place_block_pairs : place_blocks;
   for (size_t i = 0; i < prepared_.size(); ++i) {

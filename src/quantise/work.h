@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "quantise/blocks.h"
+#include "quantise/hessians.h"
 #include "quantise/layers.h"
 #include "quantise/observe.h"
 #include "quantise/quantise.h"
@@ -23,6 +24,9 @@ struct Prepared {
   std::vector<double> added_bias = {};  ///< of each channel
   double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
 };
+
+/// The operator set that the result needs at least.
+int64_t opset_for(const Settings& settings);
 
 /// The state of quantising a model: its layers, the observed statistics, and the rounded weights.
 class Work {
@@ -52,16 +56,16 @@ class Work {
   void check_any() const;
   void observe_inputs();
   std::string why_not_known(const std::string& input) const;
-  void choose_input(const Layer& layer, Prepared& made) const;
+  void choose_input(size_t layer);
   void smooth_inputs();
   void protect_weights();
   BlockFormat block_format() const;
   bool needs_data() const;
   void prepare();
-  Prepared prepared_channels(const Layer& layer, std::span<const float> hessian) const;
-  Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
+  void prepare(size_t layer, const InputSums& sums);
+  void prepare_channels(size_t layer, const InputSums& sums);
+  void prepare_blocks(size_t layer, const InputSums& sums);
   void add_lost_bias(const Layer& layer, Prepared& prepared) const;
-  Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
   void prepare_taught();
   ModelEdit with_static(const std::set<size_t>& floats) const;
   bool is_taught(const Layer& layer) const;

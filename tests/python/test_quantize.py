@@ -2,6 +2,10 @@
 """weft.quantize and `weft quantize`: the contents of the file, its answers in stock onnxruntime, and refusals."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -9,6 +13,9 @@ import onnxruntime
 import pytest
 import weft
 from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "amdemu"))
+import emulated  # noqa: E402
 
 STATIC, WEIGHTS = ["int8", "fp8", "fp8-fnuz"], ["int8-weights", "int4"]
 
@@ -170,6 +177,31 @@ def test_reductions_and_splits_mean_the_same_in_the_newer_operator_set_of_fp8(tm
     assert error(peer(out, x), peer(tmp_path / "model.onnx", x)) < 0.08
 
 
+@pytest.mark.parametrize("to, more", [("fp8", {}), ("int4", {"qdq": True})])
+def test_models_of_old_operator_sets_are_written_anew_for_types_that_these_lack(tmp_path, to, more):
+    model = convolutional(opset=9)
+    model.graph.node.append(helper.make_node("Clip", ["y"], ["z"], min=-1.0, max=1.0))
+    model.graph.output[0].CopyFrom(info("z", "n", 10))
+    out, report = quantized(tmp_path, model, pictures(), to=to, **more)
+    assert onnx.load(out).opset_import[0].version >= 19 and report["quantised"] >= 2
+    assert [layer["node"] for layer in report["layers"] if layer["op"] == "Conv"][0].startswith("first")
+    x = np.concatenate(pictures())
+    assert error(weft.compile(out, device="cpu")(x), peer(tmp_path / "model.onnx", x)) < 0.12
+
+
+@pytest.mark.parametrize("version", [3, 4, 9])
+@pytest.mark.parametrize("to", ["int8", "fp8", "int4"])
+def test_weights_that_are_declared_as_inputs(tmp_path, to, version):
+    """As older exporters write them; from version 4 of the format on callers may replace them, until they are quantised."""
+    model = convolutional(opset=9)
+    model.ir_version = version
+    model.graph.input.extend(info(w.name, *w.dims) for w in model.graph.initializer)
+    source, out = saved(tmp_path, model), tmp_path / "out.onnx"
+    weft.quantize(source, [{"x": x} for x in pictures()], out, to=to)
+    x = np.concatenate(pictures())
+    assert error(weft.compile(out, device="cpu").run({"x": x})["y"], peer(source, x)) < 0.08
+
+
 def test_weights_beside_the_model_stay_beside_it(tmp_path):
     (tmp_path / "in").mkdir()
     source, out = tmp_path / "in" / "model.onnx", tmp_path / "out.onnx"
@@ -236,6 +268,16 @@ def test_biases_make_up_for_what_rounding_takes_on_average(tmp_path):
 def test_gptq_beats_rounding_to_nearest_where_inputs_go_together(tmp_path):
     losses = {w: quantized(tmp_path, products(), rows(), to="int4", weights=w)[1]["loss"] for w in ("nearest", "gptq")}
     assert losses["gptq"] < 0.7 * losses["nearest"], losses
+
+
+def test_gptq_expects_the_errors_of_rounded_inputs(tmp_path):
+    """Each channel comes a second time, 30 times smaller, in coarse steps that large weights blow up: weights move to the first."""
+    data = [np.concatenate([x, x / 30], 1).astype("f") for x in rows(24, 32)]
+    model = products()
+    weight = weights_of(saved(tmp_path, model))["w1"] * np.repeat([1, 30], 32)[:, None].astype("f")
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w1"))
+    loss = {w: quantized(tmp_path, model, data, weights=w)[1]["loss"] for w in ("nearest", "gptq")}
+    assert loss["gptq"] < 0.5 * loss["nearest"]
 
 
 def outliers(count=8):
@@ -382,6 +424,43 @@ def test_symmetric_ranges(tmp_path):
 def test_the_same_data_gives_the_same_file(tmp_path):
     files = [quantized(tmp_path, convolutional(), pictures())[0].read_bytes() for _ in range(2)]
     assert files[0] == files[1]
+
+
+# What is quantised becomes results too, and a run prints their digest.
+DIGEST = """
+import hashlib, sys, numpy as np, weft
+y = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run(dict(np.load(sys.argv[4])))
+whole = [np.asarray(y[name]) for name in sorted(y) if np.asarray(y[name]).dtype.kind in "iu"]
+print(len(whole), hashlib.sha256(b"".join(x.tobytes() for x in whole)).hexdigest())
+"""
+
+
+def steps_as_outputs(path):
+    model = onnx.load(path)
+    types = {w.name: w.data_type for w in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            model.graph.output.append(helper.make_tensor_value_info(node.output[0], types[node.input[2]], None))
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric):
+    """The reference, three levels of processors, one thread and two, and a GPU whose matrix unit multiplies bytes."""
+    out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=symmetric)
+    steps_as_outputs(out)
+    np.savez(tmp_path / "x.npz", x=pictures()[0])
+
+    def digest(device, threads=1, **variables):
+        words = [sys.executable, "-c", DIGEST, out, device, str(threads), tmp_path / "x.npz"]
+        done = subprocess.run(words, env=os.environ | variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    right = digest("ref")
+    assert right.startswith("3 ")
+    assert digest("cpu") == digest("cpu", 2) == digest("cpu", WEFT_CPU="x86-64-v3") == right
+    assert digest("amd:0", WEFT_HIP_LIBRARY=str(emulated.LIBRARY), AMDEMU_CHIPS="gfx1100") == right
 
 
 # --- Weights of recurrent layers, convolutions and bodies ---------------------------------------------------------------
