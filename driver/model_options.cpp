@@ -58,7 +58,8 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
       "fix an input: axes=0,1 or axes=file.npy; repeatable");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
              "an input that always keeps its default; * and ? match; repeatable");
-  line.value("--signature", "NAME", compile.signature, "what a SavedModel is to compute (serving_default)");
+  line.value("--signature", "NAME", compile.signature,
+             "a signature of a SavedModel (serving_default) or a .tflite file");
   line.value("--tag", "NAMES", compile.tag, "which graph of a SavedModel: serve; serve,gpu");
   line.flag("--channels-first", compile.channels_first,
             "inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]");

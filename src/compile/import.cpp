@@ -100,9 +100,10 @@ void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> typ
 }
 
 onnx::Graph declared_inputs(const tensorflow::LiteModel& model) {
+  const tensorflow::LiteGraph& main = model.graphs[model.main];
   onnx::Graph graph;
   for (size_t i = 0; i < model.input_names.size(); ++i) {
-    const tensorflow::LiteTensor& tensor = model.graphs[0].tensors[static_cast<size_t>(model.graphs[0].inputs[i])];
+    const tensorflow::LiteTensor& tensor = main.tensors[static_cast<size_t>(main.inputs[i])];
     declare(graph, model.input_names[i], tensorflow::lite_type(tensor.code), tensor.dims);
   }
   return graph;
@@ -142,7 +143,7 @@ class Judged {
 
 std::unique_ptr<Program> import_lite(const Bytes& file, const std::string& source, const CompileOptions& options,
                                      std::vector<NodeSupport>* nodes) {
-  tensorflow::LiteModel model = tensorflow::read_lite_model(file, source);
+  tensorflow::LiteModel model = tensorflow::read_lite_model(file, source, options.signature);
   tensorflow::ImportOptions wanted = asked_of(declared_inputs(model), options);
   Judged judged(wanted, nodes);
   auto program = tensorflow::import_lite(model, wanted);
@@ -167,19 +168,20 @@ std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const
 }
 
 /// Refuses options that this form of model does not have.
-void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs) {
-  const char* given = !options.signature.empty()                 ? "a signature"
-                      : !options.tag.empty()                     ? "a tag"
-                      : !options.outputs.empty() && !has_outputs ? "outputs"
-                      : options.channels_first && !has_outputs   ? "the order of axes"
-                                                                 : nullptr;
+void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs, bool has_signatures) {
+  const char* given = !options.signature.empty() && !has_signatures ? "a signature"
+                      : !options.tag.empty()                        ? "a tag"
+                      : !options.outputs.empty() && !has_outputs    ? "outputs"
+                      : options.channels_first && !has_outputs      ? "the order of axes"
+                                                                    : nullptr;
   if (!given) return;
   throw Error(
       {.kind = ErrorKind::usage,
        .code = "E310",
        .what = cat(given, " cannot be chosen of ", printable(source)),
        .hint =
-           "a signature and a tag are parts of a SavedModel; outputs and axes can be chosen of TensorFlow's graphs"});
+           "SavedModels have signatures and tags, TensorFlow Lite files signatures; outputs and axes can be chosen of "
+           "TensorFlow's graphs"});
 }
 
 }  // namespace
@@ -191,11 +193,11 @@ std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place
     return import_graph(tensorflow::read_saved_model(file, place.folder, source, options.tag, options.signature),
                         options, nodes);
   }
-  bool is_graph = tensorflow::is_graph_model(file);
-  refuse_choices(options, source, is_graph);
+  bool is_graph = tensorflow::is_graph_model(file), is_lite = tensorflow::is_lite_model(file);
+  refuse_choices(options, source, is_graph, is_lite);
   if (is_graph) return import_graph(tensorflow::read_graph_model(file, source), options, nodes);
   if (torch::is_exported_program(file)) return import_exported(file, source, options, nodes);
-  if (tensorflow::is_lite_model(file)) return import_lite(file, source, options, nodes);
+  if (is_lite) return import_lite(file, source, options, nodes);
   return nullptr;
 }
 

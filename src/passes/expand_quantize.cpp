@@ -7,6 +7,7 @@
 
 #include "ops/build.h"
 #include "ops/quantize.h"
+#include "passes/integer_products.h"
 #include "passes/match.h"
 
 namespace weft {
@@ -119,18 +120,10 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// The value to quantise. A relu is dropped if no step is below 0 anyway.
-  static Value quantised_value(const Instruction& i, const Quantize& op) {
-    auto scale = splat_number(i.inputs[1]), zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : 0.0;
-    const Instruction* clipped = as_fn(i.inputs[0], Fn::relu);
-    bool is_needless = clipped && scale && *scale > 0 && zero && is_byte(op.to) && limit(op.to, true) >= *zero;
-    return is_needless ? clipped->inputs[0] : i.inputs[0];
-  }
-
   /// Rounded x / scale.
   Value rounded(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
-    Value x = convert(module_, quantised_value(i, op), wide);
+    Value x = convert(module_, without_bounds(i, op), wide);
     if (splat_number(i.inputs[1]) == 1.0) return apply(module_, Fn::round, {x});
     Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
     Value y = apply(module_, Fn::div, {x, scale});

@@ -545,9 +545,10 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   auto scale = op && op->block == 0 ? splat_number(i.inputs[1]) : std::nullopt;
   bool is_fixed = scale && *scale > 0 && *scale != 1 && is_byte(op->to) && i.inputs[0].dtype() == DType::f32;
   if (!is_fixed) return std::nullopt;
-  Instruction* clipped = as_fn(i.inputs[0], Fn::relu);
+  Value whole = without_bounds(i, *op);
+  Instruction* clipped = as_fn(whole, Fn::relu);
   constexpr int depth = 12;
-  auto sum = sum_of(module, clipped ? clipped->inputs[0] : i.inputs[0], depth);
+  auto sum = sum_of(module, clipped ? clipped->inputs[0] : whole, depth);
   if (!sum || !(has_product(*sum) || sum->terms.size() > 1) || !scale_by(*sum, {{1 / *scale}, -1})) return std::nullopt;
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
@@ -583,6 +584,23 @@ bool integer_products(Module& module, IntegerFactors factors) {
     case Factors::signed_bytes: return products_of_signed_bytes(module);
   }
   return false;
+}
+
+Value without_bounds(const Instruction& i, const Quantize& op) {
+  Value x = i.inputs[0];
+  auto scale = splat_number(i.inputs[1]), zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : 0.0;
+  if (!is_byte(op.to) || !scale || !(*scale > 0) || !zero) return x;
+  double low = op.to == DType::i8 ? -128 : 0, high = low + 255;
+  auto step = [&](double bound) { return std::nearbyint(bound / *scale) + *zero; };
+  while (const auto* f = x.def->as<Elementwise>()) {
+    const auto& in = x.def->inputs;
+    auto bound = f->fn == Fn::relu ? 0.0 : in.size() == 2 ? splat_number(in[1]) : std::nullopt;
+    bool is_low = (f->fn == Fn::relu || f->fn == Fn::max) && bound && step(*bound) <= low;
+    bool is_high = f->fn == Fn::min && bound && step(*bound) >= high;
+    if (!is_low && !is_high) return x;
+    x = in[0];
+  }
+  return x;
 }
 
 bool fold_scales(Module& module) {

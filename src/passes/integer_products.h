@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ir/module.h"
+#include "ops/quantize.h"
 
 namespace weft {
 
@@ -41,5 +42,9 @@ bool integer_products(Module& module, IntegerFactors factors);
 ///
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
+
+/// What `i` quantises, without a relu, minimum or maximum that saturation implies: rounding keeps the order of numbers,
+/// so a bound at or beyond the outermost step changes nothing.
+Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

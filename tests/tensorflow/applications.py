@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
-TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all."""
+TensorFlow's answers.  applications.py FOLDER [--drawn] NAME...  `--all` prints the names of all. With `--drawn` large weights are
+numbers that others can draw again: the file of weights has zeros there, and NAME.json says which."""
 import inspect
+import json
 import os
 import sys
 from pathlib import Path
@@ -44,11 +46,38 @@ def exact(model, name, size):
     return twin
 
 
-def keep(folder, name):
+def draw(model):
+    """Large weights as random numbers of He's width; what describes them, beside their values."""
+    drawn = []
+    for number, variable in enumerate(model.variables):
+        shape = variable.shape
+        count = int(np.prod(shape))
+        if count > 20_000 and len(shape) > 1:
+            width = float(np.float32(2 * np.sqrt(6 / np.prod(shape[:-1]))))
+            x = (np.random.default_rng([7, number]).random(count, np.float32) - np.float32(0.5)) * np.float32(width)
+            variable.assign(x.reshape(shape))
+            drawn.append(({"number": number, "count": count, "width": width}, x.tobytes()))
+    return drawn
+
+
+def leave_out(folder, name, drawn):
+    """Zeros for the drawn weights in the file of weights, and where they belong."""
+    path, entries = folder / name / "variables/variables.data-00000-of-00001", []
+    data = bytearray(path.read_bytes())
+    for entry, content in drawn:
+        at = data.index(content)
+        data[at:at + len(content)] = bytes(len(content))
+        entries.append(entry | {"at": at})
+    path.write_bytes(data)
+    (folder / f"{name}.json").write_text(json.dumps(entries))
+
+
+def keep(folder, name, is_drawn):
     rng = np.random.default_rng(5)
     tf.random.set_seed(5)
     size = FIXED.get(name, 64)
     model = made(name, size)
+    drawn = draw(model) if is_drawn else []
     spread(model, rng, size)
     spec = tf.TensorSpec([None, size, size, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
@@ -59,14 +88,17 @@ def keep(folder, name):
         kept[f"{number} in x"], kept[f"{number} exact y"] = x, twin(x.astype(np.float64), training=False).numpy()
         kept[f"{number} error y"] = np.abs(function(x)["y"].numpy() - kept[f"{number} exact y"]).max()
     np.savez(folder / f"{name}.npz", **kept)
+    if is_drawn:
+        leave_out(folder, name, drawn)
 
 
 def main():
     if sys.argv[1] == "--all":
         print(*names())
         return
-    for name in sys.argv[2:]:
-        keep(Path(sys.argv[1]), name)
+    is_drawn = "--drawn" in sys.argv
+    for name in sys.argv[2 + is_drawn:]:
+        keep(Path(sys.argv[1]), name, is_drawn)
 
 
 main()

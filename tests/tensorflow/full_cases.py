@@ -271,6 +271,183 @@ for index, values, sizes in [([[0, 1], [2, 3], [2, 0]], f(3), [4, 4]), (np.zeros
 for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), (2, [4], np.float32(3)), ([[1], [2]], [4], np.float32(2))]:
     case("SparseToDense", [np.asarray(index, I), const(sizes), np.asarray(values), const(9, np.asarray(values).dtype)], validate_indices=False)
 
+# --- what the other readers of TensorFlow's graphs know
+for low, high in [(-1.0, 1.0), (0.0, 6.0)]:
+    case("ClipByValue", [f(3, 5, low=-7, high=7), np.float32(low), np.float32(high)])
+case("ClipByValue", [ints(4, 3), const(-2), const(2)])
+case("ClipByValue", [f(2, 3), f(2, 3, low=-1, high=0), f(2, 3, low=0, high=1)])
+zeros_among = np.array([0, 0, 2, -1, 0.5], F)
+for name in ["Xlogy", "Xlog1py", "Xdivy", "MulNoNan"]:
+    case(name, [zeros_among, np.array([0, 3, 4, 0.5, 0], F)] if name != "MulNoNan" else [np.array([np.inf, np.nan, 2, -1, 3], F), zeros_among])
+    case(name, [f(3, 1, low=0.1), f(4, low=0.1)])
+    case(name, [f(3, low=0.1).astype(D), f(3, low=0.1).astype(D)])
+for x in [np.array([0.5, 1.5, -0.5, 2.4, -2.6], F), f(3, 4).astype(D), np.zeros((0, 2), F)]:
+    case("Rint", [x])
+for x, e in [(ints(7), const(3)), (ints(3, 4, dtype=L), const(0, L)), (ints(5), ints(5, low=0, high=9)), (np.array([1, -1, -1, 1, 2], L), np.array([70, 71, 64, 3, 40], L)),
+             (ints(4, 1, dtype=L, low=-3, high=3), ints(3, dtype=L, low=0, high=20))]:
+    case("Pow", [x, e])
+for a, b, ax, ay in [((2, 3, 4), (2, 4, 5), False, False), ((2, 4, 3), (4, 5), True, False), ((3, 4), (5, 4), False, True)]:
+    case("BatchMatMulV3", [f(*a), f(*b)], adj_x=ax, adj_y=ay, Tout="float32")
+case("BatchMatMulV3", [ints(2, 3, dtype=S), ints(3, 2, dtype=S)], Tout="int32")
+for x in [f(2, 3), f(2, 3, 4, 3), ints(1, 3)]:
+    case("BiasAddV1", [x, ints(3) if x.dtype == I else f(3)])
+for x in [f(3, 4), f(1).astype(D), np.zeros((0, 2), F)]:
+    case("CheckNumerics", [x], message="here")
+for x, shape in [(f(3, 4), [3, None]), (ints(2), [2]), (f(1, 0, 2), [None, None, None])]:
+    case("EnsureShape", [x], shape=shape)
+for parts, axis in [([f(2, 3), f(2, 1)], 1), ([ints(1, 2), ints(3, 2)], 0), ([f(0, 2), f(3, 2)], 0)]:
+    case("Concat", [const(axis), parts])
+for target in ["int32", "int64"]:
+    case("ShapeN", [[f(2, 3), f(4, 3)]], out_type=target)
+case("ShapeN", [[f(2)]], out_type="int32")
+for first, last, count in [(0.0, 1.0, 5), (-3.0, 7.5, 11), (2.0, 9.0, 1)]:
+    case("LinSpace", [np.float32(first), np.float32(last), const(count)])
+for x, places, axes in [(f(4, 5), [1], [0]), (ints(2, 6), [-2, 7], [1, 0]), (f(3, 4, 2), [-3, 2, 1], [1, 0, 1]), (f(0, 3), [1], [0])]:
+    case("Roll", [x, const(places), const(axes)])
+for order in [[2, 0, 1], [0], [4, 3, 0, 1, 2]]:
+    case("InvertPermutation", [np.array(order, I)])
+for x, axis, exclusive, reverse in [(f(3, 5), 1, False, False), (ints(4, 3, low=1, high=3), 0, True, False), (f(2, 1, 3), -1, True, True)]:
+    case("Cumprod", [x, const(axis)], exclusive=exclusive, reverse=reverse)
+for x, target, k in [(f(4, 6), [0, 5, 2, 3], 2), (np.array([[1, 3, 3, 0], [2, np.nan, 1, 0]], F), [2, 0], 1), (f(3, 4), [-1, 4, 1], 3)]:
+    case("InTopKV2", [x, np.array(target, I), const(k)])
+for x in [f(3, 4), f(1).astype(D), np.zeros((0, 3), F)]:
+    case("L2Loss", [x])
+for x, axes, keep in [(f(2, 3, 4), [1], False), (f(3, 4), [0, 1], True), (f(5).astype(D), [0], False)]:
+    case("EuclideanNorm", [x, const(axes)], keep_dims=keep)
+for name in ["Update", "Add", "Sub", "Max", "Min"]:
+    for x, index, updates in [(f(4, 3), [[0], [2]], f(2, 3)), (ints(3, 4), [[0, 1], [2, 3]], ints(2)), (f(2, 3, 2), [[[1, 0]], [[0, 2]]], f(2, 1, 2))]:
+        case(f"TensorScatter{name}", [x, np.asarray(index, I), updates])
+for x, parts, count in [(f(5, 2), [0, 2, 0, 1, 2], 3), (ints(4), [1, 1, 1, 1], 2), (f(2, 2, 3), [[0, 1], [1, 0]], 2)]:
+    case("DynamicPartition", [x, np.asarray(parts, I)], num_partitions=count)
+for name in ["DynamicStitch", "ParallelDynamicStitch"]:
+    for indices, values in [([[0, 2], [1, 3]], [f(2, 3), f(2, 3)]), ([[4, 0]], [ints(2)]), ([[[0, 1]], [3, 2]], [f(1, 2), f(2)])]:
+        case(name, [[np.asarray(i, I) for i in indices], values])
+for x, limits in [(f(3, 4, low=-5, high=5), [-2.0, 0.0, 2.0]), (ints(6), [0.0]), (np.array([1, 2, 3, np.inf, -np.inf], F), [1.0, 2.5, 3.0])]:
+    case("Bucketize", [x], boundaries=limits)
+for name in ["LowerBound", "UpperBound"]:
+    for rows, values, target in [([[1, 3, 3, 7]], [[3, 0, 8, 7, 1]], "int32"), ([[1, 2], [2, 2]], [[2], [2]], "int64"), ([[0, 5, 9]], [[4, 5, 9.5]], "int32")]:
+        case(name, [np.asarray(rows, F), np.asarray(values, F)], out_type=target)
+for name in ["SegmentProd", "SegmentMax", "SegmentMin"]:
+    for x, ids in [(f(5, 2), [0, 0, 2, 2, 3]), (ints(3), [0, 1, 1]), (f(1, 2, 2), [2])]:
+        if name != "SegmentProd" or ids != [2]:
+            case(name, [x, np.asarray(ids, I)])
+case("SegmentProd", [f(4), np.array([0, 1, 1, 2], I)])
+for name in ["SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"]:
+    for x, rows, ids, count in [(f(5, 2), [4, 0, 1, 1], [0, 0, 2, 2], 4), (f(3, 4), [2], [0], 1), (f(2, 3), [0, 1, 0], [0, 1, 3], 6)]:
+        case(f"{name}WithNumSegments", [x, np.asarray(rows, I), np.asarray(ids, I), const(count)])
+for index, sizes, b, turns in [([[0, 1], [2, 0], [2, 1]], [3, 2], f(2, 4), (False, False)), ([[0, 1], [1, 1]], [2, 3], f(2, 3), (True, False)), ([[1, 0]], [2, 3], f(2, 3), (False, True))]:
+    case("SparseTensorDenseMatMul", [np.asarray(index, L), f(len(index)), const(sizes, L), b], adjoint_a=turns[0], adjoint_b=turns[1])
+for x, size, weights, binary in [(ints(9, low=0, high=6), 5, np.zeros(0, F), False), (ints(2, 4, low=0, high=5), 4, np.zeros((0, 0), F), False),
+                                 (ints(3, 4, low=0, high=4), 4, np.zeros((0, 0), F), True), (ints(4, low=0, high=3), 3, f(4), False)]:
+    case("DenseBincount", [x, const(size), const(weights, weights.dtype)], binary_output=binary)
+
+# --- matrices
+for x, lower, upper in [(f(4, 5), 1, 0), (ints(2, 3, 3), -1, 1), (f(3, 2), 0, -1), (f(0, 2), -1, -1)]:
+    case("MatrixBandPart", [x, const(lower, L), const(upper, L)])
+for x in [f(3), f(2, 4), ints(1, 0)]:
+    case("MatrixDiag", [x])
+for x in [f(3, 4), ints(2, 4, 3), f(1, 1)]:
+    case("MatrixDiagPart", [x])
+for x, y in [(f(3, 4), f(3)), (ints(2, 3, 3), ints(2, 3)), (f(1, 5), f(1))]:
+    case("MatrixSetDiag", [x, y])
+BANDS = [([0], 3, "LEFT_LEFT"), ([1], 2, "RIGHT_LEFT"), ([-1, 2], 3, "RIGHT_LEFT"), ([-2, 1], 3, "LEFT_RIGHT"), ([-1, 0], 3, "RIGHT_RIGHT")]
+for k, length, align in BANDS:  # of a matrix of 3 rows and 4 columns
+    rows = () if len(k) == 1 else (k[1] - k[0] + 1,)
+    for version in ("V2", "V3"):
+        aligned = dict(align=align) if version == "V3" else {}
+        length = min(3 + min(k[-1], 0), 4 - max(k[0], 0))
+        case(f"MatrixDiag{version}", [f(2, *rows, length), const(k), const(3), const(4), const(7, F)], open_sizes=False, **aligned)  # TensorFlow infers no open ones
+        case(f"MatrixDiagPart{version}", [f(2, 3, 4), const(k), const(7, F)], **aligned)
+        case(f"MatrixSetDiag{version}", [f(2, 3, 4), f(2, *rows, length), const(k)], open_sizes=len(k) == 1, **aligned)
+case("MatrixDiagV3", [f(2), const([-1]), const(-1), const(-1), const(0, F)])
+square = f(2, 3, 3) + 3 * np.eye(3, dtype=F)
+for x in [square, square[0].astype(D), np.array([[2]], F)]:
+    case("MatrixInverse", [x], tolerance=1e-4)
+    case("MatrixDeterminant", [x], tolerance=1e-4)
+    case("LogMatrixDeterminant", [x], tolerance=1e-4)
+    case("Cholesky", [x @ np.swapaxes(x, -1, -2)], tolerance=1e-4)
+for a, b, adjoint in [(square, f(2, 3, 2), False), (square[0].astype(D), f(3, 1).astype(D), True), (np.array([[2]], F), f(1, 3), False)]:
+    case("MatrixSolve", [a, b], tolerance=1e-4, adjoint=adjoint)
+for a, b, lower, adjoint in [(square, f(2, 3, 2), True, False), (square, f(2, 3, 1), False, False), (square[0].astype(D), f(3, 2).astype(D), True, True), (square, f(2, 3, 2), False, True)]:
+    case("MatrixTriangularSolve", [a, b], tolerance=1e-4, lower=lower, adjoint=adjoint)
+for x, whole in [(f(4, 3), False), (f(2, 3, 3), False), (f(3, 4).astype(D), True)]:
+    case("Qr", [x], tolerance=1e-4, open_sizes=False, full_matrices=whole)
+
+# --- pictures
+coloured = rng.random((2, 3, 4, 3)).astype(F)
+coloured[0, 0, :3] = [[0.5, 0.5, 0.5], [0, 0, 0], [1, 0, 0]]
+for x in [coloured, coloured[0, 0], coloured[:0], coloured.astype(D)]:
+    case("RGBToHSV", [x])
+    case("HSVToRGB", [x])
+for x, by in [(coloured, 0.3), (coloured[:1], -0.5), (rng.random((5, 1, 3)).astype(F), 0.0)]:
+    case("AdjustHue", [x, np.float32(by)], tolerance=1e-4)
+    case("AdjustSaturation", [x, np.float32(abs(by) * 3)], tolerance=1e-4)
+for x, by in [(coloured, 2.0), (f(1, 4, 4, 1), 0.5), (f(3, 2, 5), -1.0)]:
+    case("AdjustContrastv2", [x, np.float32(by)])
+regions = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.7, 1.3], [0.5, 0.9, 0.1, 0.2]], F)
+for x, size, method in [(f(2, 5, 6, 3), [4, 3], "bilinear"), (f(2, 5, 6, 1), [3, 7], "nearest"), (rng.integers(0, 255, (2, 4, 4, 2)).astype(U), [1, 2], "bilinear")]:
+    case("CropAndResize", [x, regions, np.array([0, 1, 0], I), const(size)], method=method, extrapolation_value=-2.0)
+for x, size, stride, rate, padding in [(f(2, 7, 6, 3), 3, 2, 1, "SAME"), (f(1, 8, 8, 2), 2, 2, 1, "VALID"), (ints(1, 7, 7, 1), 3, 1, 2, "VALID"), (f(1, 5, 4, 2), 2, 3, 2, "SAME")]:
+    case("ExtractImagePatches", [x], ksizes=[1, size, size, 1], strides=[1, stride, stride, 1], rates=[1, rate, rate, 1], padding=padding)
+for aligned, half in [(False, False), (True, False), (False, True)]:
+    for shape, size in [((1, 4, 5, 2), (7, 9)), ((2, 8, 6, 1), (5, 4)), ((1, 1, 3, 1), (4, 3))]:
+        case("ResizeBicubic", [f(*shape), const(size)], tolerance=2e-3, align_corners=aligned, half_pixel_centers=half)  # TensorFlow has a table of 1,024 weights
+for x, size, stride, padding, batch in [(f(2, 6, 5, 3), 2, 2, "SAME", False), (f(2, 5, 5, 2), 3, 1, "VALID", True), (f(1, 4, 4, 1), 2, 2, "VALID", False)]:
+    case("MaxPoolWithArgmax", [x], ksize=[1, size, size, 1], strides=[1, stride, stride, 1], padding=padding, include_batch_in_index=batch)
+for padding, stride, out in [("SAME", 2, (4, 5, 3)), ("VALID", 2, (5, 7, 4)), ("VALID", 1, (3, 4, 3))]:
+    own = [(n + stride - 1) // stride if padding == "SAME" else (n - 2) // stride + 1 for n in out]
+    case("Conv3DBackpropInputV2", [const([1, *out, 3]), const(f(2, 2, 2, 3, 2), F), f(1, *own, 2)], strides=[1, stride, stride, stride, 1], padding=padding)
+case("Conv2DBackpropInput", [const([1, 9, 8, 3]), const(f(3, 3, 3, 2), F), f(1, 5, 4, 2)], strides=[1, 1, 1, 1], padding="VALID", dilations=[1, 2, 2, 1])
+case("Conv2DBackpropInput", [const([1, 7, 8, 3]), const(f(3, 3, 3, 2), F), f(1, 4, 5, 2)], strides=[1, 2, 2, 1], padding="EXPLICIT", explicit_paddings=[0, 0, 1, 1, 1, 2, 0, 0])
+
+# --- complex numbers: a complex operand is made of two inputs, a complex result is two outputs
+def z(*shape):
+    return (f(*shape) + 1j * f(*shape)).astype(np.complex64)
+
+
+for name in ["FFT", "IFFT", "FFT2D", "IFFT2D"]:
+    for shape in [(4, 5), (2, 3, 8), (1, 1)]:
+        case(name, [z(*shape)], tolerance=1e-4)
+for x, length in [(f(3, 16), 16), (f(2, 9), 8), (f(7), 5)]:
+    case("RFFT", [x, const([length])], tolerance=1e-4)
+    case("IRFFT", [z(*x.shape), const([length])], tolerance=1e-4)
+for x, lengths in [(f(4, 6), [4, 6]), (f(2, 5, 7), [3, 4]), (f(3, 3), [2, 3])]:
+    case("RFFT2D", [x, const(lengths)], tolerance=1e-4)
+    case("IRFFT2D", [z(*x.shape), const(lengths)], tolerance=1e-4)
+for x in [f(3, 4), f(1), np.zeros((0, 2), F)]:
+    case("Complex", [x, x + 1])
+for name in ["Real", "Imag", "ComplexAbs", "Angle", "Conj"]:
+    for x in [z(3, 4), z(1), z(0, 2)]:
+        case(name, [x])
+for name in ["Mul", "RealDiv", "AddV2", "Sub"]:
+    case(name, [z(3, 1), z(3, 4)])
+for name in ["Exp", "Square", "Neg"]:
+    case(name, [z(3, 2)], tolerance=1e-4)
+case("Sum", [z(3, 4), const([1])])
+case("Mean", [z(2, 5), const([0])])
+case("Reshape", [z(2, 6), const([3, -1])])
+case("Transpose", [z(2, 3), const([1, 0])])
+case("ConcatV2", [[z(2, 3), z(1, 3)], const(0)])
+case("GatherV2", [z(5, 2), const([4, 0]), const(0)])
+case("StridedSlice", [z(4, 6), const([1, 0]), const([3, 5]), const([1, 2])])
+case("Pad", [z(2, 3), const([[1, 0], [0, 2]])])
+case("Shape", [z(2, 3)], out_type="int32")
+case("Cast", [f(3, 2), ], DstT="complex64")
+case("Cast", [z(3)], DstT="float32")
+
+# --- steps of whole numbers
+for kind, mode, narrow in [("quint8", "MIN_COMBINED", False), ("qint8", "MIN_COMBINED", False), ("qint8", "SCALED", True), ("quint8", "SCALED", False), ("qint8", "SCALED", False)]:
+    low = 0.0 if (kind, mode) == ("quint8", "SCALED") else -2.5
+    for rounding in ["HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"] if mode == "SCALED" and (narrow or kind == "quint8") else ["HALF_AWAY_FROM_ZERO"]:
+        case("QuantizeV2", [f(4, 5, low=-4, high=4), np.float32(low), np.float32(3)], T=kind, mode=mode, round_mode=rounding, narrow_range=narrow)
+    case("Dequantize", [ints(4, 5, low=0, high=100).astype(np.uint8 if kind == "quint8" else np.int8), np.float32(low), np.float32(3)], T=kind, mode=mode, narrow_range=narrow)
+for name in ["QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", "QuantizeAndDequantizeV3"]:
+    bits = lambda n: dict(num_bits=n) if name[-1] != "3" else {}  # noqa: E731
+    last = lambda n: [const(n)] if name[-1] == "3" else []  # noqa: E731
+    case(name, [f(4, 5), np.float32(-1), np.float32(1), *last(8)], signed_input=True, range_given=True, **bits(8))
+    case(name, [f(3, 4, low=0, high=3), np.float32(0), np.float32(2), *last(4)], signed_input=False, range_given=True, **bits(4))
+    case(name, [f(6), np.float32(0), np.float32(0), *last(8)], signed_input=True, range_given=False, narrow_range=True, **bits(8))
+
 # --- strings
 TEXTS = np.array(["a b", "", "one, two  three", "x" * 9, "Grüße, Welt", "0123456789abcdef0", "y" * 33, "z" * 64, "w" * 65, "long " * 40])
 for x in [TEXTS, TEXTS[:1], TEXTS[:0], TEXTS[:6].reshape(2, 3)]:
@@ -298,7 +475,8 @@ case("ConcatV2", [[TEXTS[:3], TEXTS[3:4]], const(0)])
 case("Reshape", [TEXTS, const([2, -1])])
 
 OPERATORS = sorted({c.operator for c in CASES})
-NUMBERS = {"Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0], "StringNGrams": [1]}
+NUMBERS = {"TensorScatterUpdate": [1], "TensorScatterAdd": [1], "TensorScatterSub": [1], "TensorScatterMax": [1], "TensorScatterMin": [1],
+           "SparseTensorDenseMatMul": [0], "Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0], "StringNGrams": [1]}
 NUMBERS |= {name: [0] for name in OPERATORS if name.startswith("NonMax")}
 CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_FusedDepthwiseConv2dNative")
 

@@ -13,6 +13,9 @@ import tensorflow as tf  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 from full_cases import CASES, open_dims  # noqa: E402
+from lite_cases import Value  # noqa: E402
+
+TYPES = ("DstT", "out_type", "output_type", "out_idx", "T", "Tout")
 
 
 def build(case, is_open):
@@ -23,9 +26,13 @@ def build(case, is_open):
             if value.constant:
                 return tf.constant(value.array)
             shape = open_dims(case, number, value) if is_open else value.array.shape
+            if value.array.dtype.kind == "c":
+                halves = [Value(value.array.real), Value(value.array.imag)]
+                return tf.complex(*(operand(half, number) for half in halves))
             kind = tf.string if value.array.dtype.kind == "U" else tf.as_dtype(value.array.dtype)
-            x = tf.compat.v1.placeholder(kind, shape, f"x{len(feeds)}")
-            feeds[x] = value.array
+            steps = case.fields.get("T") if case.operator == "Dequantize" and number == 0 else None
+            x = tf.compat.v1.placeholder(steps or kind, shape, f"x{len(feeds)}")
+            feeds[x] = value.array.astype(tf.as_dtype(steps).as_numpy_dtype) if steps else value.array
             return x
 
         operands = [[operand(v, n) for v in i] if isinstance(i, list) else operand(i, n) for n, i in enumerate(case.inputs)]
@@ -33,9 +40,12 @@ def build(case, is_open):
             return graph, feeds, [joined(graph, case, operands)]
         call = getattr(tf.raw_ops, case.operator)
         names = list(inspect.signature(call).parameters)[:len(operands)]
-        attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in ("DstT", "out_type", "output_type", "out_idx") else v for k, v in case.fields.items()}
+        attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in TYPES else v for k, v in case.fields.items()}
+        if case.operator == "Dequantize":
+            del attributes["T"]  # which the operand says
         found = call(**dict(zip(names, operands)), **attributes, name="y")
         results = [t for t in found if isinstance(t, tf.Tensor)] if isinstance(found, (list, tuple)) else [found]
+        results = [part for t in results for part in ([tf.math.real(t), tf.math.imag(t)] if t.dtype.is_complex else [t])]
     return graph, feeds, results
 
 
@@ -70,11 +80,13 @@ def main(folder):
         try:
             graph, feeds, results = build(case, False)
             (folder / f"{case.name}.pb").write_bytes(graph.as_graph_def().SerializeToString())
-            (folder / f"{case.name}-open.pb").write_bytes(build(case, True)[0].as_graph_def().SerializeToString())
+            if case.open_sizes:
+                (folder / f"{case.name}-open.pb").write_bytes(build(case, True)[0].as_graph_def().SerializeToString())
             with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)) as session:
                 answers = session.run(results, feeds)
             answers = [np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype.kind in "OS" else y for y in map(np.asarray, answers)]
-            arrays = {f"x{i}": x for i, x in enumerate(feeds.values())} | {f"y{i}": y for i, y in enumerate(answers)}
+            plain = lambda x: x.view(x.dtype[0]) if x.dtype.fields else x  # noqa: E731 - steps as the whole numbers that they are
+            arrays = {f"x{i}": plain(x) for i, x in enumerate(feeds.values())} | {f"y{i}": plain(y) for i, y in enumerate(answers)}
             np.savez(folder / f"{case.name}.npz", **arrays)
             index[case.name] = ""
         except (ValueError, TypeError, tf.errors.OpError) as error:

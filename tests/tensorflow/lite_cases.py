@@ -294,6 +294,10 @@ for x, axis in [(f(2, 3), 0), (ints(3), -1), (f(2, 3), 1), (np.zeros((0,), F), 1
     case("EXPAND_DIMS", [x, const(axis)], [x.dtype.type], "ExpandDimsOptions")
 for x, repeats in [(f(2, 3), [2, 1]), (ints(3), [4]), (f(1, 2, 1), [3, 2, 2]), (f(2), [0])]:
     case("TILE", [x, const(repeats)], [x.dtype.type], "TileOptions")
+for x in [f(3), f(2, 4), ints(1, 3)]:
+    case("MATRIX_DIAG", [x], [x.dtype.type], "MatrixDiagOptions")
+for x, y in [(f(3, 4), f(3)), (ints(2, 3, 3), ints(2, 3)), (f(1, 5), f(1))]:
+    case("MATRIX_SET_DIAG", [x, y], [x.dtype.type], "MatrixSetDiagOptions")
 for x, pads in [(f(2, 3), [[1, 0], [0, 2]]), (ints(3), [[2, 1]]), (f(1, 2, 2, 1), [[0, 0], [1, 1], [2, 0], [0, 0]]), (f(3), [[0, 0]])]:
     case("PAD", [x, const(pads)], [x.dtype.type], "PadOptions")
     case("PADV2", [x, const(pads), const(7, x.dtype)], [x.dtype.type], "PadV2Options")

@@ -82,6 +82,28 @@ def spectra():
     keep("spectrum_parts", convert(parts, spec(None, 2, 9)), [{"x": floats(2, 2, 9)}])
 
 
+class Two(tf.Module):
+    @tf.function(input_signature=[spec(None, 3)])
+    def doubled(self, x):
+        return {"y": x * 2.0}
+
+    @tf.function(input_signature=[spec(None, 3, name="a"), spec(3, name="b")])
+    def shifted(self, a, b):
+        return {"sum": a + b, "difference": tf.abs(a - b)}
+
+
+def signatures():
+    """Two graphs, each with a signature of its own."""
+    two = Two()
+    tf.saved_model.save(two, FOLDER / "two", signatures={"doubled": two.doubled, "shifted": two.shifted})
+    model = tf.lite.TFLiteConverter.from_saved_model(str(FOLDER / "two"), signature_keys=["doubled", "shifted"]).convert()
+    (FOLDER / "signatures.tflite").write_bytes(model)
+    interpreter, a, b = tf.lite.Interpreter(model_content=model), floats(2, 3), floats(3)
+    doubled, shifted = (interpreter.get_signature_runner(key) for key in ("doubled", "shifted"))
+    kept = {"doubled in x": a, "shifted in a": a, "shifted in b": b, "doubled out y": doubled(x=a)["y"]}
+    np.savez(FOLDER / "signatures.npz", **kept, **{f"shifted out {key}": y for key, y in shifted(a=a, b=b).items()})
+
+
 class Counter(tf.Module):
     def __init__(self):
         super().__init__()
@@ -136,5 +158,5 @@ def refused():
         target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS])))
 
 
-for make in [control_flow, spectra, variables, quantised, refused]:
+for make in [control_flow, spectra, variables, signatures, quantised, refused]:
     make()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import flatbuffers
 import numpy as np
+from flatbuffers import flexbuffers
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).parent))
@@ -79,15 +80,48 @@ class Writer:
             for name, value in case.fields.items():
                 assert hasattr(op.builtinOptions, name), (case.options, name)
                 setattr(op.builtinOptions, name, value)
-        self.graph.operators.append(op)
         code = schema.OperatorCodeT()
         code.builtinCode = getattr(schema.BuiltinOperator, case.operator)
         code.deprecatedBuiltinCode, code.version = min(code.builtinCode, 127), 2 if case.operator == "BROADCAST_TO" else 1
+        return self.finished(op, code)
+
+    def finished(self, op, code):
+        self.graph.operators.append(op)
         model = schema.ModelT()
         model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [self.graph], self.buffers
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())
+
+
+def detections(folder):
+    """The custom operator that ends SSD networks, in both of its ways."""
+    import tensorflow as tf
+
+    rng = np.random.default_rng(9)
+    anchors = np.concatenate([rng.random((40, 2)), rng.uniform(0.1, 0.3, (40, 2))], 1).astype(np.float32)
+    values = {"x0": rng.normal(0, 1, (1, 40, 4)).astype(np.float32), "x1": rng.random((1, 40, 4)).astype(np.float32)}
+    values["x1"][0, 7] = values["x1"][0, 9] = 0.875  # as much as the threshold
+    for name, is_each in {"detections-0": False, "detections-1": True}.items():
+        writer, op, code = Writer(False), schema.OperatorT(), schema.OperatorCodeT()
+        arrays = [*values.values(), anchors]
+        op.inputs = [writer.tensor(f"x{i}", x.dtype, x.shape, Value(x, i == 2)) for i, x in enumerate(arrays)]
+        op.outputs = [writer.tensor(f"y{i}", np.float32, []) for i in range(4)]
+        writer.graph.inputs, writer.graph.outputs = op.inputs[:2], list(op.outputs)
+        options = {"max_detections": 24, "max_classes_per_detection": 1, "detections_per_class": 5, "use_regular_nms": is_each, "num_classes": 3,
+                   "nms_score_threshold": 0.875, "nms_iou_threshold": 0.4, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0}
+        op.customOptions = np.frombuffer(flexbuffers.Dumps(options), np.uint8)
+        code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+        code.customCode, code.version = "TFLite_Detection_PostProcess", 1
+        model = writer.finished(op, code)
+        (folder / f"{name}.tflite").write_bytes(model)
+        interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
+        interpreter.allocate_tensors()
+        for detail, x in zip(interpreter.get_input_details(), values.values()):
+            interpreter.set_tensor(detail["index"], x)
+        interpreter.invoke()
+        found = {f"y{i}": interpreter.get_tensor(d["index"]) for i, d in enumerate(interpreter.get_output_details())}
+        np.savez(folder / f"{name}.npz", **values, **found)
 
 
 # Reference kernels are missing for these, or leave out the last channel of a window (LOCAL_RESPONSE_NORMALIZATION).
@@ -128,6 +162,7 @@ def main(folder):
     unknown = Writer(False)
     unknown.has_rank = False
     (folder / "unknown_rank.tflite").write_bytes(unknown.add(next(case for case in CASES if case.operator == "ABS")))
+    detections(folder)
     pool = next(case for case in CASES if case.operator == "MAX_POOL_2D")
     huge = dataclasses.replace(pool, fields=pool.fields | {"filterWidth": 1_000_000})
     (folder / "huge_window.tflite").write_bytes(Writer(False).add(huge))

@@ -90,6 +90,10 @@ class Several(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     def affine(self, x):
         y = tf.matmul(x * tf.cast(self.bytes, tf.float32), self.weight) + self.bias
+        r, handle, row = tf.raw_ops, self.weight.handle, tf.range(tf.shape(x)[0]) % 3
+        y += tf.cast(r.VarIsInitializedOp(resource=handle), tf.float32)
+        y += r.ResourceGatherNd(resource=handle, indices=tf.stack([row, row], 1), dtype=tf.float32)[:, tf.newaxis]
+        y += r.ResourceGather(resource=handle, indices=[[0, 3], [1, 1], [2, 0]], batch_dims=1, dtype=tf.float32)[0, 1]
         return {"y": tf.where(self.flag, y, 0.0) + tf.cast(self.wide, tf.float32), "size": tf.shape(x)[0], "rows": tf.gather(self.weight, tf.range(tf.shape(x)[0]) % 3)}
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])

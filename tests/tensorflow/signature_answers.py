@@ -8,13 +8,13 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-model, x = tf.saved_model.load(sys.argv[1]), np.load(sys.argv[2])
-kept = {}
-for name in sys.argv[4:]:
-    signature = model.signatures[name]
-    (port,) = signature.structured_input_signature[1]
-    for number, part in enumerate((x, x[:1])):
-        for key, value in signature(**{port: tf.constant(part)}).items():
-            y = value.numpy()
-            kept[f"{number} {name} {key}"] = np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype == object else y
+v1, x, kept = tf.compat.v1, np.load(sys.argv[2]), {}
+with tf.Graph().as_default(), v1.Session() as session:
+    signatures = v1.saved_model.load(session, ["serve"], sys.argv[1]).signature_def
+    for name in sys.argv[4:]:
+        (port,) = signatures[name].inputs.values()
+        for number, part in enumerate((x, x[:1])):
+            wanted = {key: value.name for key, value in signatures[name].outputs.items()}
+            for key, y in session.run(wanted, {port.name: part}).items():
+                kept[f"{number} {name} {key}"] = np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype == object else y
 np.savez(sys.argv[3], **kept)

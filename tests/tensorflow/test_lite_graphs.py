@@ -52,6 +52,21 @@ def test_graph(name, graphs):
     assert count > 0 and bool(state) == (name == "variables")
 
 
+@pytest.mark.parametrize("signature", ["doubled", "shifted"])
+def test_signatures(signature, graphs):
+    stored, model = np.load(graphs / "signatures.npz"), weft.compile(graphs / "signatures.tflite", device="cpu", signature=signature)
+    given, wanted = ({k.split(f" {way} ")[1]: stored[k] for k in stored.files if k.startswith(f"{signature} {way} ")} for way in ("in", "out"))
+    found = model.run(given)
+    assert set(found) == set(wanted)
+    for key, expected in wanted.items():
+        np.testing.assert_allclose(found[key], expected, rtol=1e-6)
+
+
+def test_signatures_that_are_not_there(graphs):
+    with pytest.raises(weft.Error, match="E310.*no signature 'other'"):
+        weft.compile(graphs / "signatures.tflite", signature="other")
+
+
 def test_quantized_to_onnx(graphs, tmp_path):
     """A float network in int8, which stock onnxruntime runs; one in bytes is refused."""
     import onnxruntime

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "frontends/common/complex.h"
 #include "frontends/common/views.h"
 #include "ir/core_ops.h"
 #include "ops/views.h"
@@ -17,13 +18,13 @@ std::string describe(const Node& node) {
 }
 
 Call::Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
-           std::vector<bool> parts)
+           std::vector<bool> pairs)
     : Builder(module),
       node_(node),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       graphs_(graphs),
-      parts_(std::move(parts)),
+      pairs_(std::move(pairs)),
       asked_(node.attributes.size()) {}
 
 void Call::fail(std::string_view code, std::string what, std::string hint) const {
@@ -59,7 +60,7 @@ Expr Call::input(size_t i) const {
   return {this, inputs_[i]};
 }
 
-bool Call::has_parts(size_t i) const { return i < parts_.size() && parts_[i]; }
+Call Call::with(Values inputs) const { return Call(module(), node_, std::move(inputs), outputs_, graphs_); }
 
 DType Call::output_type(size_t i) const {
   if (i >= outputs_.size()) fail("E140", cat("needs output ", i, ", has ", outputs_.size(), " outputs"));
@@ -136,10 +137,11 @@ const AttributeValue* Call::find(std::string_view name) const {
 }
 
 template <class T>
-const T* Call::get(std::string_view name) const {
+const T* Call::get(std::string_view name, bool if_of_type) const {
   const AttributeValue* value = find(name);
   if (!value) return nullptr;
   if (auto* found = std::get_if<T>(value)) return found;
+  if (if_of_type) return nullptr;
   fail("E141", cat("has an attribute '", name, "' of another kind"));
 }
 
@@ -166,6 +168,16 @@ std::string Call::text(std::string_view name, std::string_view fallback) const {
 std::vector<int64_t> Call::integers(std::string_view name) const {
   auto* value = get<std::vector<int64_t>>(name);
   return value ? *value : std::vector<int64_t>();
+}
+std::vector<double> Call::numbers(std::string_view name) const {
+  auto* none = get<std::vector<int64_t>>(name, true);  // an empty list tells no kind
+  if (none && none->empty()) return {};
+  auto* value = get<std::vector<double>>(name);
+  return value ? *value : std::vector<double>();
+}
+const Sizes& Call::shape(std::string_view name) const {
+  if (auto* value = get<Sizes>(name)) return *value;
+  fail("E142", cat("needs attribute '", name, "'"));
 }
 std::optional<DType> Call::type(std::string_view name) const {
   const AttributeValue* value = find(name);
@@ -197,12 +209,41 @@ void Call::check_attributes() const {
 
 std::vector<Operator> all_operators() {
   std::vector<Operator> all;
-  for (auto part : {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(),
-                    reduction_operators(), control_operators(), complex_operators(), full_operators(), list_operators(),
-                    selection_operators(), text_operators(), recurrent_operators()}) {
+  for (auto part :
+       {elementwise_operators(), network_operators(), layout_operators(), indexing_operators(), reduction_operators(),
+        control_operators(), complex_operators(), full_operators(), list_operators(), selection_operators(),
+        text_operators(), recurrent_operators(), matrix_operators(), picture_operators(), quantised_operators()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
+}
+
+Outcome translated(const Operator& op, Call&& call) {
+  auto done = [&](Call&& plain) {
+    if (!call.has_outputs()) plain.forget_outputs();
+    Values values = op.translate(plain);
+    plain.check_attributes();
+    return values;
+  };
+  bool has_pairs = false;
+  for (size_t i = 0; i < call.input_count(); ++i) has_pairs |= call.has_pairs(i);
+  if (!has_pairs || op.pairs == Pairs::known) {
+    Values values = op.translate(call);
+    call.check_attributes();
+    return {values, call.gives_pairs()};
+  }
+  auto halves = [&](int64_t i) {
+    Values own = call.inputs();
+    for (size_t k = 0; k < own.size(); ++k) {
+      if (call.has_pairs(k)) own[k] = frontend::part({&call, own[k]}, i);
+    }
+    return own;
+  };
+  if (op.steps == Steps::kept) return {done(call.with(halves(0)))};  // it only asks for sizes
+  if (op.steps != Steps::moved && op.pairs != Pairs::apart) call.unsupported("of complex numbers is not supported");
+  Values re = done(call.with(halves(0))), im = done(call.with(halves(1))), both;
+  for (size_t k = 0; k < re.size(); ++k) both.push_back(frontend::pair_of({{&call, re[k]}, {&call, im[k]}}));
+  return {both, true};
 }
 
 namespace {

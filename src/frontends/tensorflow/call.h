@@ -72,15 +72,20 @@ class Call : public Builder {
  public:
   /// `outputs` are the types that the model declares; none where Weft knows no such type.
   Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
-       std::vector<bool> parts = {});
+       std::vector<bool> pairs = {});
+  /// The same node with other inputs, none of which holds complex numbers.
+  Call with(Values inputs) const;
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
   /// Whether the node states its number of results; in TensorFlow its attributes do.
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
-  /// Whether input `i` is complex: its last axis then holds the real and the imaginary part.
-  bool has_parts(size_t i) const;
+  /// Whether input `i` holds complex numbers: pairs of floats along a last axis of 2.
+  bool has_pairs(size_t i) const { return i < pairs_.size() && pairs_[i]; }
+  /// Says that the results do.
+  void give_pairs() { gives_pairs_ = true; }
+  bool gives_pairs() const { return gives_pairs_; }
   DType output_type(size_t i = 0) const;  ///< E140, E149
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   Expr input(size_t i) const;  ///< E140 when it is not given
@@ -109,6 +114,8 @@ class Call : public Builder {
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute, std::string_view fallback = {}) const;
   std::vector<int64_t> integers(std::string_view attribute) const;
+  std::vector<double> numbers(std::string_view attribute) const;
+  const Sizes& shape(std::string_view attribute) const;  ///< E142 when it is not given
   /// A type; nothing where Weft does not know it. E142 when it is not given.
   std::optional<DType> type(std::string_view attribute) const;
   /// A choice: its number, or its place among these names (E145).
@@ -129,14 +136,14 @@ class Call : public Builder {
   Expr flattened(Value value) const;
   const AttributeValue* find(std::string_view name) const;
   template <class T>
-  const T* get(std::string_view name) const;
+  const T* get(std::string_view name, bool if_of_type = false) const;
 
   const Node& node_;
   Values inputs_;
   std::vector<std::optional<DType>> outputs_;
   Graphs& graphs_;
-  std::vector<bool> parts_;
-  bool has_outputs_ = true;
+  std::vector<bool> pairs_;
+  bool has_outputs_ = true, gives_pairs_ = false;
   frontend::Asked asked_;
 };
 
@@ -147,6 +154,13 @@ enum class Steps : uint8_t {
   kept,     ///< it passes values on unchanged
 };
 
+/// What an operator does to complex numbers. Those that move elements all do as `apart` says.
+enum class Pairs : uint8_t {
+  refused,
+  apart,  ///< the same to real and imaginary parts
+  known,  ///< its function knows pairs
+};
+
 /// How one operator is translated. Either name is empty where that format has no such operator.
 struct Operator {
   std::string_view lite;
@@ -154,10 +168,16 @@ struct Operator {
   Values (*translate)(Call&);
   std::string_view limits = {};
   Steps steps = Steps::counted;
-  /// The operator itself computes with complex numbers (floats with a last axis of two parts). Operators that move
-  /// elements all support them.
-  bool takes_parts = false;
+  Pairs pairs = Pairs::refused;
 };
+
+/// The results of an operator, and whether they hold complex numbers.
+struct Outcome {
+  Values values;
+  bool are_pairs = false;
+};
+/// E141 for attributes that are not asked for, E122 for complex numbers where the operator knows none.
+Outcome translated(const Operator& op, Call&& call);
 
 std::span<const Operator> elementwise_operators();
 std::span<const Operator> network_operators();
@@ -168,6 +188,9 @@ std::span<const Operator> control_operators();
 std::span<const Operator> complex_operators();
 std::span<const Operator> full_operators();
 std::span<const Operator> list_operators();
+std::span<const Operator> matrix_operators();
+std::span<const Operator> picture_operators();
+std::span<const Operator> quantised_operators();
 std::span<const Operator> selection_operators();
 std::span<const Operator> text_operators();
 std::span<const Operator> recurrent_operators();

@@ -2,6 +2,7 @@
 #include "frontends/tensorflow/flatbuffer.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -80,6 +81,67 @@ size_t FlatTable::count(size_t slot) const {
 FlatTable FlatTable::at(size_t slot, size_t index) const {
   auto bytes = vector(slot, 4);
   return {file_, follow(static_cast<size_t>(bytes->data() - file_.data()) + 4 * index)};
+}
+
+namespace {
+
+constexpr const char* options = "options of a custom operator";
+
+/// Bytes of a FlexBuffer, where offsets point back from where they stand.
+struct Flex {
+  std::span<const std::byte> data;
+
+  const std::byte* at(size_t place, size_t size) const {
+    if (place > data.size() || size > data.size() - place) fail_damaged(options);
+    return data.data() + place;
+  }
+  uint64_t number(size_t place, size_t width) const {
+    uint64_t value = 0;
+    std::memcpy(&value, at(place, width), width);
+    return value;
+  }
+  size_t target(size_t place, size_t width) const {
+    uint64_t back = number(place, width);
+    if (back > place) fail_damaged(options);
+    return place - back;
+  }
+  std::string_view key(size_t place) const {
+    auto rest = as_text(data.subspan(place));
+    return rest.substr(0, rest.find('\0'));
+  }
+  /// Types 1 and 2 are whole numbers, 3 is a float, 26 a truth value.
+  std::optional<double> value(size_t place, size_t width, unsigned type) const {
+    auto bits = number(place, width);
+    if (type == 1) return static_cast<double>(static_cast<int64_t>(bits << (64 - 8 * width)) >> (64 - 8 * width));
+    if (type == 2 || type == 26) return static_cast<double>(bits);
+    if (type == 3 && width == 4) return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    if (type == 3 && width == 8) return std::bit_cast<double>(bits);
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+std::vector<std::pair<std::string_view, double>> flex_numbers(std::span<const std::byte> data) {
+  constexpr unsigned map = 9;
+  Flex flex{data};
+  size_t end = data.size();
+  if (end < 3) fail_damaged(options);
+  auto type = static_cast<unsigned>(data[end - 2]);
+  size_t root_width = static_cast<size_t>(data[end - 1]), width = size_t{1} << (type & 3);
+  if (type >> 2 != map || root_width < 1 || root_width > 8 || root_width + 2 > end) fail_damaged(options);
+  size_t values = flex.target(end - 2 - root_width, root_width);
+  if (values < 3 * width) fail_damaged(options);
+  size_t keys = flex.target(values - 3 * width, width);
+  uint64_t keys_width = flex.number(values - 2 * width, width), count = flex.number(values - width, width);
+  if (keys_width < 1 || keys_width > 8 || count > data.size()) fail_damaged(options);
+  std::vector<std::pair<std::string_view, double>> found;
+  for (size_t i = 0; i < count; ++i) {
+    auto kind = static_cast<unsigned>(flex.number(values + count * width + i, 1));
+    auto value = flex.value(values + i * width, width, kind >> 2);
+    if (value) found.emplace_back(flex.key(flex.target(keys + i * keys_width, keys_width)), *value);
+  }
+  return found;
 }
 
 }  // namespace weft::tensorflow

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weft::tensorflow {
@@ -59,5 +60,9 @@ class FlatTable {
   std::span<const std::byte> file_;
   size_t at_ = 0, layout_ = 0, slots_ = 0;
 };
+
+/// The numbers of a map in the form of FlexBuffers, in which custom operators keep their options; other values are left
+/// out. E108 for a damaged one.
+std::vector<std::pair<std::string_view, double>> flex_numbers(std::span<const std::byte> data);
 
 }  // namespace weft::tensorflow

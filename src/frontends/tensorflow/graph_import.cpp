@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/glob.h"
@@ -37,6 +38,11 @@ size_t first_of(std::string_view op, std::string_view output) {
   };
   constexpr Named names[] = {{"TopKV2", "indices", 1},
                              {"TopK", "indices", 1},
+                             {"LogMatrixDeterminant", "log_abs_determinant", 1},
+                             {"Qr", "r", 1},
+                             {"MaxPoolWithArgmax", "argmax", 1},
+                             {"QuantizeV2", "output_min", 1},
+                             {"QuantizeV2", "output_max", 2},
                              {"FusedBatchNorm", "batch_mean", 1},
                              {"FusedBatchNormV2", "batch_mean", 1},
                              {"FusedBatchNormV3", "batch_mean", 1},
@@ -69,13 +75,13 @@ size_t first_of(std::string_view op, std::string_view output) {
 
 std::vector<std::optional<DType>> result_types(const Node& node) {
   std::vector<std::optional<DType>> types(2);
-  constexpr std::string_view names[] = {"DstT", "out_type", "output_type", "index_type"};
+  constexpr std::string_view names[] = {"DstT", "out_type", "output_type", "index_type", "Tout"};
   for (const auto& [name, value] : node.attributes) {
     if (!is_one_of(name, names) || !std::holds_alternative<DType>(value)) continue;
     types[node.op == "TopKV2" ? 1 : 0] = std::get<DType>(value);
   }
   if (node.op == "TopKV2" && !types[1]) types[1] = DType::i32;
-  bool counts = node.op == "Shape" || node.op == "Size" || node.op == "Rank" || node.op == "BroadcastArgs";
+  bool counts = node.op.starts_with("Shape") || node.op == "Size" || node.op == "Rank" || node.op == "BroadcastArgs";
   if (node.op == "StringToNumber" && !types[0]) types[0] = DType::f32;
   if (node.op.starts_with("Unique")) types = {std::nullopt, DType::i32};  // the default of out_idx
   bool points = node.op == "Where" || node.op == "ArgMax" || node.op == "ArgMin";
@@ -304,6 +310,9 @@ class Importer final : public Graphs {
         if (values[k]) results.push_back({k ? cat(port.name, ":", k) : port.name, values[k]});
       }
     }
+    for (const auto& [name, value] : results) {
+      if (pairs_.contains(value)) fail("E149", cat("output '", printable(name), "' is of complex numbers"));
+    }
     for (auto& [name, value] : results) {
       if (options_.channels_first && value.type().is_tensor() && value.rank() == 4)
         value = transpose(program_->main(), value, {0, 3, 1, 2});
@@ -336,7 +345,7 @@ class Importer final : public Graphs {
   }
 
   Value parameter(const GraphPort& input) {
-    if (!input.type)
+    if (!input.type || is_complex(*input.type))
       fail("E149", cat("input '", printable(input.name), "' is of a type that Weft does not read from TensorFlow"));
     auto wanted = options_.shapes.find(input.name);
     Dims dims;
@@ -505,11 +514,27 @@ class Importer final : public Graphs {
     bool is_flow = is_one_of(n.node.op, control_flow);
     if (!known && !is_flow) fail("E120", cat("op ", printable(n.node.op), " is unknown to Weft"), describe(n.node));
     Node node = with_numbers(n.node);
-    Call call(frame.module, node, is_flow ? Values() : operands(frame, n), result_types(node), *this);
+    Values inputs = is_flow ? Values() : operands(frame, n);
+    std::vector<bool> pairs;
+    for (Value input : inputs) pairs.push_back(pairs_.contains(input));
+    Call call(frame.module, node, std::move(inputs), result_types(node), *this, pairs);
     call.forget_outputs();
     if (is_flow) return raise(frame, n, call);
-    frame.values[n.node.name] = known->translate(call);
-    call.check_attributes();
+    expect_pairs(call, pairs);
+    Outcome found = translated(*known, std::move(call));
+    if (found.are_pairs) pairs_.insert(found.values.begin(), found.values.end());
+    frame.values[n.node.name] = std::move(found.values);
+  }
+
+  /// An operator of complex numbers must get what the importer knows as such; branches and loops hide it.
+  static void expect_pairs(const Call& call, const std::vector<bool>& pairs) {
+    constexpr std::string_view makers[] = {"Complex", "Const", "Cast", "RFFT", "RFFT2D"};
+    if (std::ranges::find(pairs, true) != pairs.end() || is_one_of(call.node().op, makers)) return;
+    for (const auto& [name, value] : call.node().attributes) {
+      const auto* type = std::get_if<DType>(&value);
+      if (type && is_complex(*type))
+        call.unsupported("of complex numbers inside of branches and loops is not supported");
+    }
   }
 
   Values operands(Frame& frame, const GraphNode& n) {
@@ -663,7 +688,8 @@ class Importer final : public Graphs {
         else out.attributes.emplace_back(asked_name(name), numbers[0]);
       } else if (name == "T" && (text || std::holds_alternative<std::vector<int64_t>>(value))) {
         continue;  // types of several operands, and of handles
-      } else if (!is_one_of(name, hints) || (name == "num" && node.op == "Unpack")) {
+      } else if (!is_one_of(name, hints) || std::holds_alternative<DType>(value) ||
+                 (name == "num" && node.op == "Unpack")) {
         out.attributes.emplace_back(name, value);
       }
     }
@@ -681,6 +707,7 @@ class Importer final : public Graphs {
   std::map<std::string, Tensor> first_values_;
   std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values
   std::map<std::string, OpenList> lists_;
+  std::unordered_set<Value, ValueHash> pairs_;  ///< that hold complex numbers
   std::optional<std::map<std::string, LookupTable>> tables_;
   int64_t depth_ = 0, nodes_ = 0;
 };

@@ -72,8 +72,10 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
       case 6: wire.fixed("double_val", 8, list.raw); break;
       case 7: wire.integers("int_val", list.integers); break;
       case 8: list.texts.emplace_back(wire.text("string_val")); break;
+      case 9: wire.fixed("scomplex_val", 4, list.raw); break;
       case 10: wire.integers("int64_val", list.integers); break;
       case 11: wire.integers("bool_val", list.integers); break;
+      case 12: wire.fixed("dcomplex_val", 8, list.raw); break;
       case 13: wire.integers("half_val", list.integers); break;
       case 16: wire.integers("uint32_val", list.integers); break;
       case 17: wire.integers("uint64_val", list.integers); break;
@@ -82,12 +84,18 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
   if (!type) fail("E149", cat(wire.path(), " has element type ", code, ", which Weft does not know"));
   if (!sizes.dims || std::ranges::find(*sizes.dims, -1) != sizes.dims->end())
     fail("E150", cat(wire.path(), " is a constant of open sizes"));
+  bool is_pair = is_complex(*type);
+  if (is_pair) type = *type == DType::c64 ? DType::f32 : DType::f64, sizes.dims->push_back(2);
   int64_t elements = element_count(*sizes.dims);
   bool is_whole = content && static_cast<int64_t>(content->size()) == byte_size(*type, elements);
   constexpr int64_t most = int64_t{1} << 24;  // that a few bytes may stand for
   if (elements > most && !is_whole)
     fail("E150",
          cat(wire.path(), " has ", elements, " elements and does not give them all; at most ", most, " are repeated"));
+  size_t listed = 0;
+  for (auto piece : list.raw) listed += piece.size();
+  if (is_pair && !is_whole && static_cast<int64_t>(listed) != byte_size(*type, elements))
+    fail("E150", cat(wire.path(), " is a constant of complex numbers that does not give them all"));
   if (!content || content->empty() || *type == DType::string) return from_list(*type, *sizes.dims, list);
   if (!is_whole) return from_bytes(*type, *sizes.dims, *content);
   Bytes data = file.part(static_cast<size_t>(content->data() - file.data()), content->size());

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/glob.h"
-#include "frontends/tensorflow/complex.h"
 #include "frontends/tensorflow/fault.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
@@ -39,14 +38,17 @@ Tensor constant_of(const LiteTensor& t, DType type) {
 class Importer final : public Graphs {
  public:
   Importer(const LiteModel& model, const ImportOptions& options)
-      : model_(model), options_(options), program_(std::make_unique<Program>()) {}
+      : model_(model),
+        options_(options),
+        main_(static_cast<int64_t>(model.main)),
+        program_(std::make_unique<Program>()) {}
 
   std::unique_ptr<Program> run() {
     if (!options_.judged) check_operators();
     find_assigned();
     program_->name = model_.source;
     if (!model_.description.empty()) program_->metadata["description"] = model_.description;
-    Values inputs, outputs = inlined(0, program_->main(), add_parameters());
+    Values inputs, outputs = inlined(main_, program_->main(), add_parameters());
     std::vector<Result> results;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i]) results.push_back({model_.output_names[i], outputs[i]});
@@ -67,7 +69,7 @@ class Importer final : public Graphs {
     if (inputs.size() != graph.inputs.size())
       fail("E158",
            cat("graph '", printable(graph.name), "' has ", graph.inputs.size(), " inputs and gets ", inputs.size()));
-    Frame frame{graph, module, Values(graph.tensors.size()), number == 0 && depth_ == 0};
+    Frame frame{graph, module, Values(graph.tensors.size()), number == main_ && depth_ == 0};
     for (size_t i = 0; i < inputs.size(); ++i) frame.values[at(graph.inputs[i])] = inputs[i];
     Deeper deeper(depth_);
     for (const LiteOperator& op : graph.operators) run_node(op, frame);
@@ -125,9 +127,16 @@ class Importer final : public Graphs {
   /// Lists all operators that Weft lacks before anything is translated.
   void check_operators() const {
     std::set<std::string> missing, custom;
-    for (const LiteGraph& graph : model_.graphs) {
-      for (const LiteOperator& op : graph.operators) {
+    std::vector<int64_t> called = {main_};
+    for (size_t k = 0; k < called.size(); ++k) {
+      if (called[k] < 0 || called[k] >= std::ssize(model_.graphs)) continue;  // told when it is called
+      for (const LiteOperator& op : model_.graphs[at(called[k])].operators) {
         const std::string& name = op.node.op;
+        for (const auto& [attribute, value] : op.node.attributes) {
+          if (!attribute.ends_with("_subgraph_index")) continue;
+          auto number = std::get<int64_t>(value);
+          if (std::ranges::find(called, number) == called.end()) called.push_back(number);
+        }
         if (name.starts_with("custom:")) custom.insert(printable(name.substr(7)));
         else if (!find_lite(name)) missing.insert(name);
       }
@@ -176,7 +185,7 @@ class Importer final : public Graphs {
   }
 
   Values add_parameters() {
-    const LiteGraph& graph = model_.graphs[0];
+    const LiteGraph& graph = model_.graphs[model_.main];
     Values inputs;
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const LiteTensor& t = graph.tensors[at(graph.inputs[i])];
@@ -324,14 +333,9 @@ class Importer final : public Graphs {
     Call plain(frame.module, op.node, {}, types, *this);
     bool moves = known->steps == Steps::kept || (known->steps == Steps::moved && moves_steps(op, frame.graph));
     Values inputs = read(plain, op, frame, moves);
-    std::vector<bool> parts;
-    for (int64_t t : op.inputs) parts.push_back(t >= 0 && is_complex(frame.graph.tensors[at(t)]));
-    bool has_parts = std::ranges::find(parts, true) != parts.end();
-    if (has_parts && !known->takes_parts && known->steps != Steps::moved)
-      plain.unsupported("of complex numbers is not supported");
-    Values outputs = has_parts && !known->takes_parts
-                         ? by_parts(frame, op, *known, inputs, parts, types)
-                         : translated(Call(frame.module, op.node, inputs, types, *this, parts), *known);
+    std::vector<bool> pairs;
+    for (int64_t t : op.inputs) pairs.push_back(t >= 0 && is_complex(frame.graph.tensors[at(t)]));
+    Values outputs = translated(*known, Call(frame.module, op.node, inputs, types, *this, pairs)).values;
     const Call& call = plain;
     if (outputs.size() < op.outputs.size())
       call.fail("E140", cat("has ", op.outputs.size(), " outputs, and gives ", outputs.size()));
@@ -358,30 +362,6 @@ class Importer final : public Graphs {
     return inputs;
   }
 
-  static Values translated(Call&& call, const Operator& known) {
-    Values outputs = known.translate(call);
-    call.check_attributes();
-    return outputs;
-  }
-
-  /// Operators that move elements move the real and the imaginary parts of complex tensors separately.
-  Values by_parts(Frame& frame, const LiteOperator& op, const Operator& known, const Values& inputs,
-                  const std::vector<bool>& parts, const std::vector<std::optional<DType>>& types) {
-    Values both[2];
-    Call here(frame.module, op.node, {}, types, *this);
-    for (int64_t part = 0; part < 2; ++part) {
-      Values own = inputs;
-      for (size_t i = 0; i < own.size(); ++i) {
-        if (parts[i]) own[i] = part_of(Expr{&here, own[i]}, part);
-      }
-      both[part] = translated(Call(frame.module, op.node, own, types, *this), known);
-    }
-    Values joined;
-    for (size_t i = 0; i < both[0].size(); ++i)
-      joined.push_back(joined_parts(Expr{&here, both[0][i]}, Expr{&here, both[1][i]}));
-    return joined;
-  }
-
   Value checked(const Call& c, const LiteTensor& t, Value value) const {
     constexpr int64_t resource = 13;
     if (t.code == resource) return value;
@@ -397,6 +377,7 @@ class Importer final : public Graphs {
 
   const LiteModel& model_;
   const ImportOptions& options_;
+  int64_t main_;
   std::unique_ptr<Program> program_;
   std::map<std::string, Tensor> first_values_;
   std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values

@@ -108,13 +108,14 @@ class Reader {
  public:
   explicit Reader(LiteModel& model) : model_(model), root_(FlatTable::root(model.file, identifier)) {}
 
-  void read() {
+  void read(const std::string& signature) {
     if (auto version = root_.number<uint32_t>(slot::version); version != 3)
       fail("E112", cat(printable(model_.source), " is of version ", version, " of the schema; Weft reads version 3"));
     model_.description = root_.text(slot::description);
     size_t graphs = root_.count(slot::subgraphs);
     if (graphs == 0) fail("E110", cat(printable(model_.source), " has no graph"));
     for (size_t g = 0; g < graphs; ++g) read_graph(root_.at(slot::subgraphs, g), model_.graphs.emplace_back());
+    if (!signature.empty()) choose(signature);
     read_names();
   }
 
@@ -185,7 +186,12 @@ class Reader {
     if (!op.outputs.empty()) op.node.name = graph.tensors[static_cast<size_t>(op.outputs[0])].name;
     auto builtin = std::ranges::find(builtins, number, &Builtin::number);
     if (number == custom_operator) {
-      op.node.op = cat("custom:", entry.text(slot::custom_code));
+      std::string name(entry.text(slot::custom_code));
+      op.node.op = find_lite(name) ? name : cat("custom:", name);
+      if (op.node.op != name) return op;
+      for (auto [key, value] :
+           flex_numbers(table.vector(slot::custom_options, 1).value_or(std::span<const std::byte>())))
+        op.node.attributes.emplace_back(key, value);
     } else if (builtin == std::end(builtins)) {
       op.node.op = cat("builtin ", number);
     } else {
@@ -210,9 +216,25 @@ class Reader {
       graph.operators.push_back(read_operator(table.at(slot::operators, o), static_cast<int64_t>(o), graph));
   }
 
-  /// The names of inputs and outputs: those of the first graph's signature, else of its tensors.
+  void choose(const std::string& signature) {
+    std::string there;
+    for (size_t s = 0; s < root_.count(slot::signatures); ++s) {
+      FlatTable table = root_.at(slot::signatures, s);
+      model_.main = table.number<uint32_t>(slot::subgraph);
+      if (model_.main >= model_.graphs.size())
+        fail("E108", cat("a signature names graph ", model_.main, " of ", model_.graphs.size()));
+      if (table.text(slot::key) == signature) return;
+      there += cat(there.empty() ? "" : ", ", printable(table.text(slot::key)));
+    }
+    throw Error({.kind = ErrorKind::usage,
+                 .code = "E310",
+                 .what = cat(printable(model_.source), " has no signature '", printable(signature), "'"),
+                 .hint = there.empty() ? "it has none" : cat("it has ", there)});
+  }
+
+  /// The names of inputs and outputs: those of the graph's first signature, else of its tensors.
   void read_names() {
-    const LiteGraph& graph = model_.graphs[0];
+    const LiteGraph& graph = model_.graphs[model_.main];
     auto named = [&](const std::vector<int64_t>& tensors, size_t list, std::string_view stem) {
       std::vector<std::string> names;
       for (int64_t t : tensors) {
@@ -231,7 +253,7 @@ class Reader {
   std::string signature_name(size_t list, int64_t tensor) const {
     for (size_t s = 0; s < root_.count(slot::signatures); ++s) {
       FlatTable signature = root_.at(slot::signatures, s);
-      if (signature.number<uint32_t>(slot::subgraph) != 0) continue;
+      if (signature.number<uint32_t>(slot::subgraph) != model_.main) continue;
       for (size_t i = 0; i < signature.count(list); ++i) {
         FlatTable entry = signature.at(list, i);
         if (entry.number<uint32_t>(1) == tensor) return std::string(entry.text(0));
@@ -251,14 +273,14 @@ bool is_lite_model(std::span<const std::byte> file) {
   return as_text(file).substr(std::min<size_t>(file.size(), 4), 4) == identifier;
 }
 
-LiteModel read_lite_model(Bytes file, const std::string& source) {
+LiteModel read_lite_model(Bytes file, const std::string& source, const std::string& signature) {
   LiteModel model{.source = source,
                   .description = {},
                   .graphs = {},
                   .input_names = {},
                   .output_names = {},
                   .file = std::move(file)};
-  Reader(model).read();
+  Reader(model).read(signature);
   return model;
 }
 

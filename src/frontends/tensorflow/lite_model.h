@@ -45,15 +45,17 @@ struct LiteModel {
   std::string source;  ///< the file's name, for messages
   std::string description;
   std::vector<LiteGraph> graphs;
-  std::vector<std::string> input_names, output_names;  ///< of the first graph
+  size_t main = 0;                                     ///< the number of the graph that runs
+  std::vector<std::string> input_names, output_names;  ///< of that graph
   Bytes file;
 };
 
 /// Whether a file has the mark of a TensorFlow Lite model.
 bool is_lite_model(std::span<const std::byte> file);
 
-/// E108 for a damaged file, E112 for another version of the schema, E120 for operators that Weft lacks.
-LiteModel read_lite_model(Bytes file, const std::string& source);
+/// The graph of `signature`, or the first. E108 for a damaged file, E112 for another version of the schema, E120 for
+/// operators that Weft lacks, E310 for a signature that the file does not have.
+LiteModel read_lite_model(Bytes file, const std::string& source, const std::string& signature = {});
 
 /// The element type with number `code` in the schema; nothing when Weft does not know it.
 std::optional<DType> lite_type(int64_t code);

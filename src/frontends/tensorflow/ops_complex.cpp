@@ -1,64 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "frontends/common/fourier.h"
+// Complex numbers, which are pairs of floats along a last axis of 2, and Fourier transforms.
+#include "frontends/common/complex.h"
+
 #include "frontends/tensorflow/call.h"
-#include "frontends/tensorflow/complex.h"
+#include "frontends/tensorflow/network.h"
 
 namespace weft::tensorflow {
+namespace {
 
 using namespace frontend;
 
-Expr part_of(Expr x, int64_t part) {
-  Dims dims = x.dims();
-  dims.pop_back();
-  return reshape(slice(x, x.rank() - 1, part, 1), dims);
+/// The pairs of input `i`, which must hold complex numbers.
+Expr pairs_in(Call& c, size_t i) {
+  if (!c.has_pairs(i)) c.fail("E141", cat("needs complex numbers as input ", i, ", has ", c.input(i).value.shape()));
+  return c.input(i);
+}
+Complex number_in(Call& c, size_t i) { return parts(pairs_in(c, i)); }
+
+Values give(Call& c, Expr pairs) {
+  c.give_pairs();
+  return {pairs};
 }
 
-Expr joined_parts(Expr real, Expr imaginary) {
-  Dims dims = real.dims();
-  dims.push_back(1);
-  return concat(*real.at, {reshape(real, dims), reshape(imaginary, dims)}, real.rank());
-}
+// --- Fourier transforms ----------------------------------------------------------------------------------------------
 
-namespace {
-
-/// x[..., height, width] -> [..., height, width / 2 + 1], after x is cut or filled to the sizes in input 1.
-Values rfft_2d(Call& c) {
+/// The lengths in input 1, one for each of the last `axes` axes of `rank`; those are cut or filled.
+Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   c.expect_inputs(2, 2);
-  Expr x = c.input(0);
-  Dims size = c.sizes(1), dims = x.dims();
-  if (size.size() != 2 || x.rank() < 2) c.fail("E151", cat("has ", x.value.shape(), " and sizes ", size));
-  dims.push_back(1);
-  Expr rows = fourier_transform(reshape(x, dims), size[1], false, true);
-  std::vector<int64_t> turned;
-  for (int64_t a = 0; a < rows.rank(); ++a) turned.push_back(a);
-  std::swap(turned[turned.size() - 2], turned[turned.size() - 3]);
-  return {transpose(fourier_transform(transpose(rows, turned), size[0], false, false), turned)};
+  Dims lengths = c.sizes(1, 1);
+  if (lengths.size() != axes || rank < std::ssize(lengths))
+    c.fail("E151", cat("has ", c.input(0).value.shape(), " and lengths ", lengths));
+  return lengths;
 }
 
-void expect_parts(Call& c) {
+/// Of the last `axes` axes of complex numbers.
+Values transform(Call& c, int64_t axes, Way way) {
   c.expect_inputs(1, 1);
-  if (!c.has_parts(0)) c.fail("E141", cat("needs complex numbers, has ", c.input(0).value.shape()));
+  Expr x = pairs_in(c, 0);
+  if (x.rank() <= axes) c.fail("E151", cat("transforms ", axes, " axes of ", x.value.shape()));
+  Dim count = 1;
+  for (int64_t a = x.rank() - 1 - axes; a < x.rank() - 1; ++a) {
+    count = count * x.dims()[static_cast<size_t>(a)];
+    x = transformed(x, a, x.dims()[static_cast<size_t>(a)], way);
+  }
+  return give(c, way == Way::inverse ? normalized(x, count, 2) : x);
 }
 
-template <int64_t part>
-Values one_part(Call& c) {
-  expect_parts(c);
-  return {part_of(c.input(0), part)};
+/// Of real numbers: half of the last axis's bins.
+Values real_transform(Call& c, size_t axes) {
+  Expr x = c.input(0);
+  Dims lengths = lengths_in(c, axes, x.rank());
+  Dims column = x.dims();
+  column.push_back(1);
+  Expr y = transformed(reshape(x, column), x.rank() - 1, lengths.back(), Way::forward, true);
+  for (size_t a = 1; a < axes; ++a)
+    y = transformed(y, x.rank() - 1 - static_cast<int64_t>(a), lengths[axes - 1 - a], Way::forward);
+  return give(c, y);
 }
 
-Values complex_abs(Call& c) {
-  expect_parts(c);
-  Expr real = abs(part_of(c.input(0), 0)), imaginary = abs(part_of(c.input(0), 1));
-  Expr most = max(real, imaginary), scale = select(equal(most, 0), 1, most);  // so that squares overflow nowhere
-  real = real / scale, imaginary = imaginary / scale;
-  return {sqrt(real * real + imaginary * imaginary) * most};
+/// The way back.
+Values real_inverse(Call& c, size_t axes) {
+  Expr x = pairs_in(c, 0);
+  int64_t rank = x.rank() - 1;
+  Dims lengths = lengths_in(c, axes, rank);
+  for (size_t a = axes - 1; a > 0; --a)
+    x = transformed(x, rank - 1 - static_cast<int64_t>(a), lengths[axes - 1 - a], Way::inverse);
+  Expr y = transformed(x, rank - 1, lengths.back(), Way::inverse, true);
+  return {part(normalized(y, product(lengths), 2), 0)};
+}
+
+// --- element by element ----------------------------------------------------------------------------------------------
+
+Values complex_of(Call& c) {
+  c.expect_inputs(2, 2);
+  return give(c, pair_of({c.input(0), c.input(1)}));
+}
+
+Values conjugate(Call& c) {
+  if (!c.has_pairs(0)) return {c.input(0)};
+  Complex z = number_in(c, 0);
+  return give(c, pair_of({z.re, -z.im}));
+}
+
+template <Fn fn>
+Values product_or_quotient(Call& c, Complex (*formula)(const Complex&, const Complex&)) {
+  if (!c.has_pairs(0) && !c.has_pairs(1)) return of_two<fn>(c);
+  c.expect_inputs(2, 2);
+  return give(c, pair_of(formula(number_in(c, 0), number_in(c, 1))));
+}
+
+Values square(Call& c) {
+  c.expect_inputs(1, 1);
+  if (!c.has_pairs(0)) return {c.input(0) * c.input(0)};
+  Complex z = number_in(c, 0);
+  return give(c, pair_of(product(z, z)));
+}
+
+Values exponential(Call& c) {
+  c.expect_inputs(1, 1);
+  if (!c.has_pairs(0)) return {exp(c.input(0))};
+  Complex z = number_in(c, 0);
+  Expr size = exp(z.re);
+  return give(c, pair_of({size * cos(z.im), size * sin(z.im)}));
 }
 
 constexpr Operator table[] = {
-    {"RFFT2D", "", rfft_2d, "", Steps::counted, true},
-    {"REAL", "", one_part<0>, "", Steps::counted, true},
-    {"IMAG", "", one_part<1>, "", Steps::counted, true},
-    {"COMPLEX_ABS", "", complex_abs, "", Steps::counted, true},
+    {"", "FFT", [](Call& c) { return transform(c, 1, Way::forward); }, "", Steps::counted, Pairs::known},
+    {"", "FFT2D", [](Call& c) { return transform(c, 2, Way::forward); }, "", Steps::counted, Pairs::known},
+    {"", "IFFT", [](Call& c) { return transform(c, 1, Way::inverse); }, "", Steps::counted, Pairs::known},
+    {"", "IFFT2D", [](Call& c) { return transform(c, 2, Way::inverse); }, "", Steps::counted, Pairs::known},
+    {"", "RFFT", [](Call& c) { return real_transform(c, 1); }, "", Steps::counted, Pairs::known},
+    {"RFFT2D", "RFFT2D", [](Call& c) { return real_transform(c, 2); }, "", Steps::counted, Pairs::known},
+    {"", "IRFFT", [](Call& c) { return real_inverse(c, 1); }, "", Steps::counted, Pairs::known},
+    {"", "IRFFT2D", [](Call& c) { return real_inverse(c, 2); }, "", Steps::counted, Pairs::known},
+    {"", "Complex", complex_of, "", Steps::counted, Pairs::known},
+    {"REAL", "Real", [](Call& c) { return Values{number_in(c, 0).re}; }, "", Steps::counted, Pairs::known},
+    {"IMAG", "Imag", [](Call& c) { return Values{number_in(c, 0).im}; }, "", Steps::counted, Pairs::known},
+    {"COMPLEX_ABS", "ComplexAbs", [](Call& c) { return Values{magnitude(number_in(c, 0))}; }, "", Steps::counted,
+     Pairs::known},
+    {"", "Angle",
+     [](Call& c) {
+       Complex z = number_in(c, 0);
+       return Values{apply(Fn::atan2, z.im, z.re)};
+     },
+     "", Steps::counted, Pairs::known},
+    {"", "Conj", conjugate, "", Steps::counted, Pairs::known},
+    {"MUL", "Mul", [](Call& c) { return product_or_quotient<Fn::mul>(c, product); }, "", Steps::counted, Pairs::known},
+    {"DIV", "RealDiv", [](Call& c) { return product_or_quotient<Fn::div>(c, quotient); }, "", Steps::counted,
+     Pairs::known},
+    {"SQUARE", "Square", square, "", Steps::counted, Pairs::known},
+    {"EXP", "Exp", exponential, "", Steps::counted, Pairs::known},
 };
 
 }  // namespace

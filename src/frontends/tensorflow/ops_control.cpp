@@ -106,8 +106,25 @@ Values read_variable(Call& c) { return {c.graphs().variable(c, variable_name(c))
 Values gather_of_variable(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("dtype");
-  if (c.integer("batch_dims", 0) != 0) c.unsupported("with batch axes is not supported");
-  return {gather({&c, c.graphs().variable(c, variable_name(c))}, c.input(1))};
+  Expr x{&c, c.graphs().variable(c, variable_name(c))}, index = c.input(1);
+  int64_t batch = c.integer("batch_dims", 0);
+  if (batch == 0) return {gather(x, index)};
+  if (batch < 0 || batch > index.rank() || batch >= x.rank()) c.fail("E145", cat("has ", batch, " batch axes"));
+  Dims pointed = index.dims();
+  pointed.push_back(1);
+  return {gather_nd(x, reshape(index, pointed), batch)};
+}
+
+Values gather_nd_of_variable(Call& c) {
+  c.expect_inputs(2, 2);
+  c.ignore("dtype");
+  return {gather_nd({&c, c.graphs().variable(c, variable_name(c))}, c.input(1))};
+}
+
+/// Variables come with values.
+Values is_initialised(Call& c) {
+  variable_name(c);
+  return {number(c, DType::boolean, 1)};
 }
 
 Values assign_variable(Call& c) {
@@ -130,7 +147,9 @@ constexpr Operator table[] = {
     {"", "VarHandleOp", full_var_handle},
     {"", "VariableV2", own_variable, "inside of branches and loops, if the model writes it"},
     {"", "ReadVariableOp", read_variable, "inside of branches and loops, if the model writes it"},
-    {"", "ResourceGather", gather_of_variable, "batch axes"},
+    {"", "ResourceGather", gather_of_variable},
+    {"", "ResourceGatherNd", gather_nd_of_variable},
+    {"", "VarIsInitializedOp", is_initialised},
     {"", "AssignVariableOp", assign_variable, "inside of branches and loops"},
     {"", "AssignAddVariableOp", [](Call& c) { return add_to_variable(c, Fn::add); }, "inside of branches and loops"},
     {"", "AssignSubVariableOp", [](Call& c) { return add_to_variable(c, Fn::sub); }, "inside of branches and loops"},

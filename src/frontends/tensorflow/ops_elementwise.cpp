@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "frontends/common/arithmetic.h"
+#include "frontends/common/complex.h"
 #include "frontends/tensorflow/call.h"
-#include "frontends/tensorflow/complex.h"
 #include "frontends/tensorflow/network.h"
 
 namespace weft::tensorflow {
@@ -23,27 +23,26 @@ Expr activated(Call& c, Expr y) {
   }
 }
 
-namespace {
-
-void expect_same_types(Call& c) {
+static void expect_same_types(Call& c) {
   for (size_t i = 1; i < c.input_count(); ++i) {
     if (c.input(i).dtype() != c.input(0).dtype())
       c.fail("E141", cat("has operands of ", c.input(0).dtype(), " and ", c.input(i).dtype()));
   }
 }
 
-template <Fn fn>
-Values of_one(Call& c) {
-  c.expect_inputs(1, 1);
-  return {apply(fn, c.input(0))};
-}
-
-template <Fn fn>
-Values of_two(Call& c) {
+Values of_two(Call& c, Fn fn) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
   c.ignore("pot_scale_int16");  // whether scales are powers of two, which the scales themselves show
   return {activated(c, apply(fn, c.input(0), c.input(1)))};
+}
+
+namespace {
+
+template <Fn fn>
+Values of_one(Call& c) {
+  c.expect_inputs(1, 1);
+  return {apply(fn, c.input(0))};
 }
 
 Values not_equal(Call& c) {
@@ -58,13 +57,50 @@ Values floor_div(Call& c) {
   return {floor_divided(c.input(0), c.input(1))};
 }
 
+/// Whole numbers by squaring, with as many bits of the exponent as there are. Negative exponents give 0 but for 1 and -1.
+Expr whole_powers(Expr x, Expr exponent) {
+  Expr result = broadcast(like(x, 1), (x + exponent).dims()), square = x;
+  for (int64_t bit = 0, all = bits(x.dtype()) - is_signed_integer(x.dtype()); bit < all;
+       ++bit, square = square * square) {
+    Expr digit = apply(Fn::bit_and, exponent, like(exponent, std::ldexp(1.0, static_cast<int>(bit))));
+    result = select(equal(digit, 0), result, result * square);
+  }
+  if (!is_signed_integer(x.dtype())) return result;
+  return select(exponent < 0, select(equal(x, 1) | (equal(x, -1)), result, 0), result);
+}
+
+Values power(Call& c) {
+  if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  constexpr double most = 64;  // of known exponents, which take no test of each bit
+  auto known = c.constant(1);
+  if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
+  double exponent = to_doubles(*known)[0];
+  if (exponent < 0) c.fail("E145", cat("has whole numbers and the exponent ", exponent));
+  if (exponent > most) return {whole_powers(c.input(0), c.input(1))};
+  Expr y = whole_power(c.input(0), static_cast<int64_t>(exponent));
+  return {broadcast(y, (c.input(0) + c.input(1)).dims())};
+}
+
+Values clip(Call& c) {
+  c.expect_inputs(3, 3);
+  return {min(max(c.input(0), c.input(1)), c.input(2))};
+}
+
+/// `formula` of both, and 0 where x (or, of `by_second`, y) is 0.
+Values zero_where(Call& c, bool by_second, Expr (*formula)(Expr x, Expr y)) {
+  c.expect_inputs(2, 2);
+  expect_same_types(c);
+  Expr y = formula(c.input(0), c.input(1));
+  return {select(broadcast(equal(c.input(by_second), 0), y.dims()), 0, y)};
+}
+
 Values squared_difference(Call& c) {
   c.expect_inputs(2, 2);
   Expr difference = c.input(0) - c.input(1);
   return {difference * difference};
 }
-
-Values square(Call& c) { return {c.input(0) * c.input(0)}; }
 
 Values clamped(Call& c, double low, double high) {
   c.expect_inputs(1, 1);
@@ -115,9 +151,12 @@ Values cast(Call& c) {
   if (c.flag("Truncate")) c.unsupported("with Truncate is not supported");
   c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands have these types
   DType to = c.output_type();
-  Expr x = c.has_parts(0) ? part_of(c.input(0), 0) : c.input(0);
-  if (is_complex(to) || to == DType::string) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
-  return {convert(x, to)};
+  Expr x = c.has_pairs(0) && !is_complex(to) ? part(c.input(0), 0) : c.input(0);
+  if (to == DType::string) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
+  if (!is_complex(to)) return {convert(x, to)};
+  c.give_pairs();
+  x = convert(x, to == DType::c64 ? DType::f32 : DType::f64);
+  return {c.has_pairs(0) ? x : pair_of({x, like(x, 0)})};
 }
 
 Values add_n(Call& c) {
@@ -171,16 +210,20 @@ Values right_shift(Call& c) {
 Values zeros_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 0)}; }
 
 constexpr Operator table[] = {
-    {"", "Add", of_two<Fn::add>},
+    {"", "Add", of_two<Fn::add>, "", Steps::counted, Pairs::apart},
     {"", "Div", of_two<Fn::div>},
     {"", "TruncateDiv", of_two<Fn::div>},
-    {"ADD", "AddV2", of_two<Fn::add>},
-    {"SUB", "Sub", of_two<Fn::sub>},
-    {"MUL", "Mul", of_two<Fn::mul>},
-    {"DIV", "RealDiv", of_two<Fn::div>},
+    {"ADD", "AddV2", of_two<Fn::add>, "", Steps::counted, Pairs::apart},
+    {"SUB", "Sub", of_two<Fn::sub>, "", Steps::counted, Pairs::apart},
     {"FLOOR_DIV", "FloorDiv", floor_div},
     {"FLOOR_MOD", "FloorMod", of_two<Fn::floor_mod>},
-    {"POW", "Pow", of_two<Fn::pow>, "whole numbers"},
+    {"POW", "Pow", power},
+    {"", "ClipByValue", clip},
+    {"", "Xlogy", [](Call& c) { return zero_where(c, false, [](Expr x, Expr y) { return x * log(y); }); }},
+    {"", "Xlog1py", [](Call& c) { return zero_where(c, false, [](Expr x, Expr y) { return x * log1p(y); }); }},
+    {"", "Xdivy", [](Call& c) { return zero_where(c, false, [](Expr x, Expr y) { return x / y; }); }},
+    {"", "MulNoNan", [](Call& c) { return zero_where(c, true, [](Expr x, Expr y) { return x * y; }); }},
+    {"", "Rint", of_one<Fn::round>},
     {"MAXIMUM", "Maximum", of_two<Fn::max>},
     {"MINIMUM", "Minimum", of_two<Fn::min>},
     {"ATAN2", "", of_two<Fn::atan2>},
@@ -197,11 +240,10 @@ constexpr Operator table[] = {
     {"RIGHT_SHIFT", "RightShift", right_shift},
     {"LOGICAL_NOT", "", of_one<Fn::logical_not>},
     {"ABS", "", of_one<Fn::abs>},
-    {"NEG", "", of_one<Fn::neg>},
+    {"NEG", "Neg", of_one<Fn::neg>, "", Steps::counted, Pairs::apart},
     {"SIGN", "", of_one<Fn::sign>},
     {"SQRT", "", of_one<Fn::sqrt>},
     {"RSQRT", "", of_one<Fn::rsqrt>},
-    {"EXP", "", of_one<Fn::exp>},
     {"LOG", "", of_one<Fn::log>},
     {"SIN", "", of_one<Fn::sin>},
     {"COS", "", of_one<Fn::cos>},
@@ -214,7 +256,6 @@ constexpr Operator table[] = {
     {"RELU6", "", [](Call& c) { return clamped(c, 0, 6); }},
     {"RELU_N1_TO_1", "", [](Call& c) { return clamped(c, -1, 1); }},
     {"RELU_0_TO_1", "", [](Call& c) { return clamped(c, 0, 1); }},
-    {"SQUARE", "Square", square},
     {"LEAKY_RELU", "LeakyRelu", leaky_relu},
     {"PRELU", "", prelu},
     {"ELU", "Elu", elu},
@@ -222,14 +263,14 @@ constexpr Operator table[] = {
     {"GELU", "", gelu_of},
     {"SELECT", "Select", select_rows},
     {"SELECT_V2", "SelectV2", select_any},
-    {"CAST", "Cast", cast, "to complex numbers", Steps::counted, true},
-    {"ADD_N", "AddN", add_n},
+    {"CAST", "Cast", cast, "", Steps::counted, Pairs::known},
+    {"ADD_N", "AddN", add_n, "", Steps::counted, Pairs::apart},
     {"DEQUANTIZE", "", requantized},
     {"QUANTIZE", "", requantized},
     {"FAKE_QUANT", "FakeQuantWithMinMaxArgs", fake_quant},
     {"", "FakeQuantWithMinMaxVars", fake_quant_by_range},
     {"", "FakeQuantWithMinMaxVarsPerChannel", fake_quant_by_range},
-    {"ZEROS_LIKE", "ZerosLike", zeros_like},
+    {"ZEROS_LIKE", "ZerosLike", zeros_like, "", Steps::counted, Pairs::apart},
 };
 
 }  // namespace

@@ -14,9 +14,43 @@
 #include "ops/reduce.h"
 
 namespace weft::tensorflow {
-namespace {
 
 using namespace frontend;
+
+std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last) {
+  auto all = c.integers(name);
+  if (all.empty()) return std::vector<int64_t>(axes, 1);
+  if (all.size() != axes + 2) c.fail("E140", cat("has ", all.size(), " ", name, " for ", axes, " spatial axes"));
+  std::vector<int64_t> numbers(all.begin() + (is_last ? 1 : 2), all.end() - (is_last ? 1 : 0));
+  if (all[0] != 1 || (is_last ? all.back() : all[1]) != 1)
+    c.unsupported(cat("with ", name, " ", all, " is not supported"));
+  bool is_bad = std::ranges::any_of(numbers, [](int64_t n) { return n < 1 || n > INT32_MAX; });
+  if (is_bad) c.fail("E145", cat(name, " must be 1 to 2^31 - 1, are ", all));
+  return numbers;
+}
+
+Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last, std::string_view dilations) {
+  size_t axes = kernel.size();
+  Window window{.kernel = std::move(kernel), .strides = spatial_numbers(c, "strides", axes, is_last)};
+  if (!dilations.empty()) window.dilations = spatial_numbers(c, dilations, axes, is_last);
+  std::string padding = c.text("padding");
+  auto given = c.integers("explicit_paddings");
+  if (padding == "SAME") {
+    pad_same(window, spatial);
+  } else if (padding == "EXPLICIT") {
+    if (given.size() != 2 * (axes + 2))
+      c.fail("E140", cat("has ", given.size(), " explicit pads for ", axes, " spatial axes"));
+    for (size_t a = 0; a < axes; ++a) {
+      size_t at = 2 * (a + (is_last ? 1 : 2));
+      window.pads_begin.push_back(given[at]), window.pads_end.push_back(given[at + 1]);
+    }
+  } else if (padding != "VALID") {
+    c.fail("E145", cat("padding '", printable(padding), "' is not SAME, VALID or EXPLICIT"));
+  }
+  return window;
+}
+
+namespace {
 
 Values handed_on(Call& c) {
   c.ignore("message");  // of an error that only gradients meet
@@ -29,7 +63,12 @@ Values by_default(Call& c) {
   return {c.input(0)};
 }
 
-Values constant_value(Call& c) { return {constant(c.module(), c.tensor("value"))}; }
+/// The reader makes pairs of complex numbers.
+Values constant_value(Call& c) {
+  auto type = c.has("dtype") ? c.type("dtype") : std::nullopt;
+  if (type && is_complex(*type)) c.give_pairs();
+  return {constant(c.module(), c.tensor("value"))};
+}
 
 Values one_input(Call& c, Expr (*formula)(Expr)) {
   c.expect_inputs(1, 1);
@@ -69,41 +108,6 @@ bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
 }
 Expr first_form(Expr x, bool is_last) { return is_last ? channels_first(x) : x; }
 Expr own_form(Expr y, bool is_last) { return is_last ? channels_last(y) : y; }
-
-/// The entries of an attribute for the spatial axes; those for batch and channels must be 1.
-std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last) {
-  auto all = c.integers(name);
-  if (all.empty()) return std::vector<int64_t>(axes, 1);
-  if (all.size() != axes + 2) c.fail("E140", cat("has ", all.size(), " ", name, " for ", axes, " spatial axes"));
-  std::vector<int64_t> numbers(all.begin() + (is_last ? 1 : 2), all.end() - (is_last ? 1 : 0));
-  if (all[0] != 1 || (is_last ? all.back() : all[1]) != 1)
-    c.unsupported(cat("with ", name, " ", all, " is not supported"));
-  bool is_bad = std::ranges::any_of(numbers, [](int64_t n) { return n < 1 || n > INT32_MAX; });
-  if (is_bad) c.fail("E145", cat(name, " must be 1 to 2^31 - 1, are ", all));
-  return numbers;
-}
-
-Window window_of(Call& c, Expr x, std::vector<int64_t> kernel, bool is_last, bool has_dilations) {
-  size_t axes = kernel.size();
-  Dims spatial = spatial_dims(x);
-  Window window{.kernel = std::move(kernel), .strides = spatial_numbers(c, "strides", axes, is_last)};
-  if (has_dilations) window.dilations = spatial_numbers(c, "dilations", axes, is_last);
-  std::string padding = c.text("padding");
-  auto given = c.integers("explicit_paddings");
-  if (padding == "SAME") {
-    pad_same(window, spatial);
-  } else if (padding == "EXPLICIT") {
-    if (given.size() != 2 * (axes + 2))
-      c.fail("E140", cat("has ", given.size(), " explicit pads for ", axes, " spatial axes"));
-    for (size_t a = 0; a < axes; ++a) {
-      size_t at = 2 * (a + (is_last ? 1 : 2));
-      window.pads_begin.push_back(given[at]), window.pads_end.push_back(given[at + 1]);
-    }
-  } else if (padding != "VALID") {
-    c.fail("E145", cat("padding '", printable(padding), "' is not SAME, VALID or EXPLICIT"));
-  }
-  return window;
-}
 
 int64_t fixed(Call& c, const Dim& size, std::string_view what) {
   if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
@@ -155,7 +159,7 @@ Expr conv(Call& c, int64_t axes) {
   Expr w = transpose(c.input(1), order);
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
-  Window window = window_of(c, x, kernel_of(w, static_cast<size_t>(axes)), is_last, true);
+  Window window = window_of(c, spatial_dims(x), kernel_of(w, static_cast<size_t>(axes)), is_last, "dilations");
   return own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last);
 }
 
@@ -166,7 +170,7 @@ Expr depthwise_conv(Call& c) {
   Expr x = first_form(c.input(0), is_last), w = transpose(c.input(1), {2, 3, 0, 1});
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   w = reshape(w, {in * each, 1, w.dims()[2], w.dims()[3]});
-  return own_form(convolution(x, w, window_of(c, x, kernel_of(w, 2), is_last, true), in), is_last);
+  return own_form(convolution(x, w, window_of(c, spatial_dims(x), kernel_of(w, 2), is_last, "dilations"), in), is_last);
 }
 
 /// A product of two operands, without and with fused operators.
@@ -181,34 +185,32 @@ Values with_fused(Call& c, Expr (*product)(Call&)) {
 Expr conv_2d(Call& c) { return conv(c, 2); }
 Expr conv_3d(Call& c) { return conv(c, 3); }
 
-/// The sizes of the result in input 0, w[height, width, out, in], x.
-Values conv_backprop_input(Call& c) {
+/// The sizes of the result in input 0, w[spatial..., out, in], x.
+Values conv_backprop_input(Call& c, size_t axes) {
+  auto rank = static_cast<int64_t>(axes) + 2;
   c.expect_inputs(3, 3);
-  c.expect_rank(1, 4), c.expect_rank(2, 4);
+  c.expect_rank(1, rank), c.expect_rank(2, rank);
   bool is_last = has_channels_last(c);
-  Expr x = first_form(c.input(2), is_last), w = transpose(c.input(1), {3, 2, 0, 1});
+  std::vector<int64_t> order = axes_from(0, rank);
+  std::ranges::rotate(order, order.end() - 2);
+  std::swap(order[0], order[1]);  // [in, out, spatial...]
+  Expr x = first_form(c.input(2), is_last), w = transpose(c.input(1), order);
   Dims wanted = c.sizes(0);
-  if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its result, has ", wanted));
+  if (std::ssize(wanted) != rank) c.fail("E140", cat("needs ", rank, " sizes of its result, has ", wanted));
   Dims spatial(wanted.begin() + (is_last ? 1 : 2), wanted.end() - (is_last ? 1 : 0)), own = spatial_dims(x);
-  if (c.text("padding") == "EXPLICIT") c.unsupported("with explicit pads is not supported");
-  c.ignore("explicit_paddings");
-  if (spatial_numbers(c, "dilations", 2, is_last) != std::vector<int64_t>{1, 1})
-    c.unsupported("with dilations is not supported");
-  Window window{.kernel = kernel_of(w, 2), .strides = spatial_numbers(c, "strides", 2, is_last)};
   // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
+  Window window = window_of(c, spatial, kernel_of(w, axes), is_last, "dilations");
   bool is_same = c.text("padding") == "SAME";
-  if (is_same) pad_same(window, spatial);
-  else window.pads_begin = Dims(2, 0);
-  Dims ends;
-  for (size_t a = 0; a < 2; ++a) {
-    Dim windows = is_same ? ceildiv(spatial[a], window.strides[a])
-                          : floordiv(spatial[a] - window.kernel[a], window.strides[a]) + 1;
+  fill_defaults(window, axes);
+  for (size_t a = 0; a < axes; ++a) {
+    int64_t stride = window.strides[a], reach = (window.kernel[a] - 1) * window.dilations[a];
+    Dim padded = spatial[a] + window.pads_begin[a] + window.pads_end[a];
+    Dim windows = is_same ? ceildiv(spatial[a], stride) : floordiv(padded - reach - 1, stride) + 1;
     c.require_same(windows, own[a], "windows of the result and elements of the input");
-    ends.push_back((own[a] - 1) * window.strides[a] + window.kernel[a] - spatial[a] - window.pads_begin[a]);
+    window.pads_end[a] = (own[a] - 1) * stride + reach + 1 - spatial[a] - window.pads_begin[a];
   }
-  window.pads_end = ends;
   Expr y = own_form(transposed_convolution(x, w, window), is_last);
-  for (size_t a = 0; a < 4; ++a) c.require_same(y.dims()[a], wanted[a], cat("axis ", a, " of the result"));
+  for (size_t a = 0; a < wanted.size(); ++a) c.require_same(y.dims()[a], wanted[a], cat("axis ", a, " of the result"));
   return {y};
 }
 
@@ -219,7 +221,7 @@ Values pooled(Call& c, PoolFn fn, size_t axes) {
   Expr x = first_form(c.input(0), is_last);
   std::vector<int64_t> kernel = spatial_numbers(c, "ksize", axes, is_last);
   expect_small_window(c, x, kernel);
-  return {own_form(pool(fn, x, window_of(c, x, kernel, is_last, false)), is_last)};
+  return {own_form(pool(fn, x, window_of(c, spatial_dims(x), kernel, is_last, "")), is_last)};
 }
 
 /// Uses the learned moments. The results for training are not computed.
@@ -271,19 +273,50 @@ Values lrn(Call& c) {
                                                   c.number("bias", 1)))};
 }
 
+/// Bytes may give wider numbers.
+Values batch_matmul_v3(Call& c) {
+  c.expect_inputs(2, 2);
+  c.ignore("grad_x"), c.ignore("grad_y");
+  auto operand = [&](size_t i, std::string_view turned) {
+    Expr x = convert(c.input(i), c.output_type());
+    if (x.rank() < 2) c.fail("E140", cat("needs matrices, has ", x.value.shape()));
+    return c.flag(turned) ? swap_last(x) : x;
+  };
+  return {matmul(operand(0, "adj_x"), operand(1, "adj_y"))};
+}
+
+/// Its operand, whose sizes must be those of the attribute.
+Values ensure_shape(Call& c) {
+  c.expect_inputs(1, 1);
+  if (const auto& wanted = c.shape("shape").dims) {
+    c.expect_rank(0, std::ssize(*wanted));
+    for (size_t a = 0; a < wanted->size(); ++a) {
+      if ((*wanted)[a] >= 0) c.require_same(c.input(0).dims()[a], (*wanted)[a], cat("axis ", a));
+    }
+  }
+  return c.inputs();
+}
+
+/// The axis comes first.
+Values concat_v1(Call& c) {
+  if (c.input_count() < 2) c.fail("E140", "needs an axis and values");
+  Values parts(c.inputs().begin() + 1, c.inputs().end());
+  return {concat(c, parts, c.axis(c.number_of(0), c.input(1).rank()))};
+}
+
 Values size_of(Call& c) { return {scalar(c, c.input(0).value.shape().elements(), c.output_type())}; }
 Values ones_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 1)}; }
 
 Values called(Call& c) { return c.graphs().inlined(c.integer("function"), c.module(), c.inputs()); }
 
 constexpr Operator table[] = {
-    {"", "Const", constant_value},
-    {"", "Identity", handed_on},
-    {"", "IdentityN", handed_on},
-    {"", "StopGradient", handed_on},
+    {"", "Const", constant_value, "", Steps::kept, Pairs::known},
+    {"", "Identity", handed_on, "", Steps::kept, Pairs::known},
+    {"", "IdentityN", handed_on, "", Steps::kept, Pairs::known},
+    {"", "StopGradient", handed_on, "", Steps::kept, Pairs::known},
     {"", "PlaceholderWithDefault", by_default},
-    {"", "PreventGradient", handed_on},
-    {"", "Snapshot", handed_on},
+    {"", "PreventGradient", handed_on, "", Steps::kept, Pairs::known},
+    {"", "Snapshot", handed_on, "", Steps::kept, Pairs::known},
     {"", "Relu6", [](Call& c) { return one_input(c, [](Expr x) { return min(relu(x), 6); }); }},
     {"", "DivNoNan", div_no_nan},
     {"", "Erfc", erfc, "f64"},
@@ -298,7 +331,8 @@ constexpr Operator table[] = {
     {"", "_FusedConv2D", [](Call& c) { return with_fused(c, conv_2d); }, "open numbers of channels"},
     {"", "_FusedDepthwiseConv2dNative", [](Call& c) { return with_fused(c, depthwise_conv); },
      "open numbers of channels"},
-    {"", "Conv2DBackpropInput", conv_backprop_input, "explicit pads, dilations"},
+    {"", "Conv2DBackpropInput", [](Call& c) { return conv_backprop_input(c, 2); }},
+    {"", "Conv3DBackpropInputV2", [](Call& c) { return conv_backprop_input(c, 3); }},
     {"", "MaxPool", [](Call& c) { return pooled(c, PoolFn::max, 2); }},
     {"", "AvgPool", [](Call& c) { return pooled(c, PoolFn::average, 2); }},
     {"", "MaxPool3D", [](Call& c) { return pooled(c, PoolFn::max, 3); }},
@@ -309,13 +343,18 @@ constexpr Operator table[] = {
     {"", "BiasAdd", bias_add},
     {"", "MatMul", [](Call& c) { return plain(c, mat_mul); }},
     {"", "_FusedMatMul", [](Call& c) { return with_fused(c, mat_mul); }},
-    {"", "ConcatV2", concat_v2},
+    {"", "BatchMatMulV3", batch_matmul_v3},
+    {"", "BiasAddV1", bias_add},
+    {"", "CheckNumerics", handed_on, "", Steps::kept, Pairs::known},
+    {"", "EnsureShape", ensure_shape, "", Steps::moved},
+    {"", "Concat", concat_v1, "", Steps::moved},
+    {"", "ConcatV2", concat_v2, "", Steps::moved},
     {"", "Einsum", einsum_op},
     {"", "LRN", lrn},
-    {"", "Size", size_of},
+    {"", "Size", size_of, "", Steps::kept},
     {"", "OnesLike", ones_like},
-    {"", "PartitionedCall", called},
-    {"", "StatefulPartitionedCall", called},
+    {"", "PartitionedCall", called, "", Steps::kept, Pairs::known},
+    {"", "StatefulPartitionedCall", called, "", Steps::kept, Pairs::known},
 };
 
 }  // namespace

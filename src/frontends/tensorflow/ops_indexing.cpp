@@ -71,6 +71,94 @@ Values scatter_nd_op(Call& c) {
   return {scatter_nd(full(c, updates.dtype(), c.sizes(2), 0), c.input(0), updates, ScatterFn::add)};
 }
 
+/// x with updates written, added ... at positions.
+template <ScatterFn fn>
+Values scattered_into(Call& c, bool is_negative = false) {
+  c.expect_inputs(3, 3);
+  expect_positions(c, 1);
+  Expr updates = c.input(2);
+  return {scatter_nd(c.input(0), c.input(1), is_negative ? -updates : updates, fn)};
+}
+
+// --- parts of rows and back ------------------------------------------------------------------------------------------
+
+/// x with its first `count` axes as one.
+Expr rows_of(Expr x, int64_t count) {
+  Dims dims(x.dims().begin() + count, x.dims().end());
+  dims.insert(dims.begin(), product(Dims(x.dims().begin(), x.dims().begin() + count)));
+  return reshape(x, dims);
+}
+
+/// The rows of each part, in order.
+Values dynamic_partition(Call& c) {
+  c.expect_inputs(2, 2);
+  expect_positions(c, 1);
+  int64_t count = c.integer("num_partitions");
+  constexpr int64_t most = 4096;
+  Expr x = c.input(0), parts = c.input(1);
+  if (count < 1 || count > most) c.fail("E145", cat("has ", count, " parts, not 1 to ", most));
+  if (parts.rank() > x.rank()) c.fail("E151", cat("divides ", x.value.shape(), " by ", parts.value.shape()));
+  for (int64_t a = 0; a < parts.rank(); ++a) c.require_same(x.dims()[at(a)], parts.dims()[at(a)], cat("axis ", a));
+  Expr rows = rows_of(x, parts.rank());
+  Values found;
+  for (int64_t i = 0; i < count; ++i)
+    found.push_back(gather(rows, true_places(equal(flat(parts), static_cast<double>(i)))));
+  return found;
+}
+
+/// Rows of several values, written where the indices before them say; the last of equal ones counts.
+Values dynamic_stitch(Call& c) {
+  size_t half = c.input_count() / 2;
+  if (half == 0 || c.input_count() % 2)
+    c.fail("E140", cat("needs indices and as many values, has ", c.input_count(), " inputs"));
+  Values places = {full(c, DType::i64, {1}, -1)}, rows;
+  for (size_t i = 0; i < half; ++i) {
+    expect_positions(c, i);
+    Expr index = c.input(i), x = c.input(half + i);
+    if (index.rank() > x.rank()) c.fail("E151", cat("writes ", x.value.shape(), " to ", index.value.shape()));
+    places.push_back(flat(convert(index, DType::i64))), rows.push_back(rows_of(x, index.rank()));
+  }
+  Expr last = reduce(ReduceFn::max, concat(c, places, 0), {0}) + 1.0;
+  Dims dims = rows[0].dims();
+  dims[0] = c.sizes_or_bound(last, {std::nullopt})[0];
+  Expr y = full(c, rows[0].dtype(), dims, 0);
+  for (size_t i = 0; i < half; ++i) {
+    Dims column = {rows[i].dims()[0], 1};
+    y = scatter_nd(y, reshape({&c, places[i + 1]}, column), {&c, rows[i]});
+  }
+  return {y};
+}
+
+// --- places among sorted numbers -------------------------------------------------------------------------------------
+
+/// How many of sorted[.., n] are less than (or, `with_equal`, at most) each of values[.., m].
+Expr count_below(Expr sorted, Expr values, bool with_equal) {
+  auto widened = [](Expr x, int64_t axis) {
+    Dims dims = x.dims();
+    dims.insert(dims.begin() + axis, 1);
+    return reshape(x, dims);
+  };
+  Expr row = widened(sorted, sorted.rank() - 1), column = widened(values, values.rank());
+  Expr is_below = with_equal ? row <= column : row < column;
+  return reduce(ReduceFn::sum, convert(is_below, DType::i64), {values.rank()}, false);
+}
+
+Values search_sorted(Call& c, bool with_equal) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 2), c.expect_rank(1, 2);
+  DType type = c.has("out_type") ? c.type("out_type").value_or(DType::i32) : DType::i32;
+  return {convert(count_below(c.input(0), c.input(1), with_equal), type)};
+}
+
+Values bucketize(Call& c) {
+  c.expect_inputs(1, 1);
+  std::vector<double> limits = c.numbers("boundaries");
+  Expr x = c.input(0);
+  Expr sorted = {&c,
+                 constant(c.module(), make_tensor(DType::f64, {std::ssize(limits)}, std::span<const double>(limits)))};
+  return {convert(reshape(count_below(sorted, flat(convert(x, DType::f64)), true), x.dims()), DType::i32)};
+}
+
 /// Sums (products ...) of the slices that have the same number; negative numbers are left out.
 template <ScatterFn fn>
 Values segments(Call& c) {
@@ -162,10 +250,21 @@ Values resize(Call& c, ResizeMode mode) {
 
 constexpr Operator table[] = {
     {"GATHER", "Gather", gather_op, "", Steps::moved},
-    {"", "GatherV2", gather_op},
+    {"", "GatherV2", gather_op, "", Steps::moved},
     {"GATHER_ND", "GatherNd", gather_nd_op, "", Steps::moved},
     {"EMBEDDING_LOOKUP", "", embedding_lookup},
     {"SCATTER_ND", "ScatterNd", scatter_nd_op},
+    {"", "TensorScatterUpdate", [](Call& c) { return scattered_into<ScatterFn::replace>(c); }},
+    {"", "TensorScatterAdd", [](Call& c) { return scattered_into<ScatterFn::add>(c); }},
+    {"", "TensorScatterSub", [](Call& c) { return scattered_into<ScatterFn::add>(c, true); }},
+    {"", "TensorScatterMax", [](Call& c) { return scattered_into<ScatterFn::max>(c); }},
+    {"", "TensorScatterMin", [](Call& c) { return scattered_into<ScatterFn::min>(c); }},
+    {"", "DynamicPartition", dynamic_partition},
+    {"", "DynamicStitch", dynamic_stitch},
+    {"", "ParallelDynamicStitch", dynamic_stitch},
+    {"", "LowerBound", [](Call& c) { return search_sorted(c, false); }},
+    {"", "UpperBound", [](Call& c) { return search_sorted(c, true); }},
+    {"", "Bucketize", bucketize},
     {"UNSORTED_SEGMENT_SUM", "UnsortedSegmentSum", segments<ScatterFn::add>},
     {"UNSORTED_SEGMENT_PROD", "UnsortedSegmentProd", segments<ScatterFn::mul>},
     {"UNSORTED_SEGMENT_MAX", "UnsortedSegmentMax", segments<ScatterFn::max>},

@@ -294,6 +294,13 @@ Values shape_of(Call& c) {
   return {convert(sizes(c, c.input(0).dims()), c.output_type())};
 }
 
+Values shapes_of(Call& c) {
+  c.ignore("out_type");
+  Values all;
+  for (size_t i = 0; i < c.input_count(); ++i) all.push_back(convert(sizes(c, c.input(i).dims()), c.output_type()));
+  return all;
+}
+
 Values rank_of(Call& c) { return {number(c, c.output_type(), static_cast<double>(c.input(0).rank()))}; }
 
 Values fill(Call& c) {
@@ -305,6 +312,39 @@ Values range_op(Call& c) {
   c.expect_inputs(3, 3);
   auto one = [&](size_t i) { return reshape(c.input(i), {}); };
   return {range(one(0), one(1), one(2))};
+}
+
+/// So many numbers from the first to the last.
+Values linspace(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr first = reshape(c.input(0), {}), last = reshape(c.input(1), {});
+  Dims count = c.sizes(2, 1);
+  if (count.size() != 1) c.fail("E140", cat("needs one number of elements, has ", count));
+  Expr place = iota(c, count[0]), step = (last - first) / max(scalar(c, count[0], first.dtype()) - 1, 1);
+  Expr is_last = equal(place + 1, scalar(c, count[0])) & (place > 0);
+  return {select(is_last, last, first + convert(place, first.dtype()) * step)};
+}
+
+/// Elements that leave an axis at its end come in again at its start.
+Values roll(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = c.input(0);
+  auto places = c.numbers(1), axes = c.numbers(2);
+  if (places.size() != axes.size()) c.fail("E140", cat("moves ", axes.size(), " axes by ", places.size(), " numbers"));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = c.axis(axes[i], x.rank());
+    Dim size = x.dims()[at(axis)], by = mod(places[i], max(size, 1));
+    x = concat(c, {slice(x, axis, size - by, by), slice(x, axis, 0, size - by)}, axis);
+  }
+  return {x};
+}
+
+/// Where each number stands.
+Values invert_permutation(Call& c) {
+  c.expect_inputs(1, 1);
+  c.expect_rank(0, 1);
+  Expr x = c.input(0), zeros = full(c, x.dtype(), x.dims(), 0);
+  return {scatter_elements(zeros, convert(x, DType::i64), iota(c, x.dims()[0], x.dtype()), 0)};
 }
 
 Values broadcast_to(Call& c) {
@@ -444,13 +484,17 @@ constexpr Operator table[] = {
     {"SQUEEZE", "Squeeze", squeeze, "open sizes without squeeze_dims", Steps::moved},
     {"EXPAND_DIMS", "ExpandDims", expand_dims, "", Steps::moved},
     {"TILE", "Tile", tile_op, "", Steps::moved},
-    {"PAD", "Pad", pad_op},
-    {"PADV2", "PadV2", pad_op},
+    {"PAD", "Pad", pad_op, "", Steps::counted, Pairs::apart},
+    {"PADV2", "PadV2", pad_op, "", Steps::counted, Pairs::apart},
     {"MIRROR_PAD", "MirrorPad", mirror_pad, "", Steps::moved},
     {"SLICE", "Slice", slice_op, "", Steps::moved},
     {"STRIDED_SLICE", "StridedSlice", strided_slice, "steps that are not constant", Steps::moved},
     {"SHAPE", "Shape", shape_of, "", Steps::kept},
+    {"", "ShapeN", shapes_of, "", Steps::kept},
     {"RANK", "Rank", rank_of, "", Steps::kept},
+    {"", "LinSpace", linspace},
+    {"", "Roll", roll, "", Steps::moved},
+    {"", "InvertPermutation", invert_permutation},
     {"FILL", "Fill", fill},
     {"RANGE", "Range", range_op},
     {"BROADCAST_TO", "BroadcastTo", broadcast_to, "", Steps::moved},

@@ -37,7 +37,7 @@ bool is_padded(Call& c) {
 }
 
 /// Steps and distances along height and width, and the pads for these sizes and the kernel.
-Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool has_dilations) {
+Window lite_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool has_dilations) {
   bool has_depth = spatial.size() == 3;
   Window window{.kernel = std::move(kernel)};
   if (has_depth) window.strides.push_back(at_least_one(c, "stride_d", 1));
@@ -66,7 +66,7 @@ Values conv_2d(Call& c) {
   Expr x = channels_first(c.input(0)), w = channels_first(c.input(1));
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
-  Window window = window_of(c, spatial_dims(x), kernel_of(w, 2), true);
+  Window window = lite_window(c, spatial_dims(x), kernel_of(w, 2), true);
   return {activated(c, biased(c, channels_last(convolution(x, w, window, std::max<int64_t>(in / each, 1))), 2))};
 }
 
@@ -78,7 +78,7 @@ Values depthwise_conv_2d(Call& c) {
   Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {3, 0, 1, 2});
   int64_t in = fixed(c, x.dims()[1], "channels"), out = fixed(c, w.dims()[0], "channels of the filter");
   if (in < 1 || out % in) c.fail("E151", cat("has ", in, " channels and a filter that gives ", out));
-  Window window = window_of(c, spatial_dims(x), kernel_of(w, 2), true);
+  Window window = lite_window(c, spatial_dims(x), kernel_of(w, 2), true);
   return {activated(c, biased(c, channels_last(convolution(x, w, window, in)), 2))};
 }
 
@@ -86,7 +86,7 @@ Values conv_3d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 5), c.expect_rank(1, 5);
   Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {4, 3, 0, 1, 2});
-  Window window = window_of(c, spatial_dims(x), kernel_of(w, 3), true);
+  Window window = lite_window(c, spatial_dims(x), kernel_of(w, 3), true);
   return {activated(c, biased(c, channels_last(convolution(x, w, window)), 2))};
 }
 
@@ -100,7 +100,7 @@ Values transpose_conv(Call& c) {
   if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its output, has ", wanted));
   Dims spatial(wanted.begin() + 1, wanted.begin() + 3), own = spatial_dims(x);
   // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
-  Window window = window_of(c, spatial, kernel_of(w, 2), false);
+  Window window = lite_window(c, spatial, kernel_of(w, 2), false);
   Dims ends;
   if (window.pads_begin.empty()) window.pads_begin = Dims(2, 0);
   for (size_t a = 0; a < 2; ++a) {
@@ -123,7 +123,7 @@ Expr pooled(Call& c, PoolFn fn, Expr x) {
   x = channels_first(x);
   std::vector<int64_t> kernel = {at_least_one(c, "filter_height", 1), at_least_one(c, "filter_width", 1)};
   expect_small_window(c, x, kernel);
-  return channels_last(pool(fn, x, window_of(c, spatial_dims(x), kernel, false)));
+  return channels_last(pool(fn, x, lite_window(c, spatial_dims(x), kernel, false)));
 }
 
 Values average_pool(Call& c) { return {activated(c, pooled(c, PoolFn::average, c.input(0)))}; }

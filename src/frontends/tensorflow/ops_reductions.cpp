@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions, running sums and sorting.
+#include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
 
@@ -43,10 +44,10 @@ Values arg_reduction(Call& c, bool largest) {
   return {convert(index, c.output_type())};
 }
 
-Values cumsum(Call& c) {
+Values cumulated(Call& c, ReduceFn fn) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
-  return {running(ReduceFn::sum, x, c.axis(c.number_of(1), x.rank()), c.flag("exclusive"), c.flag("reverse"))};
+  return {running(fn, x, c.axis(c.number_of(1), x.rank()), c.flag("exclusive"), c.flag("reverse"))};
 }
 
 Values top_k_op(Call& c) {
@@ -59,9 +60,32 @@ Values top_k_op(Call& c) {
   return {found.values, convert(found.places, c.output_type(1))};
 }
 
+/// Whether fewer than k classes are predicted above the target; a target that is no class is not among them.
+Values in_top_k(Call& c) {
+  c.expect_inputs(3, 3);
+  c.expect_rank(0, 2), c.expect_rank(1, 1);
+  Expr x = c.input(0), target = convert(c.input(1), DType::i64), classes = scalar(c, x.dims()[1]);
+  Expr is_class = (target >= 0) & (target < classes);
+  Expr own = gather_elements(x, reshape(select(is_class, target, 0), {target.dims()[0], 1}), 1);
+  Expr above = reduce(ReduceFn::sum, convert(x > own, DType::i64), {1}, false);
+  Expr is_number = reduce(ReduceFn::min, convert(equal(x - x, 0), DType::i64), {1}, false) > 0;  // each of the row
+  return {is_class & is_number & (above < convert(reshape(c.input(2), {}), DType::i64))};
+}
+
+Values l2_loss(Call& c) {
+  c.expect_inputs(1, 1);
+  Expr x = flat(c.input(0));
+  return {reduce(ReduceFn::sum, x * x, {0}, false) / 2};
+}
+
+Values euclidean_norm(Call& c) {
+  Expr x = c.input(0);
+  return {sqrt(reduced(c, ReduceFn::sum, x * x))};
+}
+
 constexpr Operator table[] = {
-    {"MEAN", "Mean", mean},
-    {"SUM", "Sum", reduction<ReduceFn::sum>},
+    {"MEAN", "Mean", mean, "", Steps::counted, Pairs::apart},
+    {"SUM", "Sum", reduction<ReduceFn::sum>, "", Steps::counted, Pairs::apart},
     {"REDUCE_PROD", "Prod", reduction<ReduceFn::product>},
     {"REDUCE_MAX", "Max", reduction<ReduceFn::max>},
     {"REDUCE_MIN", "Min", reduction<ReduceFn::min>},
@@ -69,7 +93,11 @@ constexpr Operator table[] = {
     {"REDUCE_ALL", "All", truth<ReduceFn::min>},
     {"ARG_MAX", "ArgMax", [](Call& c) { return arg_reduction(c, true); }},
     {"ARG_MIN", "ArgMin", [](Call& c) { return arg_reduction(c, false); }},
-    {"CUMSUM", "Cumsum", cumsum},
+    {"CUMSUM", "Cumsum", [](Call& c) { return cumulated(c, ReduceFn::sum); }},
+    {"", "Cumprod", [](Call& c) { return cumulated(c, ReduceFn::product); }},
+    {"", "InTopKV2", in_top_k},
+    {"", "L2Loss", l2_loss},
+    {"", "EuclideanNorm", euclidean_norm},
     {"TOPK_V2", "TopKV2", top_k_op, "", Steps::moved},
 };
 

@@ -3,6 +3,7 @@
 // (indices[n, rank], values[n], the sizes of the whole), which TensorFlow calls sparse.
 #include "frontends/common/selection.h"
 
+#include <cmath>
 #include <limits>
 
 #include "frontends/common/arithmetic.h"
@@ -73,6 +74,52 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
   return results;
 }
 
+/// The best boxes of an SSD network, which TensorFlow Lite has as a custom operator: codes[1, n, 4] (middle and size,
+/// relative to anchors[n, 4]) and scores[1, n, classes] give boxes, classes, scores and how many there are.
+Values detections(Call& c) {
+  c.expect_inputs(3, 3);
+  c.expect_rank(0, 3), c.expect_rank(1, 3), c.expect_rank(2, 2);
+  const Dim count = c.input(2).dims()[0], classes = static_cast<int64_t>(c.number("num_classes", 0));
+  const auto most = static_cast<int64_t>(c.number("max_detections", 0));
+  bool is_each = c.number("use_regular_nms", 0) != 0;
+  double per_class = c.number("detections_per_class", 100), per_box = c.number("max_classes_per_detection", 1);
+  if (!(classes.value() > 0) || most < 1 || most > INT16_MAX || !(per_class >= 1))
+    c.fail("E145", cat("has ", classes, " classes, and finds ", most, " boxes, ", per_class, " of a class"));
+  if (per_box != 1 && !is_each) c.unsupported("with several classes of a box is not supported");
+  Expr codes = reshape(c.input(0), {count, 4}), anchors = c.input(2);
+  auto column = [](Expr x, int64_t i) { return slice(x, 1, i, 1); };
+  auto middle = [&](int64_t i, std::string_view scale) {
+    return column(codes, i) / c.number(scale, 1) * column(anchors, i + 2) + column(anchors, i);
+  };
+  auto half = [&](int64_t i, std::string_view scale) {
+    return exp(column(codes, i) / c.number(scale, 1)) * column(anchors, i) * 0.5;
+  };
+  Expr y = middle(0, "y_scale"), x = middle(1, "x_scale"), h = half(2, "h_scale"), w = half(3, "w_scale");
+  Expr boxes = concat(c, {y - h, x - w, y + h, x + w}, 1);
+  Expr all = reshape(c.input(1), {count, c.input(1).dims()[2]});
+  Expr scores = slice(all, 1, all.dims()[1] - classes, classes);  // a class for the background comes first
+  Ordered best = top_k(scores, is_each ? classes : Dim(1), 1);
+  Expr judged = is_each ? transpose(scores, {1, 0}) : transpose(best.values, {1, 0});
+  auto threshold = static_cast<float>(c.number("nms_score_threshold", 0));  // itself is enough
+  Expr chosen = non_max_suppression(
+      reshape(boxes, {1, count, 4}), reshape(judged, {1, judged.dims()[0], count}),
+      min(is_each ? static_cast<int64_t>(per_class) : most, count),
+      number(c, DType::f32, static_cast<float>(c.number("nms_iou_threshold", 0))),
+      number(c, DType::f32, std::nextafter(threshold, -std::numeric_limits<float>::infinity())), false);
+  Expr score = gather_nd(judged, slice(chosen, 1, 1, 2));
+  const Dim found = min(chosen.dims()[0], most);
+  chosen = gather(chosen, top_k(score, found, 0).places);  // by falling score, of all classes
+  Expr box = reshape(column(chosen, 2), {found});
+  Expr kind = is_each ? reshape(column(chosen, 1), {found}) : reshape(gather(best.places, box), {found});
+  auto result = [&](Expr rows) {
+    Dims dims = rows.dims();
+    dims[0] = most, dims.insert(dims.begin(), 1);
+    return reshape(filled_up(convert(rows, DType::f32), most), dims);
+  };
+  Expr own = gather_nd(judged, slice(chosen, 1, 1, 2));
+  return {result(gather(boxes, box)), result(kind), result(own), reshape(scalar(c, found, DType::f32), {1})};
+}
+
 // --- values that differ ----------------------------------------------------------------------------------------------
 
 /// The distinct values in the order of their first occurrence, for each element the number of its value, and the
@@ -89,17 +136,23 @@ Values unique_op(Call& c) {
   return results;
 }
 
-/// The count of each number, or the sum of its weights; numbers at or above the size are ignored.
-Values bincount(Call& c) {
+/// The count of each number, or the sum of its weights; numbers at or above the size are ignored. `by_row` counts each
+/// row of a matrix by itself; `binary_output` tells only which numbers there are.
+Values bincount(Call& c, bool by_row) {
   c.expect_inputs(3, 3);
-  Expr x = flat(convert(c.input(0), DType::i64)), weights = flat(c.input(2));
-  Dim size = one_size(c, 1, "size");
-  bool has_weights = !known_equal(weights.dims()[0], 0);
-  if (has_weights && !weights.dims()[0].is_constant()) c.unsupported("with an open number of weights is not supported");
-  Expr each = has_weights ? weights : full(c, weights.dtype(), x.dims(), 1);
-  Expr place = min(x, scalar(c, size));
-  Expr bins = full(c, weights.dtype(), {size + 1}, 0);
-  return {slice(scatter_elements(bins, place, each, 0, ScatterFn::add), 0, 0, size)};
+  Expr x = convert(c.input(0), DType::i64), weights = c.input(2);
+  if (!by_row) x = flat(x);
+  if (x.rank() < 1 || x.rank() > 2) c.fail("E151", cat("needs a vector or a matrix, has ", x.value.shape()));
+  Dim size = one_size(c, 1, "size"), rows = x.rank() == 2 ? x.dims()[0] : Dim(1);
+  const Dim count = weights.value.shape().elements();
+  bool is_binary = c.flag("binary_output"), has_weights = !known_equal(count, 0) && !is_binary;
+  if (has_weights && !count.is_constant()) c.unsupported("with an open number of weights is not supported");
+  Expr each = has_weights ? flat(weights) : full(c, weights.dtype(), {x.value.shape().elements()}, 1);
+  Expr row = x.rank() == 2 ? along(iota(c, rows), 0, 2) : like(x, 0), whole = scalar(c, size);
+  Expr place = flat(select(x < whole, row * whole + x, scalar(c, rows * size)));
+  Expr bins = full(c, weights.dtype(), {rows * size + 1}, 0);
+  Expr y = scatter_elements(bins, place, each, 0, is_binary ? ScatterFn::replace : ScatterFn::add);
+  return {reshape(slice(y, 0, 0, rows * size), x.rank() == 2 ? Dims{rows, size} : Dims{size})};
 }
 
 // --- segments --------------------------------------------------------------------------------------------------------
@@ -110,8 +163,11 @@ struct Segments {
   Expr ids;  ///< i64 [n]
   Dim count;
 
-  explicit Segments(Call& call, size_t input)
-      : c(call), ids(flat(convert(c.input(input), DType::i64))), count(counted()) {}
+  /// Their number is in input `number`, if there is one.
+  Segments(Call& call, size_t input, size_t number)
+      : c(call),
+        ids(flat(convert(c.input(input), DType::i64))),
+        count(c.has_input(number) ? one_size(c, number, "number of segments") : counted()) {}
 
   Dim counted() const {
     Expr first = concat(c, {full(c, DType::i64, {1}, -1), ids}, 0);
@@ -122,29 +178,29 @@ struct Segments {
     dims[0] = count;
     return scatter_nd(full(c, rows.dtype(), dims, start), reshape(ids, {ids.dims()[0], 1}), rows, fn);
   }
-  /// How many rows each segment has, beside [count, ...].
+  /// How many rows each segment has, beside y[count, ...].
   Expr sizes(Expr y) const {
     Expr ones = full(c, y.dtype(), ids.dims(), 1);
     Dims column(static_cast<size_t>(y.rank()), 1);
     column[0] = count;
-    return reshape(max(summed(ones, ScatterFn::add, 0), 1), column);
+    return reshape(summed(ones, ScatterFn::add, 0), column);
   }
 };
 
 enum class Divisor : uint8_t { one, size, root };
 
 Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
-  Segments segments(c, ids);
+  Segments segments(c, ids, ids + 1);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   Expr sum = segments.summed(rows, ScatterFn::add, 0);
   if (divisor == Divisor::one) return {sum};
-  Expr sizes = segments.sizes(sum);
+  Expr sizes = max(segments.sizes(sum), 1);
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
 /// Sums, means or other averages of the rows [n] of a table that belong to one segment.
 Values sparse_segments(Call& c, Divisor divisor) {
-  c.expect_inputs(3, 3);
+  c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
   return segment_sum(c, gather(c.input(0), convert(c.input(1), DType::i64)), 2, divisor);
 }
@@ -152,6 +208,21 @@ Values sparse_segments(Call& c, Divisor divisor) {
 Values whole_segments(Call& c, Divisor divisor) {
   c.expect_inputs(2, 2);
   return segment_sum(c, c.input(0), 1, divisor);
+}
+
+/// The product, or the extremes, which are 0 where there are no rows.
+template <ScatterFn fn>
+Values segment_extreme(Call& c) {
+  c.expect_inputs(2, 2);
+  Segments segments(c, 1, 2);
+  Expr rows = c.input(0);
+  c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
+  if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // of all, so below each
+  Dims dims = rows.dims();
+  dims[0] = segments.count;
+  Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);
+  return {select(broadcast(equal(segments.sizes(y), 0), dims), 0, y)};
 }
 
 // --- sparse tensors --------------------------------------------------------------------------------------------------
@@ -205,6 +276,22 @@ Values sparse_to_dense(Call& c) {
   return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
 }
 
+/// A matrix that is given by its elements, times another.
+Values sparse_product(Call& c) {
+  c.expect_inputs(4, 4);
+  c.expect_rank(0, 2), c.expect_rank(3, 2);
+  Expr indices = convert(c.input(0), DType::i64), values = c.input(1);
+  Expr b = c.flag("adjoint_b") ? transpose(c.input(3), {1, 0}) : c.input(3);
+  Dims sizes = c.sizes(2);
+  bool turns = c.flag("adjoint_a");
+  if (sizes.size() != 2) c.fail("E151", cat("needs a matrix, has sizes ", sizes));
+  c.require_same(sizes[turns ? 0 : 1], b.dims()[0], "columns and rows of a product");
+  Expr rows = slice(indices, 1, turns, 1), columns = slice(indices, 1, !turns, 1);
+  const Dim count = indices.dims()[0];
+  Expr products = gather(b, reshape(columns, {count})) * reshape(values, {count, 1});
+  return {scatter_nd(full(c, b.dtype(), {sizes[turns], b.dims()[1]}, 0), rows, products, ScatterFn::add)};
+}
+
 constexpr Operator table[] = {
     {"", "NonMaxSuppression", [](Call& c) { return best_boxes(c, 3, 3, false, false); }},
     {"", "NonMaxSuppressionV2", [](Call& c) { return best_boxes(c, 4, 4, false, false); }},
@@ -212,15 +299,24 @@ constexpr Operator table[] = {
     {"NON_MAX_SUPPRESSION_V4", "NonMaxSuppressionV4", [](Call& c) { return best_boxes(c, 5, 5, false, true); }},
     {"NON_MAX_SUPPRESSION_V5", "NonMaxSuppressionV5", [](Call& c) { return best_boxes(c, 6, 6, true, true); },
      "soft_nms_sigma other than 0"},
+    {"TFLite_Detection_PostProcess", "", detections, "several classes of a box"},
     {"UNIQUE", "Unique", unique_op},
     {"", "UniqueV2", unique_op, "several axes"},
     {"", "UniqueWithCounts", unique_op},
-    {"", "Bincount", bincount, "open numbers of weights"},
+    {"", "Bincount", [](Call& c) { return bincount(c, false); }, "open numbers of weights"},
     {"SEGMENT_SUM", "SegmentSum", [](Call& c) { return whole_segments(c, Divisor::one); }},
     {"", "SegmentMean", [](Call& c) { return whole_segments(c, Divisor::size); }},
     {"", "SparseSegmentSum", [](Call& c) { return sparse_segments(c, Divisor::one); }},
     {"", "SparseSegmentMean", [](Call& c) { return sparse_segments(c, Divisor::size); }},
     {"", "SparseSegmentSqrtN", [](Call& c) { return sparse_segments(c, Divisor::root); }},
+    {"", "SegmentProd", segment_extreme<ScatterFn::mul>},
+    {"", "SegmentMax", segment_extreme<ScatterFn::max>},
+    {"", "SegmentMin", segment_extreme<ScatterFn::min>},
+    {"", "SparseSegmentSumWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::one); }},
+    {"", "SparseSegmentMeanWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::size); }},
+    {"", "SparseSegmentSqrtNWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::root); }},
+    {"", "SparseTensorDenseMatMul", sparse_product},
+    {"", "DenseBincount", [](Call& c) { return bincount(c, true); }, "open numbers of weights"},
     {"", "SparseReshape", sparse_reshape},
     {"", "SparseFillEmptyRows", sparse_fill_empty_rows, "other than two axes"},
     {"SPARSE_TO_DENSE", "SparseToDense", sparse_to_dense},

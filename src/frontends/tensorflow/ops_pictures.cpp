@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures: colours, regions, patches, positions of maxima. Channels are last.
+#include <algorithm>
+
+#include "frontends/common/resize.h"
+#include "frontends/common/sampling.h"
+#include "frontends/common/views.h"
+#include "frontends/common/windows.h"
+#include "frontends/tensorflow/call.h"
+#include "frontends/tensorflow/network.h"
+#include "ops/reduce.h"
+
+namespace weft::tensorflow {
+namespace {
+
+using namespace frontend;
+
+// --- colours ---------------------------------------------------------------------------------------------------------
+
+/// Three channels along the last axis, each [.., 1].
+struct Colours {
+  Expr first, second, third;
+};
+
+Colours colours_of(Call& c, Expr x) {
+  if (x.rank() < 1) c.fail("E151", "needs three channels, has a scalar");
+  c.require_same(x.dims().back(), 3, "number of channels");
+  auto channel = [&](int64_t i) { return slice(x, x.rank() - 1, i, 1); };
+  return {channel(0), channel(1), channel(2)};
+}
+Expr joined(const Colours& x) { return concat(*x.first.at, {x.first, x.second, x.third}, x.first.rank() - 1); }
+
+/// Hue, saturation and value, each from 0 to 1.
+Colours hsv_of(const Colours& rgb) {
+  auto [r, g, b] = rgb;
+  Expr value = max(max(r, g), b), range = value - min(min(r, g), b), is_grey = range <= 0;
+  Expr sixth = 1.0 / (select(is_grey, 1, range) * 6);
+  Expr hue = select(equal(r, value), sixth * (g - b),
+                    select(equal(g, value), sixth * (b - r) + 2.0 / 6, sixth * (r - g) + 4.0 / 6));
+  hue = select(is_grey, 0, hue);
+  return {select(hue < 0, hue + 1, hue), select(value > 0, range / select(value > 0, value, 1), 0), value};
+}
+
+Colours rgb_of(const Colours& hsv) {
+  Expr turn = hsv.first * 6;
+  auto channel = [&](Expr part) { return (1.0 - hsv.second + hsv.second * min(max(part, 0), 1)) * hsv.third; };
+  return {channel(abs(turn - 3) - 1), channel(2 - abs(turn - 2)), channel(2 - abs(turn - 4))};
+}
+
+Values in_other_colours(Call& c, Colours (*formula)(const Colours&)) {
+  c.expect_inputs(1, 1);
+  return {joined(formula(colours_of(c, c.input(0))))};
+}
+
+Expr factor(Call& c, DType type) { return convert(reshape(c.input(1), {}), type); }
+
+Values adjust_hue(Call& c) {
+  c.expect_inputs(2, 2);
+  Colours hsv = hsv_of(colours_of(c, c.input(0)));
+  hsv.first = floor_mod(hsv.first + factor(c, hsv.first.dtype()), 1);
+  return {joined(rgb_of(hsv))};
+}
+Values adjust_saturation(Call& c) {
+  c.expect_inputs(2, 2);
+  Colours hsv = hsv_of(colours_of(c, c.input(0)));
+  hsv.second = min(max(hsv.second * factor(c, hsv.first.dtype()), 0), 1);
+  return {joined(rgb_of(hsv))};
+}
+
+/// Away from the mean of each channel of each picture.
+Values adjust_contrast(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  if (x.rank() < 3) c.fail("E151", cat("needs pictures, has ", x.value.shape()));
+  Expr middle = reduce(ReduceFn::mean, x, {x.rank() - 3, x.rank() - 2});
+  return {(x - middle) * factor(c, x.dtype()) + middle};
+}
+
+// --- regions and patches ---------------------------------------------------------------------------------------------
+
+Values crop_regions(Call& c) {
+  c.expect_inputs(4, 4);
+  c.expect_rank(0, 4), c.expect_rank(1, 2), c.expect_rank(2, 1);
+  std::string method = c.text("method", "bilinear");
+  if (method != "bilinear" && method != "nearest")
+    c.fail("E145", cat("method '", printable(method), "' is not bilinear or nearest"));
+  Expr boxes = c.input(1);
+  Dims size = c.sizes(3, 1);
+  if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
+  c.require_same(c.input(2).dims()[0], boxes.dims()[0], "numbers of pictures and regions");
+  c.require_same(boxes.dims()[1], 4, "numbers of a region");
+  Expr x = channels_first(convert(c.input(0), DType::f32));
+  Expr y = crop_and_resize(x, boxes, c.input(2), size, method == "nearest", c.number("extrapolation_value", 0));
+  return {channels_last(y)};
+}
+
+/// Each position of a window, as channels: [batch, rows, columns, height * width * channels].
+Values extract_patches(Call& c) {
+  c.expect_inputs(1, 1);
+  c.expect_rank(0, 4);
+  Expr x = c.input(0);
+  Window window = window_of(c, {x.dims()[1], x.dims()[2]}, spatial_numbers(c, "ksizes", 2, true), true, "rates");
+  constexpr int64_t most = 4096;
+  if (window.kernel[0] * window.kernel[1] > most)
+    c.unsupported(cat("with windows of more than ", most, " elements is not supported"));
+  fill_defaults(window, 2);
+  x = pad(x, {0, window.pads_begin[0], window.pads_begin[1], 0}, {0, window.pads_end[0], window.pads_end[1], 0});
+  auto along_axis = [&](Expr from, size_t a, int64_t i) {
+    int64_t reach = (window.kernel[a] - 1) * window.dilations[a], stride = window.strides[a],
+            start = i * window.dilations[a];
+    auto axis = static_cast<int64_t>(a) + 1;
+    Dim windows = max(floordiv(from.dims()[a + 1] - reach - 1, stride) + 1, 0);
+    return cut(slice(from, axis, start, (windows - 1) * stride + 1), {{.axis = axis, .step = stride}});
+  };
+  Values parts;
+  for (int64_t i = 0; i < window.kernel[0]; ++i) {
+    for (int64_t j = 0; j < window.kernel[1]; ++j) parts.push_back(along_axis(along_axis(x, 0, i), 1, j));
+  }
+  return {concat(c, parts, 3)};
+}
+
+/// Keys' cubic; pixels outside are left out where the centres of pixels count, else the border is repeated.
+Values resize_bicubic(Call& c) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 4);
+  Dims size = c.sizes(1);
+  if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
+  bool is_aligned = c.flag("align_corners"), is_half = c.flag("half_pixel_centers");
+  Resizing resizing(convert(c.input(0), DType::f32));
+  resizing.op.mode = ResizeMode::cubic;
+  resizing.op.coordinates = is_aligned ? ResizeCoordinates::align_corners
+                            : is_half  ? ResizeCoordinates::half_pixel
+                                       : ResizeCoordinates::asymmetric;
+  resizing.op.cubic_a = is_half ? -0.5 : -0.75;
+  resizing.op.exclude_outside = is_half;
+  resizing.set_sizes({1, 2}, size);
+  return {resizing.result()};
+}
+
+/// Maxima, and where each was: its number among a picture's elements, or with `include_batch_in_index` among all.
+Values pool_with_positions(Call& c) {
+  c.expect_inputs(1, 1);
+  c.expect_rank(0, 4);
+  Expr x = channels_first(c.input(0));
+  std::vector<int64_t> kernel = spatial_numbers(c, "ksize", 2, true);
+  expect_small_window(c, x, kernel);
+  Maxima found = max_pool_with_positions(x, window_of(c, spatial_dims(x), kernel, true));
+  const Dims d = x.dims();
+  Expr batch = along(iota(c, d[0]), 0, 4), channel = along(iota(c, d[1]), 1, 4), pixels = scalar(c, d[2] * d[3]);
+  Expr pixel = found.positions - (batch * scalar(c, d[1]) + channel) * pixels;
+  Expr place = pixel * scalar(c, d[1]) + channel;
+  if (c.flag("include_batch_in_index")) place = place + batch * scalar(c, d[1] * d[2] * d[3]);
+  DType type = c.has("Targmax") ? c.type("Targmax").value_or(DType::i64) : DType::i64;
+  return {channels_last(found.values), convert(channels_last(place), type)};
+}
+
+constexpr Operator table[] = {
+    {"", "RGBToHSV", [](Call& c) { return in_other_colours(c, hsv_of); }},
+    {"", "HSVToRGB", [](Call& c) { return in_other_colours(c, rgb_of); }},
+    {"", "AdjustHue", adjust_hue},
+    {"", "AdjustSaturation", adjust_saturation},
+    {"", "AdjustContrastv2", adjust_contrast},
+    {"", "CropAndResize", crop_regions},
+    {"", "ExtractImagePatches", extract_patches},
+    {"", "ResizeBicubic", resize_bicubic},
+    {"", "MaxPoolWithArgmax", pool_with_positions},
+};
+
+}  // namespace
+
+std::span<const Operator> picture_operators() { return table; }
+
+}  // namespace weft::tensorflow
