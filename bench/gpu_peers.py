@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same networks and single operators in PyTorch and in Weft on one GPU, 16-bit floats, medians by the device's clock.
 
-  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,rows] [--weft] [--tuned] [--out results.jsonl]
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,rows] [--weft] [--tuned] [--out results.jsonl]
 
 The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft's
 time of the same model is taken before and after PyTorch's, the sizes fixed. With --tuned PyTorch compiles with
@@ -170,6 +170,40 @@ def gemms():
         yield row
 
 
+def float8_product(folder, m, n, k):
+    """A product of 8-bit floats, with scales, that gives f16."""
+    kind, one = TensorProto.FLOAT8E4M3FN, [onnx.numpy_helper.from_array(np.float32(0.01), "scale")]
+    codes = np.random.default_rng(1).integers(0, 240, (k, n)).astype(np.uint8)
+    codes[(codes & 127) == 127] = 0  # NaN
+    weights = [*one, helper.make_tensor("w", kind, [k, n], codes.tobytes(), raw=True)]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["wf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["yf"]),
+        helper.make_node("Cast", ["yf"], ["y"], to=TensorProto.FLOAT16),
+    ]
+    ports = [helper.make_tensor_value_info("x", kind, [m, k])], [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [m, n])]
+    graph = helper.make_graph(nodes, "product", *ports, weights)
+    path = Path(folder, "product.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def float8_gemms():
+    """e4m3 by e4m3 into f16, beside PyTorch's scaled product and beside the same product of f16."""
+    one = torch.ones((), device="cuda")
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096)):
+        a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))
+        scaled = lambda a=a, b=b: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float16)
+        with tempfile.TemporaryDirectory() as folder:
+            ours = weft_ms(float8_product(folder, m, n, k))
+            half = weft_ms(one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n]))
+        row = {"gemm": [m, n, k], "type": "e4m3", "torch_ms": median(scaled), **ours}
+        if "ms" in ours and "ms" in half:
+            row["f16_ms"] = half["ms"]
+        yield row
+
+
 def rows():
     r, c = 16384, 4096
     x, w = torch.randn(r, c, device="cuda").half(), torch.ones(c, device="cuda").half()
@@ -203,7 +237,7 @@ def main():
                 for batch in arguments.batches.split(","):
                     yield network_modes(name, int(batch), arguments.weft, compiler)
             else:
-                yield from gemms() if name == "gemm" else rows()
+                yield from {"gemm": gemms, "gemm8": float8_gemms}.get(name, rows)()
 
     for row in results():
         gpu.tell("beside PyTorch on a GPU", row | ({"mode": "max-autotune"} if arguments.tuned else {}), arguments.out)

@@ -139,7 +139,7 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
                                       migraphx_quantize_fp8_options_t options) {
   return guarded([&] {
     given(target);
-    warn("fp8 is simulated: values are rounded to e4m3 and multiplied in f32, which is no faster than f32");
+    warn("fp8 is simulated on CPUs: values are rounded to e4m3 and multiplied in f32, which is no faster than f32");
     calibrate(given(prog), "fp8", dots | convolutions, given(options).samples);
   });
 }

@@ -207,7 +207,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
   arena_limit(options.default_memory_arena_cfg);  // parses, or throws
   options.disable_caching |= options.disable_compiled_model_caching;
   if (options.fp8_enable)
-    options.notes.emplace_back("fp8_enable is simulated: values are rounded to e4m3 and multiplied in f32, no faster");
+    options.notes.emplace_back("fp8_enable is simulated on CPUs: values are rounded to e4m3 and multiplied in f32");
   check_device(options, device, has_id);
   check_numbers(options);
   check_precisions(options);

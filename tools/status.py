@@ -427,10 +427,10 @@ def gpu_kernels(rows, page):
         return "\n\nNot kept yet: `python bench/gpu_peers.py --only gemm,rows --out FILE`.\n\n"
     lines = []
     for row in rows:
-        name = row["of"].get("operator") or " x ".join(map(str, row["of"]["gemm"]))
+        name = row["of"].get("operator") or " x ".join(map(str, row["of"]["gemm"])) + f", {row['of'].get('type', 'f16')}"
         torch = row["peers"]["pytorch"]["ms"]
         lines.append([name, f"{row['values']['ms']:.4f}", f"{torch:.4f}", ratio(row["values"]["ms"] / torch)])
-    return table(["product or operator, f16", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
+    return table(["product or operator (f16)", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
 
 
 def gpu_headline(rows, page):

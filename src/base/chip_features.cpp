@@ -30,6 +30,7 @@ int capability_of(const GpuModel& model) {
 const char* macro_of(MatrixUnit unit) {
   switch (unit) {
     case MatrixUnit::none: break;
+    case MatrixUnit::mfma_short: return "WEFT_MFMA=1";
     case MatrixUnit::mfma: return "WEFT_MFMA=2";
     case MatrixUnit::mfma_long: return "WEFT_MFMA=3";
     case MatrixUnit::wmma_twice: return "WEFT_RDNA_WMMA=3";
@@ -85,9 +86,19 @@ std::vector<std::string> kernel_macros(const Chip& chip) {
   if (model == models.end()) return {};
   std::vector<std::string> macros{cat("WEFT_WAVE=", model->wave)};
   if (const char* matrix = macro_of(model->matrix)) macros.emplace_back(matrix);
+  if (model->float8 != Float8Unit::none) macros.push_back("WEFT_FLOAT8=1");
   if (model->early_launch) macros.push_back("WEFT_EARLY_LAUNCH=1");
   if (model->warp_groups) macros.push_back("WEFT_WARP_GROUPS=1");
   return macros;
+}
+
+bool is_float8(DType type) {
+  return type == DType::f8e4m3fn || type == DType::f8e4m3fnuz || type == DType::f8e5m2 || type == DType::f8e5m2fnuz;
+}
+
+bool multiplies_float8(const GpuModel& gpu, DType type) {
+  if (type == DType::f8e4m3fn || type == DType::f8e5m2) return gpu.float8 == Float8Unit::ocp;
+  return (type == DType::f8e4m3fnuz || type == DType::f8e5m2fnuz) && gpu.float8 == Float8Unit::fnuz;
 }
 
 bool multiplies(DType type, const Chip& chip) {

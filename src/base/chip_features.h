@@ -16,6 +16,7 @@ std::string_view vendor_name(ChipKind kind);
 /// The matrix unit of a GPU, named after the way kernels/matrix_core.h uses it.
 enum class MatrixUnit : uint8_t {
   none,        ///< products run on the vector units
+  mfma_short,  ///< CDNA, which multiplies bf16 in half steps
   mfma,        ///< CDNA 2
   mfma_long,   ///< CDNA 3, which multiplies 32 bytes of k at once
   wmma_twice,  ///< RDNA 3: both halves of a wave hold whole operands
@@ -23,10 +24,18 @@ enum class MatrixUnit : uint8_t {
   mma,         ///< NVIDIA; f32 as three products of TF32
 };
 
+/// The 8-bit floats that a matrix unit multiplies.
+enum class Float8Unit : uint8_t {
+  none,
+  ocp,   ///< f8e4m3fn and f8e5m2
+  fnuz,  ///< f8e4m3fnuz and f8e5m2fnuz
+};
+
 struct GpuFamily {
   ChipKind kind = ChipKind::nvidia;
   int wave = 32;  ///< threads that run in step
   MatrixUnit matrix = MatrixUnit::none;
+  Float8Unit float8 = Float8Unit::none;
   bool async_copy = false;    ///< copies from global to shared memory bypass the registers
   bool early_launch = false;  ///< a kernel can be set up while the one before it runs
   /// Hopper's wgmma: four warps multiply from shared memory together, and the blocks of a cluster read each other's
@@ -44,6 +53,10 @@ struct GpuModel : GpuFamily {
   bool is_tested;          ///< tests compile or run kernels for it
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
+/// A float of 8 bits that has a sign and a mantissa.
+bool is_float8(DType type);
+/// True if the chip's matrix unit multiplies this 8-bit float.
+bool multiplies_float8(const GpuModel& gpu, DType type);
 /// Throws E204 for a chip that the compiler does not know; the error lists the known chips of its family.
 const GpuModel& gpu_model(std::string_view arch);
 /// The chip of an NVIDIA device with this compute capability (90 is 9.0), in the form with all features if there is

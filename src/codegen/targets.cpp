@@ -56,7 +56,7 @@ const std::string& processor_of(const Chip& chip) {
 
 std::string features_of(const Chip& chip) {
   if (chip.kind != ChipKind::nvidia || chip.features.find("ptx") != std::string::npos) return chip.features;
-  return chip.features.empty() ? "+ptx83" : chip.features + ",+ptx83";
+  return chip.features.empty() ? "+ptx84" : chip.features + ",+ptx84";
 }
 
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::string& why) {

@@ -22,7 +22,6 @@ struct SwizzledStage {
   typename Operand::Row rows[count];
   typename Operand::Walk walk;
   int inside;  // of this thread's rows, those inside the operand; others are zero and cost no traffic
-  bool whole;  // the operand has all rows
   WEFT_INLINE static int part() { return thread_id() % 8; }
   WEFT_INLINE static int first() { return thread_id() / 8; }
   WEFT_INLINE static bool has_row(int i) { return Rows % apart == 0 || first() + i * apart < Rows; }
@@ -30,21 +29,20 @@ struct SwizzledStage {
   /// The first step begins at element `k`.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end, i64 k) {
     walk = from.walk(k + part() * V);
-    whole = row0 + Rows <= row_end;
     inside = int(least(ceil_div(most(least(row_end - row0, Rows) - first(), 0), apart), count));
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       rows[i] = from.row(batch, least(row0 + first() + i * apart, row_end - 1));
     }
   }
   /// Starts the copies of the next step, of which the operand has the first `left` elements of k.
-  WEFT_INLINE void start(const Operand& from, u32 to, i64 left) {
+  WEFT_INLINE void start(const Operand& from, u32 to, int left) {
     to += swizzled(first(), part());
-    if (!Operand::has_gaps && whole && left * i64(sizeof(T)) >= 128) {
+    if (!Operand::has_gaps && inside == count && left * int(sizeof(T)) >= 128) {
       WEFT_UNROLL for (int i = 0; i < count; i++) {
         if (has_row(i)) copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk));
       }
     } else {
-      const int bytes = int(most(least((left - part() * V) * i64(sizeof(T)), 16), 0));
+      const int bytes = int(most(least((left - part() * V) * int(sizeof(T)), 16), 0));
       WEFT_UNROLL for (int i = 0; i < count; i++) {
         const bool is_there = i < inside && from.is_there(rows[i], walk);
         if (has_row(i)) copy_async_to(to + u32(i * apart * 128), from.at(rows[i], walk), is_there ? bytes : 0);
@@ -110,6 +108,29 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // others may still be reading these sums
 }
 
+/// c += a b for one k step of `FM` x 64 rows and `N` columns of 8-bit floats. The unit keeps about 14 bits of a sum, so
+/// it sums one step, and the vector units add the steps, 64 rows at a time: meanwhile another warp group has the unit.
+/// `copies` starts the copies of a later step.
+template <class T, int N, int FM, class Copies>
+WEFT_INLINE void add_float8_step(u64 a, u64 b, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
+  using Core = Wgmma<T, N>;
+  WEFT_UNROLL for (int i = 0; i < FM; i++) {
+    typename Core::Sums step;
+    wgmma_begin();
+    Core::template multiply<true>(a + u64(i) * 512, b, step);
+    WEFT_UNROLL for (int k = 1; k < 4; k++) {
+      Core::multiply(a + u64(i) * 512 + u64(k) * wgmma_step, b + u64(k) * wgmma_step, step);
+    }
+    wgmma_commit();
+    Core::wait_for(step);
+    // In place: otherwise LLVM spreads the sums over more registers than there are.
+    WEFT_UNROLL for (int e = 0; e < Core::c_count; e++) {
+      asm volatile("add.f32 %0, %0, %1;" : "+f"(c[i].v[e]) : "f"(step.v[e]));
+    }
+    if (i == 0) copies();  // there are no registers for it beside the sums of a step
+  }
+}
+
 /// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
@@ -132,11 +153,13 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   SwizzledStage<T, tile.cols, threads, B> stage_b;
   stage_a.begin(a, batch, row0, s.m, i64(first) * depth);
   stage_b.begin(b, batch, col0, s.n, i64(first) * depth);
+  const int tail = int(s.k - i64(all - 1) * depth);  // elements of the last step
+  const auto left = [&](int step) WEFT_LAMBDA { return step + 1 < all ? depth : tail; };
   const auto start_a = [&](int slot, int step) WEFT_LAMBDA {
-    if (step < last) stage_a.start(a, shared + u32(slot * stage_bytes), s.k - i64(step) * depth);
+    if (step < last) stage_a.start(a, shared + u32(slot * stage_bytes), left(step));
   };
   const auto start_b = [&](int slot, int step) WEFT_LAMBDA {
-    if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), s.k - i64(step) * depth);
+    if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), left(step));
   };
   barrier();  // an earlier block's sums have been read
   // Not unrolled, like every short loop here: a short kernel waits for its code to load.
@@ -146,26 +169,33 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
     start_a(i, first + i);
     end_async_group();
   }
-  int slot = 0, fill = ahead;  // a slot is refilled two steps after its last use
+  int slot = 0;
   WEFT_NO_UNROLL for (int step = first; step < last; step++) {
     wait_async_groups<ahead - 1>();
     share_with_units();
     barrier();
     const u32 at = shared + u32(slot * stage_bytes);
     const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
-    wgmma_begin();
-    WEFT_UNROLL for (int k = 0; k < 4; k++) {
-      WEFT_UNROLL for (int i = 0; i < fm; i++) {
-        Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+    const auto start_next = [&]() WEFT_LAMBDA {
+      const int fill = slot < 2 ? slot + ahead : slot - 2;  // a slot is refilled two steps after its last use
+      start_a(fill, step + ahead);
+      start_b(fill, step + ahead);
+      end_async_group();
+    };
+    if constexpr (is_float8<T>) {
+      add_float8_step<T, n>(da, db, c, start_next);
+    } else {
+      wgmma_begin();
+      WEFT_UNROLL for (int k = 0; k < 4; k++) {
+        WEFT_UNROLL for (int i = 0; i < fm; i++) {
+          Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+        }
       }
+      wgmma_commit();
+      start_next();
+      wgmma_wait<1>();
     }
-    wgmma_commit();
-    start_a(fill, step + ahead);
-    start_b(fill, step + ahead);
-    end_async_group();
-    wgmma_wait<1>();
     slot = slot + 1 == tile.stages ? 0 : slot + 1;
-    fill = fill + 1 == tile.stages ? 0 : fill + 1;
   }
   wgmma_wait<0>();
   wait_async_groups<0>();

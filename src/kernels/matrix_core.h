@@ -13,7 +13,8 @@
 ///     row_lanes          lanes that share their rows: those whose numbers differ in the low bits only
 ///
 /// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80, where f32 is three products of TF32; types
-/// without a matrix unit of their precision use the vector units (VectorCore).
+/// without a matrix unit of their precision use the vector units (VectorCore). 8-bit floats have a unit where
+/// WEFT_FLOAT8 is set: the ones with infinities or more than one zero (f8e4m3fn, f8e5m2), on CDNA 3 the `fnuz` ones.
 
 #include "vec.h"
 
@@ -123,12 +124,19 @@ template <>
 struct MatrixCore<f16> : Mfma<f16, f32, Vec<f16, 4>, 16> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c.v, 0, 0, 0); }
 };
+#if WEFT_MFMA == 1
+template <>
+struct MatrixCore<bf16> : Mfma<bf16, f32, Vec<short, 2>, 8> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x8bf16(a, b, c.v, 0, 0, 0); }
+};
+#else
 template <>
 struct MatrixCore<bf16> : Mfma<bf16, f32, Vec<short, 4>, 16> {
   static WEFT_INLINE void multiply(A a, B b, C& c) {
     c.v = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c.v, 0, 0, 0);
   }
 };
+#endif
 template <>
 struct MatrixCore<f32> : Mfma<f32, f32, f32, 4> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, c.v, 0, 0, 0); }
@@ -137,6 +145,18 @@ struct MatrixCore<f32> : Mfma<f32, f32, f32, 4> {
 template <>
 struct MatrixCore<i8> : Mfma<i8, i32, long, 32> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c.v, 0, 0, 0); }
+};
+template <>
+struct MatrixCore<f8e4m3fnuz> : Mfma<f8e4m3fnuz, f32, long, 32> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) {
+    c.v = __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c.v, 0, 0, 0);
+  }
+};
+template <>
+struct MatrixCore<f8e5m2fnuz> : Mfma<f8e5m2fnuz, f32, long, 32> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) {
+    c.v = __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(a, b, c.v, 0, 0, 0);
+  }
 };
 #else
 template <>
@@ -192,6 +212,16 @@ template <>
 struct MatrixCore<i8> : Wmma<i8, i32, Vec<int, wmma_k / 4>> {
   static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(i32_16x16x16_iu8)(true, a, true, b, c.v, false); }
 };
+#ifdef WEFT_FLOAT8
+template <>
+struct MatrixCore<f8e4m3fn> : Wmma<f8e4m3fn, f32, Vec<int, wmma_k / 4>> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(f32_16x16x16_fp8_fp8)(a, b, c.v); }
+};
+template <>
+struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
+  static WEFT_INLINE void multiply(A a, B b, C& c) { c.v = WEFT_WMMA(f32_16x16x16_bf8_bf8)(a, b, c.v); }
+};
+#endif
 #endif
 
 #ifdef WEFT_MMA
@@ -278,6 +308,30 @@ template <>
 struct MatrixCore<i8> : MmaSync<i8, i32> {
   static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k32.row.col.s32.s8.s8.s32", "r") }
 };
+#ifdef WEFT_FLOAT8
+/// The unit keeps about 14 bits of its sums, so it sums one k step, and the vector units add the steps in f32.
+#define WEFT_MMA_FLOAT8(instruction)                                                                         \
+  WEFT_UNROLL for (int h = 0; h < 2; h++) {                                                                  \
+    f32 step[4];                                                                                             \
+    asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"   \
+                 : "=f"(step[0]), "=f"(step[1]), "=f"(step[2]), "=f"(step[3])                                \
+                 : "r"(a.w[0]), "r"(a.w[1]), "r"(a.w[2]), "r"(a.w[3]), "r"(b.w[2 * h]), "r"(b.w[2 * h + 1]), \
+                   "f"(0.0f));                                                                               \
+    WEFT_UNROLL for (int i = 0; i < 4; i++) c.v[4 * h + i] += step[i];                                       \
+  }
+template <>
+struct MatrixCore<f8e4m3fn> : MmaSync<f8e4m3fn, f32> {
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) {
+    WEFT_MMA_FLOAT8("m16n8k32.row.col.f32.e4m3.e4m3.f32")
+  }
+};
+template <>
+struct MatrixCore<f8e5m2> : MmaSync<f8e5m2, f32> {
+  static WEFT_INLINE void multiply(const A& a, const B& b, C& c) {
+    WEFT_MMA_FLOAT8("m16n8k32.row.col.f32.e5m2.e5m2.f32")
+  }
+};
+#endif
 /// c += a b in TF32, which has 11 bits.
 WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"

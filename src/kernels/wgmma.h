@@ -111,6 +111,15 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
                : WEFT_SUMS_##N("+r", 0)                                     \
                : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))             \
                : "memory")
+/// Of 8-bit floats: `out` is "+f", or "=f" for the first product of a sum.
+#define WEFT_WGMMA_FLOAT8(N, types, out)                                          \
+  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1; }" \
+               : WEFT_SUMS_##N(out, 0)                                            \
+               : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))                   \
+               : "memory")
+#define WEFT_WGMMA_E4M3(N, out) WEFT_WGMMA_FLOAT8(N, "k32.f32.e4m3.e4m3", out)
+#define WEFT_WGMMA_E5M2(N, out) WEFT_WGMMA_FLOAT8(N, "k32.f32.e5m2.e5m2", out)
+#define WEFT_WGMMA_WAIT(N, out) asm volatile("wgmma.wait_group.sync.aligned 0;" : WEFT_SUMS_##N(out, 0)::"memory")
 #define WEFT_ANY_WIDTH(instruction, types)              \
   if constexpr (N == 16) instruction(16, types);        \
   else if constexpr (N == 32) instruction(32, types);   \
@@ -119,7 +128,8 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
   else if constexpr (N == 192) instruction(192, types); \
   else instruction(256, types)
 
-/// 64 x N sums of products of T: f16, bf16 (in f32) or i8 (in i32). N is 16, 32, 64, 128, 192 or 256.
+/// 64 x N sums of products of T: f16, bf16, f8e4m3fn, f8e5m2 (in f32) or i8 (in i32). N is 16, 32, 64, 128, 192 or
+/// 256. The unit keeps about 14 bits of the sums of 8-bit floats.
 template <class Element, int N>
 struct Wgmma {
   using T = Element;
@@ -141,10 +151,20 @@ struct Wgmma {
       WEFT_ANY_WIDTH(WEFT_WGMMA_SHARED, "k16.f32.f16.f16");
     } else if constexpr (is_same<T, bf16>) {
       WEFT_ANY_WIDTH(WEFT_WGMMA_SHARED, "k16.f32.bf16.bf16");
+    } else if constexpr (is_same<T, f8e4m3fn> && Fresh) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_E4M3, "=f");
+    } else if constexpr (is_same<T, f8e4m3fn>) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_E4M3, "+f");
+    } else if constexpr (is_same<T, f8e5m2> && Fresh) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_E5M2, "=f");
+    } else if constexpr (is_same<T, f8e5m2>) {
+      WEFT_ANY_WIDTH(WEFT_WGMMA_E5M2, "+f");
     } else {
       WEFT_ANY_WIDTH(WEFT_WGMMA_BYTES, "k32.s32.s8.s8");
     }
   }
+  /// Waits until all products are finished; the sums are read after it.
+  static WEFT_INLINE void wait_for(Sums& c) { WEFT_ANY_WIDTH(WEFT_WGMMA_WAIT, "+f"); }
   /// The same with the 64 x 16 piece of A in registers: pairs of k as mma.sync holds them. They must not change before
   /// the product is done: see wgmma_wait_for.
   template <bool Fresh = false, bool Turned = false>

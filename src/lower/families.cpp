@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/chip_features.h"
 #include "base/error.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
@@ -52,7 +53,9 @@ std::string why_no_product(const Instruction& i) {
   bool integers =
       i.is<Dot>() ? is_integer(a) && is_integer(b) && is_integer(result) : has_short_product(i) && result == DType::i32;
   auto is_16_bits = [](DType t) { return t == DType::f16 || t == DType::bf16; };
-  bool floats = a == b ? a == DType::f32 || a == DType::f64 || is_16_bits(a) : a == DType::f32 && is_16_bits(b);
+  bool floats = is_float8(a) ? is_float8(b)
+                : a == b     ? a == DType::f32 || a == DType::f64 || is_16_bits(a)
+                             : a == DType::f32 && is_16_bits(b);
   if (integers || (floats && is_float(result))) return {};
   return cat(a, " by ", b, " into ", result);
 }

@@ -16,6 +16,7 @@
 #include "lower/gpu/gemv.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
+#include "ops/dot.h"
 #include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/views.h"
@@ -548,6 +549,7 @@ static bool fits_in_f16(Value value) {
 DType Lowering::product_type(const Instruction& i) const {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
+  if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;  // which has all numbers of both
   if (is_integer(a)) return DType::i16;  // u8 and i8 mixed: exact on the vector units
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
   return narrow ? all_.options.storage : DType::f32;
@@ -568,13 +570,21 @@ bool Lowering::follows_from_constants(const Region& region) const {
   return follows;
 }
 
+/// A product of 8-bit floats before it meets its scales, which may be too large for f16.
+static bool is_unscaled_product(Value value) {
+  bool is_product = value.def->is<Dot>() || value.def->is<Convolution>();
+  return is_product && is_float8(value.def->inputs[0].dtype());
+}
+
 Lowering::Lowering(LoweredProgram& all, const Region& region)
     : all_(all), source_(source_of(region)), runs_at_load_(follows_from_constants(region)) {
   for_each_member(region, [&](const Instruction& i) { all_.load_time[&i] = runs_at_load_; });
   const Family& family = family_of(region.anchor ? *region.anchor : *region.epilogue.front());
   may_place_ = family.places;
   may_narrow_ = all_.options.storage != DType::f32 && family.narrow == Narrow::read_and_written && !is_kept(region) &&
-                std::ranges::none_of(region.outputs, [&](Value value) { return all_.overflowing.contains(value); });
+                std::ranges::none_of(region.outputs, [&](Value value) {
+                  return all_.overflowing.contains(value) || is_unscaled_product(value);
+                });
 }
 
 void Lowering::lower(const Region& region) {

@@ -143,8 +143,9 @@ class Grouping {
       bool may_take = id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims;
       if (may_take && computes(region(id), input) && !is_settled_before(region(id), i)) candidates.push_back(id);
     }
-    // Regions with an anchor first, then the latest region.
-    std::ranges::sort(candidates, std::greater{}, [&](int id) { return std::pair(!is_plain(region(id)), id); });
+    // Regions with an anchor first, then those that others read too, since the rest can be absorbed; then the latest.
+    std::ranges::sort(candidates, std::greater{},
+                      [&](int id) { return std::tuple(!is_plain(region(id)), !is_read_only_by(id, i), id); });
     for (int id : candidates) {
       if (region(id).epilogue.size() >= max_members || !fits(id, i)) continue;
       add(id, i);
@@ -212,15 +213,16 @@ class Grouping {
       int other = direct_region_of(input);
       if (other < 0 || other == id || !is_plain(region(other)) || region(other).dims != region(id).dims) continue;
       if (region(other).epilogue.size() + region(id).epilogue.size() > max_members) continue;
-      bool only_here = std::ranges::all_of(region(other).epilogue, [&](const Instruction* member) {
-        return std::ranges::all_of(
-                   member->users,
-                   [&](const Instruction* user) { return user == &i || region_of_[user->id] == other; }) &&
-               !module_.is_result({const_cast<Instruction*>(member), 0});
-      });
-      if (!only_here || depends(other, id)) continue;
-      merge(other, id);
+      if (is_read_only_by(other, i) && !depends(other, id)) merge(other, id);
     }
+  }
+
+  /// Whether nothing else reads a value of the plain region.
+  bool is_read_only_by(int id, const Instruction& i) {
+    return std::ranges::all_of(region(id).epilogue, [&](Instruction* member) {
+      auto is_inside = [&](const Instruction* user) { return user == &i || region_of_[user->id] == id; };
+      return std::ranges::all_of(member->users, is_inside) && !module_.is_result({member, 0});
+    });
   }
 
   void merge(int from, int into) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "ir/control.h"
@@ -155,6 +156,78 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
+/// A loop that leaves all sizes as they are.
+bool may_be_joined(const Instruction& i) {
+  const auto* op = i.as<Loop>();
+  return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
+}
+
+/// The instructions between `a` and the later `b` that depend on a; nothing if b does, or if one of them sets a size.
+std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const Instruction& b) {
+  std::vector<Instruction*> readers;
+  std::unordered_set<const Instruction*> known{&a};
+  for (Instruction* i = a.next; i; i = i->next) {
+    bool depends = std::ranges::any_of(i->inputs, [&](const Value& input) { return known.contains(input.def); });
+    if (i == &b) return depends ? std::nullopt : std::optional(readers);
+    if (!depends) continue;
+    if (sets_symbols(*i)) return std::nullopt;
+    known.insert(i);
+    readers.push_back(i);
+  }
+  return std::nullopt;
+}
+
+/// One of two loops that become one.
+struct JoinedLoop {
+  Instruction* loop;
+  Values arguments = {}, results = {};  ///< of its body's copy
+  std::vector<uint32_t> places = {};    ///< of its results among those of both
+  const Loop& op() const { return *loop->as<Loop>(); }
+  const Module& body() const { return *loop->modules[0]; }
+  size_t carried() const { return static_cast<size_t>(op().carried); }
+};
+
+/// One loop in place of `a` and `b`; returns it.
+Instruction* join(Module& module, Instruction& a, Instruction& b) {
+  ReplaceScope scope(module, b);
+  JoinedLoop both[] = {{&a}, {&b}};
+  Module& body = module.program().add_module("loop");
+  Loop op = both[0].op();
+  op.carried += both[1].op().carried;
+  op.types.clear();
+  Values inputs;
+  for (bool carried : {true, false}) {
+    for (JoinedLoop& one : both) {
+      size_t end = carried ? one.carried() : one.loop->inputs.size();
+      for (size_t k = carried ? 0 : one.carried(); k < end; ++k) {
+        one.arguments.push_back(body.parameter(cat("p", inputs.size()), one.body().parameters()[k].type()));
+        inputs.push_back(one.loop->inputs[k]);
+      }
+    }
+  }
+  for (JoinedLoop& one : both)
+    one.results = write_body(body, one.body(), one.arguments, {{one.op().counter.as_symbol()->name, op.counter}});
+  std::vector<Result> results;
+  for (bool carried : {true, false}) {
+    for (JoinedLoop& one : both) {
+      size_t end = carried ? one.carried() : one.results.size();
+      for (size_t k = carried ? 0 : one.carried(); k < end; ++k) {
+        one.places.push_back(static_cast<uint32_t>(results.size()));
+        op.types.push_back(one.op().types[k]);
+        results.push_back({cat("r", results.size()), one.results[k]});
+      }
+    }
+  }
+  body.set_results(std::move(results));
+  Value joined = module.append(std::move(op), std::move(inputs), {&body});
+  for (JoinedLoop& one : both) {
+    for (uint32_t k = 0; k < one.places.size(); ++k)
+      module.replace(one.loop->result(k), joined.def->result(one.places[k]));
+    module.erase(*one.loop);
+  }
+  return joined.def;
+}
+
 /// Constants and sizes that a body reads from outside are made again inside, where passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
@@ -182,6 +255,29 @@ bool inline_control(Module& module) {
   for (Instruction& i : module) {
     if (i.is<If>()) changed |= inline_if(module, i) || sink_constants(i);
     else if (i.is<Loop>()) changed |= write_out_loop(module, i, max_written_out) || sink_constants(i);
+  }
+  return changed;
+}
+
+bool join_loops(Module& module) {
+  bool changed = false;
+  std::vector<Instruction*> before;
+  for (Instruction& i : module) {
+    if (!may_be_joined(i)) continue;
+    std::optional<std::vector<Instruction*>> readers;
+    auto is_partner = [&](Instruction* a) {
+      if (!known_equal(a->as<Loop>()->trips, i.as<Loop>()->trips)) return false;
+      readers = readers_between(*a, i);
+      return readers.has_value();
+    };
+    auto partner = std::ranges::find_if(before, is_partner);
+    if (partner == before.end()) {
+      before.push_back(&i);
+      continue;
+    }
+    for (Instruction* reader : *readers) module.move_before(*reader, i.next);
+    *partner = join(module, **partner, i);
+    changed = true;
   }
   return changed;
 }

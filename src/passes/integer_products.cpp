@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/chip_features.h"
 #include "ir/core_ops.h"
 #include "ops/build.h"
 #include "ops/dot.h"
@@ -47,16 +48,16 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   return s;
 }
 
-/// How a value was dequantised, seen through views.
-std::optional<Steps> steps_of(Module& module, Value value) {
+/// How a value of bytes, or of another type, was dequantised, seen through views.
+std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
-    auto steps = steps_of(module, i.inputs[0]);
+    auto steps = steps_of(module, i.inputs[0], is_of_type);
     return steps ? viewed(module, *steps, i) : std::nullopt;
   }
   const auto* op = i.as<Dequantize>();
   if (!op || op->block > 0 || op->to != DType::f32 || i.inputs[1].dtype() != DType::f32 ||
-      !is_byte(i.inputs[0].dtype()))
+      !is_of_type(i.inputs[0].dtype()))
     return std::nullopt;
   bool is_scalar = known_equal(i.inputs[1].shape().elements(), 1);
   return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
@@ -189,6 +190,11 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
 
+/// Whether the scales of both operands of a dot are the same for all of a sum.
+bool keeps_sum(const Steps& a, const Steps& b, int64_t rank) {
+  return (a.axis < 0 || a.axis == rank - 2) && (b.axis < 0 || b.axis == rank - 1);
+}
+
 template <Factors factors>
 std::optional<Value> integer_dot(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
@@ -196,8 +202,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   auto a = steps_of(module, i.inputs[0]), b = steps_of(module, i.inputs[1]);
   if (!a || !b) return std::nullopt;
   int64_t rank = i.types[0].shape.rank();
-  bool keeps_sum = (a->axis < 0 || a->axis == rank - 2) && (b->axis < 0 || b->axis == rank - 1);
-  if (!keeps_sum || !fits_i32(*a, *b, i.inputs[0].dims().back())) return std::nullopt;
+  if (!keeps_sum(*a, *b, rank) || !fits_i32(*a, *b, i.inputs[0].dims().back())) return std::nullopt;
   Value product = dot_of_integers(module, *a, *b, factors);
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
@@ -259,6 +264,29 @@ std::optional<Value> integer_convolution(Module& module, Instruction& i) {
   Value product = convolution_of_integers(module, *op, *x, *w, factors);
   int64_t channel = w->axis < 0 ? -1 : 1;
   return scaled(module, product, product_scale(module, x->scale, -1, w->scale, channel, i.types[0].shape.rank()));
+}
+
+// --- 8-bit floats
+
+std::optional<Value> float8_dot(Module& module, Instruction& i) {
+  const auto* op = i.as<Dot>();
+  if (!op || op->type != DType::f32) return std::nullopt;
+  auto a = steps_of(module, i.inputs[0], is_float8), b = steps_of(module, i.inputs[1], is_float8);
+  int64_t rank = i.types[0].shape.rank();
+  if (!a || !b || has_zero_point(*a) || has_zero_point(*b) || !keeps_sum(*a, *b, rank)) return std::nullopt;
+  return scaled(module, module.append(*op, {a->x, b->x}),
+                product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
+}
+
+std::optional<Value> float8_convolution(Module& module, Instruction& i) {
+  const auto* op = i.as<Convolution>();
+  if (!op || op->type != DType::f32 || op->layout != Layout::channels_first || i.inputs.size() != 2)
+    return std::nullopt;
+  auto x = steps_of(module, i.inputs[0], is_float8), w = steps_of(module, i.inputs[1], is_float8);
+  if (!x || !w || has_zero_point(*x) || has_zero_point(*w) || x->axis >= 0) return std::nullopt;
+  if ((w->axis >= 0 && w->axis != output_axis(*op)) || is_depthwise(*op, i.inputs[1].dims())) return std::nullopt;
+  return scaled(module, module.append(*op, {x->x, w->x}),
+                product_scale(module, x->scale, -1, w->scale, w->axis < 0 ? -1 : 1, i.types[0].shape.rank()));
 }
 
 // --- integers that are bytes without a zero point --------------------------------------------------------------------
@@ -601,6 +629,11 @@ Value without_bounds(const Instruction& i, const Quantize& op) {
     x = in[0];
   }
   return x;
+}
+
+bool float8_products(Module& module) {
+  static constexpr Rewrite rewrites[] = {float8_dot, float8_convolution};
+  return rewrite_each(module, rewrites);
 }
 
 bool fold_scales(Module& module) {

@@ -36,6 +36,11 @@ enum class IntegerFactors : uint8_t {
 /// fit i32. A maximum pooling of a dequantised value pools the integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
+/// The same for 8-bit floats, on GPUs: the scales of both operands leave the product, which sums in f32.
+///
+///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
+bool float8_products(Module& module);
+
 /// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into
 /// one factor for each term, and the sum is taken in f64. Rounding in f32 would differ for some elements in a million,
 /// and a deep network spreads each difference to a third of its answers.

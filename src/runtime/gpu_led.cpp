@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs on a GPU that the host leads. It reads back conditions and sizes, evaluates the sizes that depend on them, and
 // runs the processor's steps between two copies. Kernels are launched one by one, in order.
+//
+// Where the steps of a run follow from the sizes of its inputs alone, as in a loop over the steps of a recurrent
+// network, a second run with the same sizes and addresses is captured: all launches of all trips become one graph.
 #include <cstring>
 #include <map>
 
@@ -24,7 +27,8 @@ class LedContext final : public GpuRun {
         pool_([this](int64_t bytes) { return gpu::Memory(program_->gpu(), bytes, program_->allocator()); }),
         blocks_(plan().buffers.size()),
         variants_(plan().steps.size(), -1),
-        ending_(plan().steps.size()) {
+        ending_(plan().steps.size()),
+        follows_from_sizes_(!knobs().checked && !is_random(plan()) && steps_follow_from_sizes()) {
     for (const PlanStep& step : plan().steps) {
       first_.push_back(words_.size());
       words_.resize(words_.size() + step.sizes.size() + (knobs().checked ? 1 + 2 * step.buffers.size() : 0));
@@ -42,6 +46,7 @@ class LedContext final : public GpuRun {
   ~LedContext() override {
     try {
       stream_.synchronize();
+      if (queued_.get()) queued_.synchronize();
     } catch (...) {  // the run has reported the error
     }
   }
@@ -49,12 +54,18 @@ class LedContext final : public GpuRun {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     program_->gpu()->use();
     inputs_ = with_defaults(program_->inputs(), given);
-    if (options.stream) stream_of(options).synchronize();
+    bool may_queue = options.stream && options.on_device && may_capture(options);
+    if (!may_queue) await_queued(options);
     bind(options);
     place_ports(options);
-    stream_.fill(faults_.data(), 0, faults_.bytes());
-    execute(options);
-    finish(options);
+    bool is_captured = run_captured(options);
+    if (!is_captured) {
+      if (may_queue) await_queued(options);
+      stream_.fill(faults_.data(), 0, faults_.bytes());
+      update(schedule_.due(SizeSchedule::before_run));
+      execute(options);
+    }
+    finish(options, is_captured && may_queue);
     check_read(inputs_);
     inputs_.clear();
     return std::move(outputs_);
@@ -63,6 +74,41 @@ class LedContext final : public GpuRun {
   size_t memory_bytes() const override { return GpuRun::memory_bytes() + static_cast<size_t>(pool_.bytes()); }
 
  private:
+  /// Memory for buffers at these sizes, before any step has swapped some of them.
+  struct Placed {
+    SymbolValues values;
+    std::vector<int64_t> bytes;
+    std::vector<std::byte*> memory;
+    Works works;
+  };
+  /// A launch of a run that is captured; kernel -1: a library.
+  struct Launch {
+    size_t step;
+    int kernel;
+    int64_t blocks;
+    std::vector<std::byte*> memory;
+    size_t sizes;  // the first of its words
+  };
+  struct Trace {
+    std::vector<Launch> launches;
+    std::vector<int64_t> words;
+  };
+  /// The launches of a run, for these sizes and addresses; no graph before the second run.
+  struct Captured {
+    SymbolValues values;
+    std::vector<std::byte*> memory;
+    Works works;
+    bool is_too_long = false;
+    gpu::Memory sizes = {};
+    gpu::Graph graph = {};
+  };
+
+  /// Waits for the last run on a stream of the caller's, and for all that the caller has queued there.
+  void await_queued(const RunOptions& options) const {
+    if (queued_.get()) queued_.synchronize();
+    if (options.stream) stream_of(options).synchronize();
+  }
+
   // --- before the first step -----------------------------------------------------------------------------------------
 
   void bind(const RunOptions& options) {
@@ -72,6 +118,14 @@ class LedContext final : public GpuRun {
     values_ = bind_symbols(plan().inputs, inputs_);
     if (is_random(plan())) values_.set(std::string(run_seed), seed_of(options));
     check_sizes(plan().checks, values_);
+    if (!placed_ || !(placed_->values == values_)) place();
+    bytes_ = placed_->bytes, memory_ = placed_->memory, works_ = placed_->works;
+    on_device_ = options.on_device;
+  }
+
+  /// Memory for all buffers that are placed before the run, at these sizes.
+  void place() {
+    placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
     for (size_t i = 0; i < bytes_.size(); ++i) {
       if (!program_->is_hosted(i) && !is_late(i)) bytes_[i] = values_.evaluate(plan().buffers[i].bytes);
@@ -80,6 +134,8 @@ class LedContext final : public GpuRun {
     check_device_memory(plan(), bytes_, layout.bytes, program_->packed_bytes() + program_->constant_bytes(),
                         program_->memory_limit());
     if (arena_.bytes() < layout.bytes) {
+      if (queued_.get()) queued_.synchronize();
+      graphs_.clear();
       arena_ = {};
       arena_ = gpu::Memory(program_->gpu(), layout.bytes, program_->allocator());
       note_peak();
@@ -94,8 +150,7 @@ class LedContext final : public GpuRun {
     works_.clear();  // with open sizes the step after a library's does the work
     for (const PlanStep& step : plan().steps)
       works_.push_back(step.call.has_symbols() ? nullptr : program_->work_of(step, values_));
-    update(schedule_.due(SizeSchedule::before_run));
-    on_device_ = options.on_device;
+    placed_ = Placed{values_, bytes_, memory_, works_};
   }
 
   /// Its size is only known during the run.
@@ -139,11 +194,97 @@ class LedContext final : public GpuRun {
     });
   }
 
+  // --- captured runs -------------------------------------------------------------------------------------------------
+
+  /// True if sizes decide which steps run, how often and where their operands lie: nothing is read back.
+  bool steps_follow_from_sizes() const {
+    auto is_computed = [](const SizeSetting& setting) { return setting.buffer < 0; };
+    auto is_fixed = [&](const PlanStep& step) {
+      switch (step.kind) {
+        case StepKind::kernel:
+        case StepKind::library:
+        case StepKind::jump:
+        case StepKind::swap: return true;
+        case StepKind::sizes: return std::ranges::all_of(step.settings, is_computed);
+        case StepKind::branch: return step.buffers.empty();
+        default: return false;
+      }
+    };
+    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+      if (plan().buffers[i].kind == BufferKind::dynamic || program_->is_hosted(i) || is_late(i)) return false;
+    }
+    return std::ranges::all_of(plan().steps, is_fixed);
+  }
+
+  bool may_capture(const RunOptions& options) const {
+    return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
+  }
+
+  /// Runs as one graph if that is possible and these sizes and addresses have been seen before; false if not.
+  bool run_captured(const RunOptions& options) {
+    if (!may_capture(options)) return false;
+    auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
+    auto known = std::ranges::find_if(graphs_, is_it);
+    if (known == graphs_.end()) {
+      constexpr size_t max_graphs = 8;
+      if (graphs_.size() == max_graphs) {
+        if (queued_.get()) queued_.synchronize();
+        graphs_.erase(graphs_.begin());
+      }
+      graphs_.push_back({.values = values_, .memory = memory_, .works = works_});
+      return false;
+    }
+    if (!known->graph && !known->is_too_long) capture(*known, options);
+    if (!known->graph) return false;
+    const gpu::Stream queue = options.on_device ? stream_of(options) : gpu::Stream(program_->gpu(), stream_.get());
+    if (queued_.get()) queue.wait(queued_);
+    queue.launch(known->graph);
+    return true;
+  }
+
+  /// Goes through the steps without running them, then captures their launches.
+  void capture(Captured& run, const RunOptions& options) {
+    constexpr size_t most = 1 << 14;  // launches; each costs about a microsecond to capture and some memory
+    Trace trace;
+    trace_ = &trace;
+    try {
+      update(schedule_.due(SizeSchedule::before_run));
+      for (size_t i = 0; i < plan().steps.size() && trace.launches.size() <= most;) i = execute(i, options);
+    } catch (...) {
+      trace_ = nullptr;
+      throw;
+    }
+    trace_ = nullptr;
+    run.is_too_long = trace.launches.size() > most;
+    if (!run.is_too_long) capture(run, trace);
+    memory_ = run.memory, bytes_ = placed_->bytes, values_ = run.values;  // steps have swapped some and set others
+  }
+
+  void capture(Captured& run, const Trace& trace) {
+    if (debug_enabled(2, "gpu")) log_text(LogLevel::debug, cat("capturing ", trace.launches.size(), " launches"));
+    run.sizes = gpu::Memory(program_->gpu(), std::ssize(trace.words) * static_cast<int64_t>(sizeof(int64_t)));
+    stream_.copy_to_device(run.sizes.data(), trace.words.data(), run.sizes.bytes());
+    stream_.synchronize();
+    stream_.begin_capture();
+    stream_.fill(faults_.data(), 0, faults_.bytes());
+    bool is_ours = false;  // the launch before: then this one may begin while that runs
+    for (const Launch& launch : trace.launches) {
+      memory_ = launch.memory;
+      if (launch.kernel < 0) call_library(launch.step);
+      else
+        launch_kernel(launch.step, launch.kernel, launch.blocks, run.sizes.data() + launch.sizes * sizeof(int64_t),
+                      is_ours);
+      is_ours = launch.kernel >= 0 && (is_ours || launch.blocks > 0);
+    }
+    run.graph = stream_.end_capture();
+  }
+
   // --- the steps -----------------------------------------------------------------------------------------------------
 
   void execute(const RunOptions& options) {
     const auto& steps = plan().steps;
     Watch watch(options.deadline, options.stop);
+    is_behind_kernel_ = false;
     std::vector<std::pair<size_t, gpu::Event>> begun;
     auto note = [&](size_t step) {
       if (!options.profile) return;
@@ -153,6 +294,7 @@ class LedContext final : public GpuRun {
     for (size_t i = 0; i < steps.size();) {
       watch.check(steps[i].source);
       note(i);
+      if (options.profile || options.observe) is_behind_kernel_ = false;
       size_t next = execute(i, options);
       if (watch.is_needed()) stream_.synchronize();
       if (options.observe) show(i, options);
@@ -193,17 +335,24 @@ class LedContext final : public GpuRun {
         for (size_t k = 0; k + 1 < step.buffers.size(); k += 2)
           swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]));
         break;
-      case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
+      case StepKind::grow:
+        is_behind_kernel_ = false;
+        grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount));
+        break;
       case StepKind::host:  // strings and containers move by exchanging their places
         check(step.host.fn == HostFn::same, "a function of the host is in a part for the processor");
         hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
         break;
       case StepKind::collective:
+        is_behind_kernel_ = false;
         for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
         exchange(step, options.rank);
         await_work(options);  // later steps may wait for the stream alone
         break;
-      case StepKind::part: run_part(i, options); break;
+      case StepKind::part:
+        run_part(i, options);
+        is_behind_kernel_ = false;
+        break;
     }
     return i + 1;
   }
@@ -220,20 +369,44 @@ class LedContext final : public GpuRun {
 
   void launch(size_t i) {
     const PlanStep& step = plan().steps[i];
-    if (step.kind == StepKind::library) return call_library(i);
+    if (trace_) return note_launch(i);
+    if (step.kind == StepKind::library) {
+      is_behind_kernel_ = false;
+      return call_library(i);
+    }
     if (knobs().checked) {
       write_sizes(i);
       send(first_[i], first_[i] + step.sizes.size() + 1 + 2 * step.buffers.size());
     }
-    const StepVariant* variant = variants_[i] < 0 ? nullptr : &step.variants[static_cast<size_t>(variants_[i])];
-    int kernel = variant ? variant->kernel : step.kernel;
-    int64_t blocks = std::max<int64_t>(values_.evaluate(variant ? variant->blocks : step.blocks), 0);
-    const std::byte* sizes = sizes_.data() + first_[i] * sizeof(int64_t);
+    launch_kernel(i, kernel_of(i), blocks_of(i), sizes_.data() + first_[i] * sizeof(int64_t), is_behind_kernel_);
+    is_behind_kernel_ = true;
+  }
+
+  void launch_kernel(size_t i, int kernel, int64_t blocks, const std::byte* sizes, bool overlap) const {
+    const PlanStep& step = plan().steps[i];
     Extras extras{.sizes = sizes,
                   .watched = knobs().checked ? sizes + step.sizes.size() * sizeof(int64_t) : nullptr,
                   .fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr};
-    program_->launch(stream_, step, kernel, blocks, memory_, extras, false);
+    program_->launch(stream_, step, kernel, blocks, memory_, extras, overlap);
     damage(step, kernel);
+  }
+
+  void note_launch(size_t i) {
+    const PlanStep& step = plan().steps[i];
+    bool is_library = step.kind == StepKind::library;
+    trace_->launches.push_back(
+        {i, is_library ? -1 : kernel_of(i), is_library ? 0 : blocks_of(i), memory_, trace_->words.size()});
+    if (!is_library)
+      trace_->words.insert(trace_->words.end(), words_.begin() + first_[i],
+                           words_.begin() + first_[i] + step.sizes.size());
+  }
+
+  const StepVariant* variant_of(size_t i) const {
+    return variants_[i] < 0 ? nullptr : &plan().steps[i].variants[static_cast<size_t>(variants_[i])];
+  }
+  int kernel_of(size_t i) const { return variant_of(i) ? variant_of(i)->kernel : plan().steps[i].kernel; }
+  int64_t blocks_of(size_t i) const {
+    return std::max<int64_t>(values_.evaluate(variant_of(i) ? variant_of(i)->blocks : plan().steps[i].blocks), 0);
   }
 
   // --- sizes ---------------------------------------------------------------------------------------------------------
@@ -251,6 +424,8 @@ class LedContext final : public GpuRun {
 
   /// Queues a copy of some of the words to the device.
   void send(size_t begin, size_t end) {
+    if (trace_) return;
+    is_behind_kernel_ = false;
     auto bytes = static_cast<int64_t>((end - begin) * sizeof(int64_t));
     if (sent_ + bytes > pinned_.bytes()) stream_.synchronize(), sent_ = 0;
     std::byte* from = pinned_.data() + sent_;
@@ -410,12 +585,20 @@ class LedContext final : public GpuRun {
 
   Tensor contents(size_t id) const override { return on_host(id); }
 
-  void finish(const RunOptions& options) {
+  /// `is_queued`: the run is a graph on the caller's stream, and nobody waits for it here.
+  void finish(const RunOptions& options, bool is_queued) {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       if (program_->is_hosted(i)) outputs_[static_cast<size_t>(buffer.index)] = hosted_[i];
       else prepare(i, options);  // a loop of no trips
+    }
+    if (is_queued) {
+      const gpu::Stream queue = stream_of(options);
+      for (const Fetched& f : fetched_) queue.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
+      if (!queued_.get()) queued_ = gpu::Event(program_->gpu());
+      queue.record(queued_);
+      return;
     }
     settle();
     for (const Fetched& f : fetched_) {
@@ -437,6 +620,12 @@ class LedContext final : public GpuRun {
   std::vector<size_t> first_;                // of each step
   std::vector<int> variants_;                // of each step, -1: its own kernel
   std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step
+  bool follows_from_sizes_;                  // each run is the same launches as long as sizes and addresses are
+  std::optional<Placed> placed_;
+  std::vector<Captured> graphs_;
+  gpu::Event queued_;              // the end of the last run that is a graph on the caller's stream
+  Trace* trace_ = nullptr;         // launches are noted here, not made
+  bool is_behind_kernel_ = false;  // a kernel was the last work of the stream: the next may begin while that runs
   std::vector<std::unique_ptr<Context>> parts_;
   std::vector<int64_t> offsets_;  // in the arena
   std::vector<Tensor> inputs_;    // of this run

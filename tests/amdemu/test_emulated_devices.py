@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
+import os
+import re
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -61,6 +65,54 @@ def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
     assert done.returncode == 0 and "warning" not in done.stderr, done.stdout + done.stderr
     steps = emulated.run(chip, "weft", "explain", path, "--device", "amd:0").stdout
     assert "cpu_part" not in steps
+
+
+def both_ways(path):
+    """Two layers, both directions, with a number of steps that the input tells."""
+    draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
+    for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
+        gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]
+        shapes = [(2, gates * 5, width), (2, gates * 5, 5), (2, 2 * gates * 5)]
+        weights += [(name, draw.standard_normal(shape).astype(np.float32) / 3) for name, shape in zip(names, shapes, strict=True)]
+        nodes += [helper.make_node(op, [x, *names], [f"y{layer}"], hidden_size=5, direction="bidirectional"),
+                  helper.make_node("Transpose", [f"y{layer}"], [f"t{layer}"], perm=[0, 2, 1, 3]),
+                  helper.make_node("Reshape", [f"t{layer}", "sizes"], [f"x{layer}"])]
+        x = f"x{layer}"
+    write(path, nodes, [("x", TensorProto.FLOAT, ["seq", "batch", 4])], [(x, TensorProto.FLOAT, ["seq", "batch", 10])],
+          [*weights, ("sizes", np.array([0, 0, -1]))])
+
+
+@pytest.mark.parametrize("chip", emulated.CHIPS)
+def test_loops_over_known_sizes_become_graphs(chip, tmp_path):
+    """Runs with the same sizes are captured, all trips in one graph; new sizes get a graph of their own. Both directions
+    are one loop, and kernels of both share launches."""
+    both_ways(tmp_path / "model.onnx")
+    code = """
+import numpy as np, weft, sys
+program, right = (weft.compile(sys.argv[1], device=device) for device in ("amd:0", "ref"))
+draw = np.random.default_rng(4)
+for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
+    x = draw.standard_normal((seq, 2, 4)).astype(np.float32)
+    (y,), (r,) = (p.run({"x": x}).values() for p in (program, right))
+    assert y.shape == r.shape and np.allclose(y, r, atol=1e-5), (seq, np.abs(y - r).max())
+"""
+    os.environ["WEFT_DEBUG"] = "2,gpu"
+    try:
+        done = emulated.run(chip, sys.executable, "-c", code, tmp_path / "model.onnx")
+    finally:
+        del os.environ["WEFT_DEBUG"]
+    assert done.returncode == 0, done.stderr[-4000:]
+    captured = [int(count) for count in re.findall(r"capturing (\d+) launches", done.stderr)]
+    before, each = captured[-1], captured[-2] - captured[-1]
+    assert captured == [before + trips * each for trips in (7, 3, 1, 0)]
+    assert each <= 8, "two layers need a product and a cell each, and rows of the results; directions apart would need twice as many"
+
+
+def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
+    """Two contexts, each on a stream of the caller's, beside threads of their own; from the third run on nobody waits."""
+    both_ways(tmp_path / "model.onnx")
+    done = emulated.run("gfx1100", "weft-amd-streams", tmp_path / "model.onnx")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):

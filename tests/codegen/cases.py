@@ -7,6 +7,7 @@ output arrays`, prints a line per kernel and returns the number of failures."""
 import math
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 rng = np.random.default_rng(20)
@@ -144,12 +145,16 @@ def arg_columns(outer, reduce, inner):
     return Case("sample_arg_columns", [outer, reduce, inner], [x], [((outer, inner), np.int64)], [y], 0, blocks=2)
 
 
+FLOAT8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+FLOAT8_FNUZ = {"e4m3": ml_dtypes.float8_e4m3fnuz, "e5m2": ml_dtypes.float8_e5m2fnuz}
 GEMM_TYPES = {"f16": (1e-5, 128, 128), "bf16": (1e-5, 128, 128), "f32": (1e-5, 64, 64), "f64": (1e-12, 64, 64), "i8": (0, 128, 128)}
+FLOAT8_ERROR = 1e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
 
 
-def gemm(kind, order, batch, m, n, k, blocks=5):
+def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
     """relu(A B + bias); `order` says whether B is stored as [k, n] or [n, k]."""
-    tolerance = GEMM_TYPES[kind][0] * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
+    error = FLOAT8_ERROR if kind in float8 else GEMM_TYPES[kind][0]
+    tolerance = error * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
     if kind == "i8":
         a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in [(batch, m, k), (batch, k, n)])
         bias, out = rng.integers(-1000, 1000, n).astype(np.int32), np.int32
@@ -161,6 +166,8 @@ def gemm(kind, order, batch, m, n, k, blocks=5):
         bias = normal(n, dtype=out)
         if kind == "bf16":
             a, b = bf16(a), bf16(b)
+        if kind in float8:
+            a, b = a.astype(float8[kind]), b.astype(float8[kind])
         wide = [(from_bf16(x) if kind == "bf16" else x).astype(np.float64) for x in (a, b)]
     y = np.maximum(wide[0] @ wide[1] + bias, 0)
     stored = b.transpose(0, 2, 1) if order == "nk" else b
@@ -169,7 +176,8 @@ def gemm(kind, order, batch, m, n, k, blocks=5):
 
 
 GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8, 4), "bf16_128x128": (128, 128, 3, 1),
-               "i8_128x64": (128, 64, 6, 1)}
+               "i8_128x64": (128, 64, 6, 1), "e4m3_128x128": (128, 128, 3, 1), "e4m3_256x128": (256, 128, 4, 1),
+               "e5m2_128x64_split2": (128, 64, 4, 2)}
 
 
 def direct(case, name, **launch):
@@ -228,12 +236,13 @@ def attention_cases():
         yield causal_attention("bf16_hidden8", *shape, 64, split=8, hidden=100)
 
 
-def gemm_cases(small=False):
+def gemm_cases(small=False, float8=None):
+    """`float8`: the 8-bit floats of the chip's matrix unit."""
     shapes = [(1, 1, 1, 1), (2, 5, 7, 3), (1, 130, 129, 70), (3, 16, 200, 64), (1, 0, 5, 5), (1, 4, 9, 0)]
     shapes += [] if small else [(1, 512, 384, 1000), (7, 129, 64, 33)]
-    for kind in GEMM_TYPES:
+    for kind in [*GEMM_TYPES, *(float8 or ())]:
         for order in ("nk", "kn"):
-            yield from (gemm(kind, order, *shape) for shape in shapes)
+            yield from (gemm(kind, order, *shape, float8=float8 or {}) for shape in shapes)
 
 
 def timed_cases():

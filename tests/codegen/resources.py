@@ -42,9 +42,11 @@ def family(kernel):
 
 def waves(chip, kernel):
     """Waves that a SIMD holds, as far as vector registers decide: register file, granule and cap of the chip."""
-    if chip.startswith("gfx9"):
+    if chip == "gfx908":
+        file, granule, cap = 256, 4, 10
+    elif chip.startswith("gfx9"):
         file, granule, cap = 512, 8, 8
-    elif chip == "gfx1030":
+    elif chip.startswith("gfx103") or chip in ("gfx1102", "gfx1103", "gfx1150", "gfx1152"):
         file, granule, cap = 1024, 16, 16
     else:
         file, granule, cap = 1536, 24, 16

@@ -14,6 +14,7 @@ import numpy as np
 import cases
 
 pointer = ctypes.c_void_p
+FLOAT8 = {"gfx942": cases.FLOAT8_FNUZ, "gfx1200": cases.FLOAT8, "gfx1201": cases.FLOAT8}
 
 
 class Amd:
@@ -82,7 +83,7 @@ def main():
         device = Amd(library, options.objects)
     except OSError as problem:
         sys.exit(f"run_amd.py needs a HIP library (WEFT_HIP_LIBRARY): {problem}")
-    sys.exit(cases.check(device, [*cases.all_cases(small=True), *cases.gemm_cases(small=True)]) != 0)
+    sys.exit(cases.check(device, [*cases.all_cases(small=True), *cases.gemm_cases(small=True, float8=FLOAT8.get(options.chip))]) != 0)
 
 
 if __name__ == "__main__":

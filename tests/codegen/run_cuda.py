@@ -116,7 +116,7 @@ def main():
         sys.exit(f"run_cuda.py needs an NVIDIA driver (libcuda.so.1): {problem}")
     except RuntimeError as problem:
         sys.exit(f"run_cuda.py: {problem}")
-    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases(), *cases.group_cases(), *cases.attention_cases()])
+    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases(float8=cases.FLOAT8), *cases.group_cases(), *cases.attention_cases()])
     for case in cases.timed_cases():
         ms = device.milliseconds(case)
         print(f"{case.kernel} {case.sizes}: {ms:.3f} ms, {case.work / ms / 1e6:.0f} {case.unit}")

@@ -42,3 +42,14 @@ SAMPLE(bf16)
 SAMPLE(f32)
 SAMPLE(f64)
 SAMPLE(i8)
+#ifdef WEFT_FLOAT8
+#ifdef WEFT_MFMA
+using e4m3 = f8e4m3fnuz;
+using e5m2 = f8e5m2fnuz;
+#else
+using e4m3 = f8e4m3fn;
+using e5m2 = f8e5m2;
+#endif
+SAMPLE(e4m3)
+SAMPLE(e5m2)
+#endif

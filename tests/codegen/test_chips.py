@@ -25,8 +25,8 @@ CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
 CPU_SAMPLES = ["samples", "samples_f32", "samples_int8"]  # the others use what only GPUs have
 # The instruction that sample_gemm_f16_nk must hold.
-GPUS = {"gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma", "gfx1100": "v_wmma_f32_16x16x16_f16",
-        "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
+GPUS = {"gfx908": "v_mfma_f32_16x16x16", "gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma",
+        "gfx1100": "v_wmma_f32_16x16x16_f16",        "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
         "sm_90a": "mma.sync.aligned.m16n8k16"}
 
 

@@ -228,7 +228,7 @@ TEST_CASE("codegen: PTX of several kernels is one module for each, ended by zero
     std::string_view ptx = text_of(module);
     CHECK(std::count(ptx.begin(), ptx.end(), '\0') == 2);
     CHECK(ptx.back() == '\0');
-    CHECK(ptx.find(".version 8.3", ptx.find('\0')) != ptx.npos);
+    CHECK(ptx.find(".version 8.4", ptx.find('\0')) != ptx.npos);
     CHECK(has(ptx, ".visible .entry fill("));
     CHECK(has(ptx, ".visible .entry pour("));
     CHECK(has(ptx, ".reqntid 256, 1, 1"));

@@ -565,7 +565,7 @@ def quantize_int8(prog, t, calibration=(), ins_names=("dot", "convolution")):
 
 
 def quantize_fp8(prog, t, calibration=()):
-    """The same in floats of 8 bits (e4m3), simulated: rounded values are multiplied in f32, which saves no time."""
+    """The same in floats of 8 bits (e4m3); CPUs multiply the rounded values in f32, which saves no time."""
     _calibrated("fp8", prog, t, calibration)
 
 

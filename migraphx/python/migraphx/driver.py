@@ -46,7 +46,7 @@ def add_compile(parser):
     parser.add_argument("--enable-offload-copy", action="store_true", help="results come back in the host's memory")
     parser.add_argument("--disable-offload-copy", action="store_true", help=argparse.SUPPRESS)
     for name in ("fp16", "bf16", "int8", "fp8"):
-        note = ", simulated: rounded values are multiplied in f32, which saves no time" if name == "fp8" else ""
+        note = ", simulated on CPUs: rounded values are multiplied in f32, which saves no time" if name == "fp8" else ""
         parser.add_argument("--" + name, action="store_true", help=f"quantise to {name}{note}")
     parser.add_argument("--int4-weights", action="store_true", help="weights of products in 4 bits, in blocks of 32")
     parser.add_argument("--exhaustive-tune", action="store_true", help="measure which kernels are fastest")

@@ -39,20 +39,41 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    for (size_t i = 0; i < plan_.steps.size(); ++i) place(i);
+    std::vector<int> numbers;  // of the first group of each stretch, by its first step
+    for (size_t i = 0; i <= plan_.steps.size(); ++i) {
+      if (i == plan_.steps.size() || begins_stretch(i)) first_ = groups_.size();
+      numbers.push_back(static_cast<int>(first_));
+      if (i < plan_.steps.size()) place(i);
+    }
     std::vector<PlanStep> steps;
     for (const Group& group : groups_) steps.push_back(merged(group));
+    for (PlanStep& step : steps) {
+      if (jumps(step)) step.target = numbers[static_cast<size_t>(step.target)];
+    }
     plan_.steps = std::move(steps);
     drop_unused_kernels();
   }
 
  private:
+  static bool jumps(const PlanStep& step) { return step.kind == StepKind::branch || step.kind == StepKind::jump; }
+  /// No step passes another that the host carries out, a library's, or the one that replaces that.
+  static bool is_fixed(const PlanStep& step) {
+    return (step.kind != StepKind::kernel && step.kind != StepKind::collective) || step.is_spare;
+  }
+  /// Steps of a stretch run one after another, whatever the host decides.
+  bool begins_stretch(size_t i) {
+    if (targets_.empty()) {
+      for (const PlanStep& step : plan_.steps) targets_.insert(jumps(step) ? step.target : -1);
+    }
+    return i == 0 || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(static_cast<int>(i));
+  }
+
   /// Adds the step to the last group that may take it; it must be independent of all groups in between.
   void place(size_t i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = plan_.steps[i].moves >= 0;
     size_t at = groups_.size();
-    for (size_t seen = 0; at > 0 && seen < look_back; --at, ++seen) {
+    for (size_t seen = 0; at > first_ && seen < look_back; --at, ++seen) {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
       bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
@@ -259,15 +280,12 @@ class Merger {
 
   Plan& plan_;
   std::vector<Group> groups_;
+  size_t first_ = 0;       // group of the current stretch
+  std::set<int> targets_;  // steps that others go on at, and -1
 };
 
 }  // namespace
 
-void merge_launches(Plan& plan) {
-  auto is_plain = [](const PlanStep& step) {
-    return step.kind == StepKind::kernel || step.kind == StepKind::collective;
-  };
-  if (std::ranges::all_of(plan.steps, is_plain)) Merger(plan).run();
-}
+void merge_launches(Plan& plan) { Merger(plan).run(); }
 
 }  // namespace weft

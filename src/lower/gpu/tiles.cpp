@@ -48,6 +48,8 @@ std::vector<BlockTile> group_tiles(DType type) {
                               {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
   std::vector<BlockTile> tiles;
   for (const Shape& s : shapes) {
+    // The sums of a step, of half a group's rows or of all, take registers too.
+    if (is_float8(type) && (s.cols > 128 || s.rows == 192)) continue;
     for (int split : {1, 2, 4, 8}) {
       bool is_large = s.rows * s.cols > 128 * 128 || (split == 8 && s.cols >= 128);
       if (split == 1 || !is_large)
@@ -157,7 +159,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
 /// Weft's own candidates for these numbers, in no order.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
-  bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8;
+  bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
   bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
   if (has_groups && narrow) {
     std::vector<BlockTile> tiles = group_tiles(p.type);
