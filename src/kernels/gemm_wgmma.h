@@ -108,26 +108,27 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // others may still be reading these sums
 }
 
-/// c += a b for one k step of `FM` x 64 rows and `N` columns of 8-bit floats. The unit keeps about 14 bits of a sum, so
-/// it sums one step, and the vector units add the steps, 64 rows at a time: meanwhile another warp group has the unit.
-/// `copies` starts the copies of a later step.
+/// c += a b for two k steps of `FM` x 64 rows and `N` columns of 8-bit floats, the second `apart` bytes after the first.
+/// The unit keeps about 14 bits of a sum, so it sums 256 products, and the vector units add these sums, 64 rows at a
+/// time. `copies` starts the copies of later steps.
 template <class T, int N, int FM, class Copies>
-WEFT_INLINE void add_float8_step(u64 a, u64 b, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
+WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
   using Core = Wgmma<T, N>;
   WEFT_UNROLL for (int i = 0; i < FM; i++) {
-    typename Core::Sums step;
+    typename Core::Sums sums;
     wgmma_begin();
-    Core::template multiply<true>(a + u64(i) * 512, b, step);
-    WEFT_UNROLL for (int k = 1; k < 4; k++) {
-      Core::multiply(a + u64(i) * 512 + u64(k) * wgmma_step, b + u64(k) * wgmma_step, step);
+    Core::template multiply<true>(a + u64(i) * 512, b, sums);
+    WEFT_UNROLL for (int k = 1; k < 8; k++) {
+      const u64 at = u64(k / 4 * (apart >> 4)) + u64(k % 4) * wgmma_step;
+      Core::multiply(a + u64(i) * 512 + at, b + at, sums);
     }
     wgmma_commit();
-    Core::wait_for(step);
+    if (i == 0) copies();  // the largest tile spills 16 registers here; the unit would wait for copies elsewhere
+    Core::wait_for(sums);
     // In place: otherwise LLVM spreads the sums over more registers than there are.
     WEFT_UNROLL for (int e = 0; e < Core::c_count; e++) {
-      asm volatile("add.f32 %0, %0, %1;" : "+f"(c[i].v[e]) : "f"(step.v[e]));
+      asm volatile("add.f32 %0, %0, %1;" : "+f"(c[i].v[e]) : "f"(sums.v[e]));
     }
-    if (i == 0) copies();  // there are no registers for it beside the sums of a step
   }
 }
 
@@ -137,9 +138,11 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
                                   const Store& store) {
   constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
   constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
-  constexpr int depth = 128 / sizeof(T), ahead = tile.stages - 2;
+  constexpr int together = is_float8<T> ? 2 : 1;  // steps that are multiplied, and copied, at once
+  constexpr int depth = 128 / sizeof(T), slots = tile.stages / together, ahead = is_float8<T> ? slots - 1 : slots - 2;
   constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
-  static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1);
+  static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1 &&
+                slots * together == tile.stages);
   static_assert(Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
   using Core = Wgmma<T, n>;
   using Acc = typename Core::Acc;
@@ -154,36 +157,41 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
   stage_a.begin(a, batch, row0, s.m, i64(first) * depth);
   stage_b.begin(b, batch, col0, s.n, i64(first) * depth);
   const int tail = int(s.k - i64(all - 1) * depth);  // elements of the last step
-  const auto left = [&](int step) WEFT_LAMBDA { return step + 1 < all ? depth : tail; };
+  const auto left = [&](int step) WEFT_LAMBDA { return step >= last ? 0 : step + 1 < all ? depth : tail; };
   const auto start_a = [&](int slot, int step) WEFT_LAMBDA {
-    if (step < last) stage_a.start(a, shared + u32(slot * stage_bytes), left(step));
+    WEFT_UNROLL for (int i = 0; i < together; i++) {
+      if (step < last) stage_a.start(a, shared + u32((slot * together + i) * stage_bytes), left(step + i));
+    }
   };
   const auto start_b = [&](int slot, int step) WEFT_LAMBDA {
-    if (step < last) stage_b.start(b, shared + u32(slot * stage_bytes + a_bytes), left(step));
+    WEFT_UNROLL for (int i = 0; i < together; i++) {
+      if (step < last) stage_b.start(b, shared + u32((slot * together + i) * stage_bytes + a_bytes), left(step + i));
+    }
   };
   barrier();  // an earlier block's sums have been read
   // Not unrolled, like every short loop here: a short kernel waits for its code to load.
-  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i);
+  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i * together);
   if constexpr (tile.ahead) wait_for_inputs();
   WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) {
-    start_a(i, first + i);
+    start_a(i, first + i * together);
     end_async_group();
   }
   int slot = 0;
-  WEFT_NO_UNROLL for (int step = first; step < last; step++) {
+  WEFT_NO_UNROLL for (int step = first; step < last; step += together) {
     wait_async_groups<ahead - 1>();
     share_with_units();
     barrier();
-    const u32 at = shared + u32(slot * stage_bytes);
+    const u32 at = shared + u32(slot * together * stage_bytes);
     const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
     const auto start_next = [&]() WEFT_LAMBDA {
-      const int fill = slot < 2 ? slot + ahead : slot - 2;  // a slot is refilled two steps after its last use
-      start_a(fill, step + ahead);
-      start_b(fill, step + ahead);
+      constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
+      const int fill = slot < since ? slot + ahead : slot - since;
+      start_a(fill, step + ahead * together);
+      start_b(fill, step + ahead * together);
       end_async_group();
     };
     if constexpr (is_float8<T>) {
-      add_float8_step<T, n>(da, db, c, start_next);
+      add_float8_steps<T, n>(da, db, stage_bytes, c, start_next);
     } else {
       wgmma_begin();
       WEFT_UNROLL for (int k = 0; k < 4; k++) {
@@ -195,7 +203,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
       start_next();
       wgmma_wait<1>();
     }
-    slot = slot + 1 == tile.stages ? 0 : slot + 1;
+    slot = slot + 1 == slots ? 0 : slot + 1;
   }
   wgmma_wait<0>();
   wait_async_groups<0>();

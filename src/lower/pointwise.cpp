@@ -19,6 +19,17 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
   return lowering.lanes_for(widest);
 }
 
+/// Fewer lanes for a long chain of instructions on so few elements that most of a GPU would idle: each thread computes
+/// its lanes one after another. The cell of a recurrent network is of this kind.
+int fewer_lanes(const Lowering& lowering, const Region& region, int lanes) {
+  constexpr size_t long_chain = 8;
+  constexpr int64_t enough = 64;  // threads for each compute unit
+  Dim elements = product(region.dims);
+  if (!lowering.on_gpu() || !elements.is_constant() || region.epilogue.size() < long_chain) return lanes;
+  while (lanes > 2 && elements.value() / lanes < enough * lowering.compute_units()) lanes /= 2;
+  return lanes;
+}
+
 /// Chunks of lanes for each thread of a GPU: several if all threads still have work, so that more loads are in flight.
 int chunks_at_once(const Lowering& lowering, const Dim& chunks) {
   constexpr int64_t enough = 1 << 19;
@@ -52,7 +63,8 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
       kernel, {.dims = region.dims, .group_begin = {}, .coordinates = {}},
       [&](Value value) { return lowering.view_of(value); }, [&](Value value) { return lowering.new_result(value); });
   body.plan(region.epilogue, region.outputs, {});
-  emit_loop(lowering, kernel, body, lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype));
+  int lanes = lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype);
+  emit_loop(lowering, kernel, body, fewer_lanes(lowering, region, lanes));
   PlanStep step = kernel.finish(lowering.plan(), "pointwise");
   step.in_place = body.in_place();
   step.flops = product(region.dims) * Dim(static_cast<int64_t>(region.epilogue.size()));

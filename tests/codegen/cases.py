@@ -148,7 +148,7 @@ def arg_columns(outer, reduce, inner):
 FLOAT8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 FLOAT8_FNUZ = {"e4m3": ml_dtypes.float8_e4m3fnuz, "e5m2": ml_dtypes.float8_e5m2fnuz}
 GEMM_TYPES = {"f16": (1e-5, 128, 128), "bf16": (1e-5, 128, 128), "f32": (1e-5, 64, 64), "f64": (1e-12, 64, 64), "i8": (0, 128, 128)}
-FLOAT8_ERROR = 1e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
+FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
@@ -176,7 +176,7 @@ def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
 
 
 GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8, 4), "bf16_128x128": (128, 128, 3, 1),
-               "i8_128x64": (128, 64, 6, 1), "e4m3_128x128": (128, 128, 3, 1), "e4m3_256x128": (256, 128, 4, 1),
+               "i8_128x64": (128, 64, 6, 1), "e4m3_128x128": (128, 128, 4, 1), "e4m3_128x64": (128, 64, 6, 1),
                "e5m2_128x64_split2": (128, 64, 4, 2)}
 
 

@@ -49,8 +49,8 @@ GROUPS(f16_128x256, f16, 128, 256, 2, 1, 4, 1)
 GROUPS(f16_128x32_split4, f16, 128, 32, 2, 1, 8, 4)
 GROUPS(bf16_128x128, bf16, 128, 128, 2, 1, 3, 1)
 GROUPS(i8_128x64, i8, 128, 64, 2, 1, 6, 1)
-GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 3, 1)
-GROUPS(e4m3_256x128, f8e4m3fn, 256, 128, 2, 1, 4, 1)
+GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 4, 1)
+GROUPS(e4m3_128x64, f8e4m3fn, 128, 64, 2, 1, 6, 1)
 GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
 
 /// Causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32, or by -1e9 where blocks

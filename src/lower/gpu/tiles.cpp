@@ -48,12 +48,13 @@ std::vector<BlockTile> group_tiles(DType type) {
                               {64, 32, 1, 16},  {64, 16, 1, 8},   {64, 16, 1, 16}};
   std::vector<BlockTile> tiles;
   for (const Shape& s : shapes) {
-    // The sums of a step, of half a group's rows or of all, take registers too.
-    if (is_float8(type) && (s.cols > 128 || s.rows == 192)) continue;
+    bool is_narrow = is_float8(type);  // two steps are multiplied at once, and their sums take registers too
+    if (is_narrow && (s.cols > 128 || s.rows == 192)) continue;
     for (int split : {1, 2, 4, 8}) {
       bool is_large = s.rows * s.cols > 128 * 128 || (split == 8 && s.cols >= 128);
       if (split == 1 || !is_large)
-        tiles.push_back({s.rows, s.cols, 1024 / bits(type), 4 * s.groups, 1, s.stages, split, true});
+        tiles.push_back({s.rows, s.cols, 1024 / bits(type), 4 * s.groups, 1, s.stages + (is_narrow ? s.stages % 2 : 0),
+                         split, true});
     }
   }
   return tiles;
