@@ -5,7 +5,8 @@
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
 /// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
-/// of zeros. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels, other types,
+/// of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), so that taps which only meet
+/// zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels, other types,
 /// odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as taps, k =
 /// channels of a group, one batch for each group.
 #include "device.h"
@@ -57,6 +58,15 @@ WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* 
   return true;
 }
 
+/// The same for a transposed convolution.
+template <class Unit, class X>
+WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros,
+                                      const Unit** to, i64 step) {
+  WEFT_NO_UNROLL for (i64 tap = 0; tap < s.taps(); ++tap) to[tap * step] = zeros;
+  for_each_source(s, p,
+                  [&](i64 tap, i64 offset) WEFT_LAMBDA { to[tap * step] = reinterpret_cast<const Unit*>(x + offset); });
+}
+
 /// Row pointers of a block in the order in which multiply_block meets its tiles: [tile][segment][row of the tile]. Rows
 /// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart, and says
 /// whether its window lies inside the image: then the next pixel's pointers are `step` bytes further, as long as its
@@ -65,7 +75,7 @@ template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
   const i64 last_inside = s.in[2] - 1 - (s.kernel[2] - 1) * s.dilation[2] + s.pad[2];
-  ConvPixel pixel = conv_pixel(s, row0);
+  ConvPixel pixel = phased_pixel(s, row0);
   const Unit** before = nullptr;  // the previous pixel's pointers, if it lies in the same line and inside
   for (i64 row = 0; row < rows; table += segments * tile.mr) {
     const i64 count = tile.rows(next_rows<tile>(rows - row));
@@ -79,7 +89,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
       } else {
         before = fill(row + i, pixel, to) ? to : nullptr;
       }
-      if (row + i + 1 < rows) next_pixel(s, pixel);
+      if (row + i + 1 < rows) next_phased(s, row0 + row + i + 1, pixel);
     }
     row += count;
   }
@@ -263,7 +273,9 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   const i64 run = s.taps() / tasks::at_least(taps, 1) * s.channels_in;
   const i64 units = whole ? tasks::patch_units(tile, run, Mac::group) : tasks::gemm_units(run, Mac::group),
             all_units = taps * units, panel_units = all_units + Mac::header;
-  const auto blocks = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units);
+  const bool by_phase = s.transposed && mode == ConvMode::Direct;
+  const i64 all_rows = by_phase ? s.phased_rows() : s.rows();
+  const auto blocks = tasks::conv_blocks(tile, mode, s.groups, all_rows, s.channels_out, taps, units);
   const auto& g = blocks.gemm;
   const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
   Acc* sums = static_cast<Acc*>(launch.args->scratch);
@@ -280,7 +292,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
     const i64 mb = g.n_outer ? at % g.m_blocks : at / g.n_blocks, nb = g.n_outer ? at / g.m_blocks : at % g.n_blocks;
     const i64 row0 = mb * g.mc, col0 = nb * g.nc;
     const X* from = x + group * s.channels_in;
-    const Block<Mac> block{.rows = tasks::at_most(g.mc, s.rows() - row0),
+    const Block<Mac> block{.rows = tasks::at_most(g.mc, all_rows - row0),
                            .cols = tasks::at_most(g.nc, s.channels_out - col0),
                            .panel_units = panel_units,
                            .b = w + group * group_size + col0 * panel_units * Mac::group,
@@ -296,6 +308,9 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
             if constexpr (mode == ConvMode::Lines) {
               Unit* patch = filled + row * tasks::filled_stride(all_units);
               return fill_line_pointers(s, pixel, from, outside, reinterpret_cast<X*>(patch), to, tile.mr);
+            } else if (by_phase) {
+              fill_source_pointers(s, pixel, from, filled, to, tile.mr);
+              return false;
             } else {
               return fill_pointers(s, pixel, from, filled, to, tile.mr);
             }
@@ -322,7 +337,13 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
             else return tile_rows<Mac, tile>(filled + row * stride, stride, left, step.length % tasks::amx_side == 0);
           },
           [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
-            store_tile<tile>(store, group, row0 + row, count, col0 + col, s.channels_out, acc, acc_stride);
+            if (!by_phase)
+              return store_tile<tile>(store, group, row0 + row, count, col0 + col, s.channels_out, acc, acc_stride);
+            ConvPixel pixel = phased_pixel(s, row0 + row);
+            for (i64 i = 0; i < count; ++i, acc += acc_stride, next_phased(s, row0 + row + i, pixel)) {
+              if (!is_pixel(s, pixel)) continue;
+              store_tile<tile>(store, group, row_of_pixel(s, pixel), 1, col0 + col, s.channels_out, acc, acc_stride);
+            }
           });
     } while (tap < taps);
   });

@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Depthwise convolution (one input and one output channel in each group), channels last, vectors along the channels.
+/// Depthwise convolution (one input and one output channel in each group), channels last, vectors along the channels. On
+/// CPUs also of groups of 2, 4 or 8 channels: a vector holds whole groups, and each channel is spread over its group.
 /// Bound by loads: a tile of neighbouring output pixels reads each input column once and uses it for every output whose
 /// window holds it. Sums of a tile pass through a small buffer, so that the epilogue stands in one place.
 #include "device.h"
 #include "tasks.h"
 #include "vec.h"
 #include "window.h"
+
+namespace weft::kernel {
+
+/// A transposed depthwise convolution, pixel by pixel; the parameters are those of `depthwise`.
+template <class Acc, class L, class X, class W, class Store>
+WEFT_INLINE void depthwise_transposed(const L& launch, const ConvSizes& s, X x, W w, const Store& store) {
+  constexpr int N = native_lanes;
+  for_pixels<N>(launch, s, s.groups, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
+    each([&](i64 channel, auto lanes) WEFT_LAMBDA {
+      Vec<Acc, N> sum = splat<Acc, N>(Acc(0));
+      for_each_source(s, at, [&](i64 tap, i64 offset) WEFT_LAMBDA {
+        const auto pixel = convert<Acc>(load<N>(x + offset + channel, lanes));
+        const auto factor = convert<Acc>(load<N>(w + tap * s.groups + channel, lanes));
+        if constexpr (is_same<Acc, i32>) sum += pixel * factor;
+        else sum = __builtin_elementwise_fma(pixel, factor, sum);
+      });
+      store(row, channel, sum, lanes);
+    });
+  });
+}
+
+}  // namespace weft::kernel
 
 #ifdef WEFT_CPU
 namespace weft::kernel {
@@ -26,6 +49,35 @@ WEFT_INLINE Vec<i32, N> multiply_add(Vec<i32, N> a, Vec<i32, N> b, Vec<i32, N> s
   return sum + a * b;
 }
 
+template <int... lanes>
+struct LaneList {};
+template <class T, T... lanes>
+using ListOfLanes = LaneList<lanes...>;
+/// Channel `from` of each group of G lanes in all lanes of the group.
+template <int G, int from, class V, int... lanes>
+WEFT_INLINE V spread_lanes(V v, LaneList<lanes...>) {
+  return __builtin_shufflevector(v, v, (lanes / G * G + from)...);
+}
+template <int G, int from, class V>
+WEFT_INLINE V spread(V v) {
+  if constexpr (G == 1) return v;
+  else return spread_lanes<G, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V>>());
+}
+
+/// sums[i] += values[i] by the weights of one tap, for i where `use(i)`: those of the next channel of the group are
+/// `apart` elements further.
+template <int G, int from = 0, int pixels, class V, class W, class Lanes, class Use>
+WEFT_INLINE void add_tap(const V (&values)[pixels], const W* w, i64 apart, Lanes lanes, const Use& use,
+                         V (&sums)[pixels]) {
+  if constexpr (from < G) {
+    const V factor = convert<Elem<V>>(load<lanes_of<V>>(w + from * apart, lanes));
+    WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
+      if (use(i)) sums[i] = multiply_add<lanes_of<V>>(spread<G, from>(values[i]), factor, sums[i]);
+    }
+    add_tap<G, from + 1>(values, w, apart, lanes, use, sums);
+  }
+}
+
 /// A line of output: the lines of taps that lie inside the image, as pointers to channel 0 of input column 0 and to the
 /// weights of their first tap. Distances are in elements.
 template <class X, class W>
@@ -43,6 +95,9 @@ struct DepthwiseTile {
   i64 count, channel, channels, first, low, high;
 };
 
+/// All weights of a tap.
+WEFT_INLINE i64 tap_weights(const ConvSizes& s) { return s.groups * s.channels_in * s.channels_out; }
+
 /// Calls visit(input line, its weights) for each line of taps [depth, height] inside the image.
 template <class X, class W, class Visit>
 WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w, const Visit& visit) {
@@ -51,7 +106,7 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
   WEFT_NO_UNROLL for (i64 td = depth.begin; td < depth.end; ++td) {
     WEFT_NO_UNROLL for (i64 th = height.begin; th < height.end; ++th) {
       visit(x + pixel_offset(s, p.image, d + td * s.dilation[0], h + th * s.dilation[1], 0),
-            w + (td * s.kernel[1] + th) * s.kernel[2] * s.groups);
+            w + (td * s.kernel[1] + th) * s.kernel[2] * tap_weights(s));
     }
   }
 }
@@ -91,6 +146,40 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
+/// One vector of channels of all pixels of a tile, for any width, stride and dilation.
+template <int G, bool edge, class Acc, class X, class W, class Lanes>
+WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& l,
+                                         i64 c, Lanes lanes, Acc* out) {
+  constexpr int L = native_lanes, pixels = depthwise_pixels, half = pixels / 2;
+  using Sum = Vec<Acc, L>;
+  Sum sum[pixels];
+  WEFT_UNROLL for (int i = 0; i < pixels; ++i) sum[i] = Sum(0);
+  const i64 step = s.stride[2] * l.pixel, three = 3 * step, tap = s.dilation[2] * l.pixel;
+  const i64 apart = s.groups * s.channels_out;
+  WEFT_NO_UNROLL for (int line = 0; line < l.lines; ++line) {
+    const W* w = l.w[line] + t.channel + c;
+    const X* at = l.x[line] + t.first * l.pixel + t.channel + c;
+    if (l.ahead != 0) {
+      WEFT_NO_UNROLL for (i64 j = 0; j < pixels * s.stride[2]; ++j) __builtin_prefetch(at + l.ahead + j * l.pixel, 0, 2);
+    }
+    i64 column = 0;
+    WEFT_NO_UNROLL for (i64 k = 0; k < s.kernel[2]; ++k, w += l.weights, at += tap, column += s.dilation[2]) {
+      const X* second = at + half * step;
+      Sum value[pixels];
+      bool inside[pixels];
+      WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
+        const i64 here = column + i * s.stride[2];
+        inside[i] = !edge || (here >= t.low && here < t.high);
+        if (!inside[i]) continue;
+        const X* from = (i < half ? at : second) + (i % half == 3 ? three : i % half * step);
+        value[i] = convert<Acc>(load<L>(from, lanes));
+      }
+      add_tap<G>(value, w, apart, lanes, [&](int i) WEFT_LAMBDA { return inside[i]; }, sum);
+    }
+  }
+  WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
+}
+
 /// Computes the channels [0, result) of a tile into `out`, rows of pixels depthwise_channels apart. A rest of less than
 /// a vector is left to depthwise_any if masks are expensive.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
@@ -118,8 +207,31 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
+/// `depthwise_tile` for any width, stride and dilation and for groups of G channels; for WEFT_SHARED_PART.
+template <int G, class Acc, class X, class W>
+struct GroupTiles {
+  static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
+};
+template <int G, bool edge, class Acc, class X, class W>
+__attribute__((noinline)) static i64 group_tile(const ConvSizes& s, const DepthwiseTile& t,
+                                                const DepthwiseLine<X, W>& line, Acc* out) {
+  constexpr int L = native_lanes;
+  constexpr bool masks = L == 16;
+  i64 c = 0;
+  WEFT_NO_UNROLL for (; c + L <= t.channels; c += L) depthwise_vector_of_any<G, edge>(s, t, line, c, Full{}, out);
+  if (!masks || c == t.channels) return c;
+  depthwise_vector_of_any<G, edge>(s, t, line, c, Part{static_cast<int>(t.channels - c)}, out);
+  return t.channels;
+}
+template <int G, class Acc, class X, class W>
+__attribute__((noinline)) i64 GroupTiles<G, Acc, X, W>::run(const ConvSizes& s, const DepthwiseTile& t,
+                                                            const DepthwiseLine<X, W>& line, Acc* out) {
+  const i64 reach = (depthwise_pixels - 1) * s.stride[2] + (s.kernel[2] - 1) * s.dilation[2];
+  return t.low <= 0 && t.high > reach ? group_tile<G, false>(s, t, line, out) : group_tile<G, true>(s, t, line, out);
+}
+
 /// Channels [c, end) of a tile for any kernel, pixel by pixel.
-template <class Acc, class X, class W>
+template <int G, class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
                                                     i64 c, const X* x, const W* w, Acc* out) {
   constexpr int L = native_lanes;
@@ -129,14 +241,15 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
     const i64 first = t.first + i * s.stride[2];
     const TapRange width = valid_taps(s, 2, first);
     const auto vector = [&](i64 at, auto lanes) WEFT_LAMBDA {
-      Sum sum = Sum(0);
+      Sum sum[1] = {Sum(0)};
       for_each_line(s, p, x + t.channel + at, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
         WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
-          const Sum value = convert<Acc>(load<L>(line + first * s.pixel + k * step, lanes));
-          sum = multiply_add<L>(value, convert<Acc>(load<L>(weights + k * s.groups, lanes)), sum);
+          const Sum value[1] = {convert<Acc>(load<L>(line + first * s.pixel + k * step, lanes))};
+          add_tap<G>(
+              value, weights + k * tap_weights(s), s.groups * G, lanes, [](int) WEFT_LAMBDA { return true; }, sum);
         }
       });
-      store(out + at, sum, Full{});
+      store(out + at, sum[0], Full{});
     };
     i64 at = c;
     WEFT_NO_UNROLL for (; at + L <= t.channels; at += L) vector(at, Full{});
@@ -144,26 +257,27 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
   }
 }
 
-/// The kernels that have a tile of their own; 0 for all others, see depthwise_any.
-template <int from = 0, class Acc, class X, class W>
-WEFT_INLINE i64 depthwise_known(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
-  if constexpr (from < sizeof(tasks::depthwise_forms) / sizeof(tasks::DepthwiseForm)) {
+/// Some forms of kernels have a tile of their own. Returns how many channels are done; the others are left to
+/// depthwise_any.
+template <int G, int from = 0, class Acc, class X, class W>
+WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
+                                   Acc* out) {
+  if (line.lines < 0) return 0;
+  if constexpr (G == 1 && from < sizeof(tasks::depthwise_forms) / sizeof(tasks::DepthwiseForm)) {
     constexpr tasks::DepthwiseForm form = tasks::depthwise_forms[from];
-    if (line.lines < 0) return 0;
-    if (s.kernel[2] == form.taps && s.stride[2] == form.stride)
+    if (s.kernel[2] == form.taps && s.stride[2] == form.stride && s.dilation[2] == 1)
       return DepthwiseTiles<form.taps, form.stride, Acc, X, W>::run(t, line, out);
-    return depthwise_known<from + 1>(s, t, line, out);
+    return depthwise_lines_of<G, from + 1>(s, t, line, out);
   }
-  return 0;
+  return GroupTiles<G, Acc, X, W>::run(s, t, line, out);
 }
 
-/// The lines of taps for the line of output that holds pixel p; none (-1) if the width is dilated or there are too
-/// many.
+/// The lines of taps for the line of output that holds pixel p; none (-1) if there are too many.
 template <class X, class W>
 WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w) {
   DepthwiseLine<X, W> line;
-  line.pixel = s.pixel, line.weights = s.groups, line.ahead = 0, line.lines = -1;
-  if (s.dilation[2] != 1 || s.kernel[0] * s.kernel[1] > depthwise_lines) return line;
+  line.pixel = s.pixel, line.weights = tap_weights(s), line.ahead = 0, line.lines = -1;
+  if (s.kernel[0] * s.kernel[1] > depthwise_lines) return line;
   line.lines = 0;
   for_each_line(s, p, x, w, [&](const X* from, const W* weights) WEFT_LAMBDA {
     line.x[line.lines] = from;
@@ -172,16 +286,19 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
   return line;
 }
 
-/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, s.groups, s.taps()). `s` has groups = channels,
-/// channels_in = channels_out = 1, not transposed; padding counts as zero. `w` is [taps][channels]. X and W are any
-/// float types and Acc f32, or integers of at most 16 bits and Acc i32. `store(row, channel, Vec<Acc, native_lanes>,
+/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). `s` has groups of G channels, as
+/// many in as out; padding counts as zero. `w` is [taps][G][channels]. X and W are any float types and Acc f32, or
+/// integers of at most 16 bits and Acc i32. Transposed ones have G = 1. `store(row, channel, Vec<Acc, native_lanes>,
 /// lanes)`. No scratch.
-template <class Acc = f32, class L, class X, class W, class Store>
+template <class Acc = f32, int G = 1, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;
-  const i64 rows = s.rows(), chunk = tasks::window_pixels(rows, s.out[2], s.groups, s.taps());
-  // The weights of a group of channels stay in the L1 cache.
-  const i64 group = least(tasks::round_up(most(2048 / most(s.taps(), 1), 1), 2 * N), depthwise_channels);
+  if constexpr (G == 1) {
+    if (s.transposed) return depthwise_transposed<Acc>(launch, s, x, w, store);
+  }
+  const i64 rows = s.rows(), all = s.groups * G, chunk = tasks::window_pixels(rows, s.out[2], all, s.taps());
+  // The weights of some channels stay in the L1 cache.
+  const i64 group = least(tasks::round_up(most(2048 / most(s.taps() * G, 1), 1), 2 * N), depthwise_channels);
   const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
   alignas(64) Acc sums[depthwise_pixels * depthwise_channels];
   for_tasks(launch, tasks::ceil_div(rows, chunk), [&](i64 task) WEFT_LAMBDA {
@@ -193,14 +310,15 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
                 size = tasks::ceil_div(line_end - row, tiles);
       DepthwiseLine<X, W> line = depthwise_line(s, p, x, w);
       if (far) line.ahead = size * s.stride[2] * s.pixel;
-      WEFT_NO_UNROLL for (i64 c = 0; c < s.groups; c += group) {
-        const i64 channels = least(group, s.groups - c);
+      WEFT_NO_UNROLL for (i64 c = 0; c < all; c += group) {
+        const i64 channels = least(group, all - c);
         WEFT_NO_UNROLL for (i64 at = row; at < line_end; at += size) {
-          const i64 count = least(size, line_end - at), columns = (count - 1) * s.stride[2] + s.kernel[2],
+          const i64 count = least(size, line_end - at),
+                    columns = (count - 1) * s.stride[2] + (s.kernel[2] - 1) * s.dilation[2] + 1,
                     first = (p.at[2] + at - row) * s.stride[2] - s.pad[2];
           const DepthwiseTile tile{count, c, channels, first, -first, least(columns, s.in[2] - first)};
-          const i64 done = depthwise_known(s, tile, line, sums);
-          if (done < channels) depthwise_any(s, p, tile, done, x, w, sums);
+          const i64 done = depthwise_lines_of<G>(s, tile, line, sums);
+          if (done < channels) depthwise_any<G>(s, p, tile, done, x, w, sums);
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
@@ -222,6 +340,7 @@ template <class Sum = f32, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                            const Store& store) {
   constexpr int N = native_lanes;
+  if (s.transposed) return depthwise_transposed<Sum>(launch, s, x, w, store);
   for_pixels<N>(launch, s, s.groups, s.taps(), [&](i64 row, const ConvPixel& at, const auto& each) WEFT_LAMBDA {
     each([&](i64 channel, auto lanes) WEFT_LAMBDA {
       Vec<Sum, N> sum = splat<Sum, N>(Sum(0));

@@ -117,10 +117,11 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
 
 /// Prefetches the rows that follow, if a run of one is too short for the hardware prefetcher.
 template <class Mac, GemmTile tile, class Rows>
-WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows) {
+WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typename Mac::Unit* zeros) {
   constexpr i64 line = 64 / sizeof(typename Mac::Unit);
   WEFT_NO_UNROLL for (i64 s = 0; s < step.segments; ++s) {
     const auto* const* run = rows.at + s * tile.mr;
+    if (run[0] == zeros) continue;
     WEFT_NO_UNROLL for (i64 at = step.offset; at < step.offset + step.length; at += line) {
       WEFT_UNROLL for (int i = 0; i < tile.mr; ++i) __builtin_prefetch(run[i] + at, 0, 3);
     }
@@ -208,7 +209,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       call.row_stride = rows.stride;
       call.a_offset = step.offset + rows.first;
       call.length = length;
-      if (tile.short_runs && left > count) fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count));
+      if (tile.short_runs && left > count)
+        fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count), block.zeros);
       for (i64 col = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);

@@ -341,6 +341,7 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   auto* acc = call.acc;
   bool first = call.first;
   constexpr int L = tile.lanes, NV = vectors_now, R = rows_now;
+  constexpr int unit_lines = (NV * L * Mac::group * int(sizeof(typename Mac::B)) + 63) / 64;
   using Sum = Vec<typename Mac::Acc, L>;
   Sum c[R][NV];
   WEFT_UNROLL for (int i = 0; i < R; ++i) {
@@ -364,7 +365,9 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
       summed += end - k;
       if (is_padding) b += (end - k) * tile.nr() * Mac::group, k = end;
       WEFT_NO_UNROLL for (; k < end; ++k, b += tile.nr() * Mac::group) {
-        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead, 0, 3);
+        WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
+          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + line * 64, 0, 3);
+        }
         decltype(Mac::template splat<L>(a[0][0])) bv[NV];
         Mac::template load_b<L, NV>(b, bv);
         WEFT_UNROLL for (int i = 0; i < R; ++i) {

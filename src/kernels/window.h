@@ -21,6 +21,12 @@ struct ConvSizes {
   constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
   constexpr i64 rows() const { return batch * pixels(); }
+  /// The rows of `phased_pixel`.
+  constexpr i64 phased_rows() const {
+    i64 count = batch;
+    for (int d = 0; d < 3; ++d) count *= transposed ? tasks::round_up(out[d], stride[d]) : out[d];
+    return count;
+  }
 };
 
 /// The input coordinate that tap `t` reads for output coordinate `o` in dimension `d`, or -1 outside the image.
@@ -46,6 +52,62 @@ WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   p.at[1] = 0;
   if (++p.at[0] < s.out[0]) return;
   p.at[0] = 0, ++p.image;
+}
+
+/// The output pixel of a row in the order in which Direct convolutions take them. Those of a transposed one come phase by
+/// phase: pixels at equal places modulo the stride read the same taps, all others meet the zeros between input pixels.
+/// All phases count as equally large, so some rows are no pixels: see `is_pixel`.
+WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
+  if (!s.transposed) return conv_pixel(s, row);
+  ConvSizes phase = s;
+  WEFT_UNROLL for (int d = 0; d < 3; ++d) phase.out[d] = tasks::ceil_div(s.out[d], s.stride[d]);
+  ConvPixel p = conv_pixel(phase, row);
+  const Division image = divide_index(p.image, s.batch), plane = divide_index(image.quotient, s.stride[2]),
+                 depth = divide_index(plane.quotient, s.stride[1]);
+  p.image = image.rest;
+  p.at[0] = p.at[0] * s.stride[0] + depth.quotient;
+  p.at[1] = p.at[1] * s.stride[1] + depth.rest;
+  p.at[2] = p.at[2] * s.stride[2] + plane.rest;
+  return p;
+}
+/// Moves on from the pixel of the row before `row`.
+WEFT_INLINE void next_phased(const ConvSizes& s, i64 row, ConvPixel& p) {
+  if (!s.transposed) return next_pixel(s, p);
+  p.at[2] += s.stride[2];
+  if (p.at[2] >= s.out[2]) p = phased_pixel(s, row);
+}
+WEFT_INLINE bool is_pixel(const ConvSizes& s, const ConvPixel& p) {
+  return p.at[0] < s.out[0] && p.at[1] < s.out[1] && p.at[2] < s.out[2];
+}
+WEFT_INLINE i64 row_of_pixel(const ConvSizes& s, const ConvPixel& p) {
+  return ((p.image * s.out[0] + p.at[0]) * s.out[1] + p.at[1]) * s.out[2] + p.at[2];
+}
+
+/// Calls visit(tap, input coordinate) for the taps of dimension `d` with which a transposed convolution reads the input
+/// for output coordinate `o`.
+template <class Visit>
+WEFT_INLINE void for_each_source(const ConvSizes& s, int d, i64 o, const Visit& visit) {
+  const i64 at = o + s.pad[d];
+  if (at < 0) return;
+  const bool dense = s.dilation[d] == 1;
+  const Division first = divide_index(at, s.stride[d]);
+  i64 source = first.quotient;
+  WEFT_NO_UNROLL for (i64 t = dense ? first.rest : 0; t < s.kernel[d]; t += dense ? s.stride[d] : 1, --source) {
+    const i64 from = dense ? source : conv_source(s, d, o, t);
+    if (from >= 0 && from < s.in[d]) visit(t, from);
+  }
+}
+/// The same for all dimensions: visit(tap, element offset of the input pixel).
+template <class Visit>
+WEFT_INLINE void for_each_source(const ConvSizes& s, const ConvPixel& p, const Visit& visit) {
+  for_each_source(s, 0, p.at[0], [&](i64 td, i64 d) WEFT_LAMBDA {
+    for_each_source(s, 1, p.at[1], [&](i64 th, i64 h) WEFT_LAMBDA {
+      for_each_source(s, 2, p.at[2], [&](i64 tw, i64 w) WEFT_LAMBDA {
+        visit((td * s.kernel[1] + th) * s.kernel[2] + tw,
+              (((p.image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel);
+      });
+    });
+  });
 }
 
 /// The first input coordinate that the window at `p` reads, and whether the whole window lies inside the image.

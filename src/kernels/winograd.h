@@ -156,15 +156,15 @@ WEFT_INLINE void both_sides(V* between, const Side& side, const From& from, cons
   }
 }
 
-/// Pointers to the pixels under a tile, row by row; those outside the image point at `zeros`.
+/// Pointers to the pixels under a tile of a plane, row by row; those outside the plane point at `zeros`.
 template <class Form, class X>
-WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 image, i64 tile_y, i64 tile_x, const X* x, const X* zeros,
+WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 plane, i64 tile_y, i64 tile_x, const X* x, const X* zeros,
                                     const X** to) {
   const i64 y0 = tile_y * Form::out - s.pad[1], x0 = tile_x * Form::out - s.pad[2];
   WEFT_NO_UNROLL for (i64 i = 0; i < Form::size; ++i, to += Form::size) {
     const i64 y = y0 + i;
-    const bool inside = y >= 0 && y < s.in[1];
-    const X* line = x + ((image * s.in[1] + y) * s.in[2] + x0) * s.pixel;
+    const bool inside = plane >= 0 && y >= 0 && y < s.in[1];
+    const X* line = x + ((plane * s.in[1] + y) * s.in[2] + x0) * s.pixel;
     WEFT_UNROLL for (int j = 0; j < Form::size; ++j) {
       to[j] = inside && x0 + j >= 0 && x0 + j < s.in[2] ? line + j * s.pixel : zeros;
     }
@@ -224,21 +224,31 @@ WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::U
   }
 }
 
+/// What is summed over: `planes` of the kernel's depth, each of `units` units; all planes have a place in rows and panels.
+struct WinogradDepth {
+  TapRange planes;
+  i64 all_planes, units;
+};
+
 /// Products at all positions of `tiles` tiles with one panel; the sums of a tile follow each other by position.
 /// `terms`: those of make_tile_terms, for a Mac with headers.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
-                                i64 units, const typename Mac::B* panel, typename Mac::Acc* sums,
+                                const WinogradDepth& depth, const typename Mac::B* panel, typename Mac::Acc* sums,
                                 const typename Mac::Acc* terms) {
-  // The loop over units is cut into pieces of a panel that stay in L1. With headers there is one piece, because there
-  // are few units.
-  constexpr i64 most = Mac::header > 0 ? i64(1) << 40 : tile.deep;
+  // The loop over units is cut into planes, and these into pieces of a panel that stay in L1. With headers there is one
+  // piece, because there are few units.
+  constexpr bool whole = Mac::header > 0;
+  constexpr i64 most = whole ? i64(1) << 40 : tile.deep;
   constexpr int nr = tile.nr();
+  const i64 units = depth.all_planes * depth.units, plane = whole ? units : depth.units,
+            begin = whole ? 0 : depth.planes.begin * plane, end = whole ? units : depth.planes.end * plane;
   const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
   WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr, terms += tiles) {
-    panel += Mac::header * nr * Mac::group;
-    WEFT_NO_UNROLL for (i64 k = 0; k < units || k == 0; k += most) {
-      const i64 length = least(units - k, most);
+    const typename Mac::B* from = panel + (p * (units + Mac::header) + Mac::header + begin) * nr * Mac::group;
+    i64 plane_end = least(begin + plane, end), k = begin;
+    do {
+      const i64 length = least(plane_end - k, most);
       for (i64 at = 0; at < tiles;) {
         const i64 left = tiles - at;
         const int which = next_rows<tile>(left);
@@ -247,21 +257,30 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
         const MicroCall<Mac> call{.rows = rows.at,
                                   .length = length,
                                   .a_offset = k,
-                                  .b = panel,
+                                  .b = from,
                                   .acc = sums + at * row,
                                   .stride = row,
                                   .terms = Mac::header > 0 ? terms + at : nullptr,
                                   .ahead = ahead,
-                                  .first = k == 0};
+                                  .first = k == begin};
         Micro<Mac, tile>::run(call, which, cols);
         at += count;
       }
-      panel += length * nr * Mac::group;
-    }
+      from += length * nr * Mac::group;
+      k += length;
+      if (k == plane_end) plane_end += plane;
+    } while (k < end);
   }
 }
 
-/// Calls visit(number, image, line, column) for `count` tiles from tile `first` on.
+/// The planes of the input that results at some depths read: taps [begin, end) of the kernel's depth lie inside.
+WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_depth) {
+  const TapRange low = valid_taps(s, 0, first_depth * s.stride[0] - s.pad[0]),
+                 high = valid_taps(s, 0, last_depth * s.stride[0] - s.pad[0]);
+  return {least(low.begin, high.begin), most(low.end, high.end)};
+}
+
+/// Calls visit(number, output plane, line, column) for `count` tiles from tile `first` on.
 template <class Visit>
 WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count, const Visit& visit) {
   const Division line = divide_index(first, b.tiles_w), image = divide_index(line.quotient, b.tiles_h);
@@ -274,8 +293,9 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
   }
 }
 
-/// Runs tasks [begin, end) of tasks::winograd_blocks(...). As `conv` (conv.h) for stride and dilation 1, a 3x3 kernel
-/// and at most two spatial dimensions; any groups, sizes and padding. X is Mac::Direct. `w`: packed by pack_winograd.
+/// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. As `conv` (conv.h) for kernels of
+/// 3x3 by any depth, with stride and dilation 1 but along the depth; any groups, sizes and padding. The planes that a
+/// result reads follow each other along k, like more channels. X is Mac::Direct. `w`: packed by pack_winograd.
 /// `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
@@ -286,8 +306,9 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   constexpr int nr = tile.nr(), M = Form::out;
   constexpr i64 positions = Form::size * Form::size;
   constexpr i64 words = sizeof(Unit) / 4;  // words of a unit
-  const i64 units = tasks::gemm_units(s.channels_in, Mac::group);
-  const auto b = tasks::winograd_blocks(tile, M, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, units * words);
+  const i64 plane_units = tasks::gemm_units(s.channels_in, Mac::group), units = s.kernel[0] * plane_units;
+  const auto b =
+      tasks::winograd_blocks(tile, M, s.batch * s.out[0], s.out[1], s.out[2], s.groups, s.channels_out, units * words);
   const i64 panel_size = positions * (units + Mac::header) * nr * Mac::group, stride = b.stride / words,
             step = b.mt * stride, group_size = tasks::ceil_div(s.channels_out, nr) * panel_size;
   Unit* transformed = static_cast<Unit*>(launch.args->scratch);
@@ -299,27 +320,38 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   for_tasks(launch, b.tasks, [&](i64 task) WEFT_LAMBDA {
     const i64 block = task / b.n_blocks, group = block / b.m_blocks, col0 = task % b.n_blocks * b.nc;
     const i64 first = block % b.m_blocks * b.mt, count = least(b.mt, b.tiles - first);
+    const i64 per_plane = b.tiles_h * b.tiles_w, plane0 = first / per_plane, plane1 = (first + count - 1) / per_plane;
+    // Planes of padding alone are passed over; padding of integers counts.
+    WinogradDepth depth{{0, s.kernel[0]}, s.kernel[0], plane_units};
+    if (has_partial_sums<Mac> && plane0 / s.out[0] == plane1 / s.out[0]) {
+      const TapRange inside = depth_taps(s, plane0 % s.out[0], plane1 % s.out[0]);
+      if (inside.begin < inside.end) depth.planes = inside;
+    }
     if (transformed_block != block) {
       transformed_block = block;
-      for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
-        const X* pixels[positions];
-        fill_tile_pointers<Form>(s, image, line, column, x + group * s.channels_in, zeros, pixels);
-        transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * stride),
-                             step * i64(sizeof(Unit) / sizeof(X)));
+      for_tiles(b, first, count, [&](i64 t, i64 plane, i64 line, i64 column) WEFT_LAMBDA {
+        WEFT_NO_UNROLL for (i64 td = depth.planes.begin; td < depth.planes.end; ++td) {
+          const X* pixels[positions];
+          const i64 from = conv_source(s, 0, plane % s.out[0], td);
+          fill_tile_pointers<Form>(s, from < 0 ? i64(-1) : plane / s.out[0] * s.in[0] + from, line, column,
+                                   x + group * s.channels_in, zeros, pixels);
+          transform_tile<Form>(pixels, s.channels_in, reinterpret_cast<X*>(transformed + t * stride + td * plane_units),
+                               step * i64(sizeof(Unit) / sizeof(X)));
+        }
       });
       if constexpr (Mac::header > 0)
         make_tile_terms<Mac, tile.lanes>(positions, count, transformed, step, stride, units, terms);
     }
     const i64 end = least(col0 + b.nc, s.channels_out);
     WEFT_NO_UNROLL for (i64 col = col0; col < end; col += nr) {
-      multiply_panel<Mac, tile>(positions, count, s.channels_out - col, transformed, step, stride, units,
+      multiply_panel<Mac, tile>(positions, count, s.channels_out - col, transformed, step, stride, depth,
                                 w + group * group_size + col / nr * panel_size, sums, terms);
-      for_tiles(b, first, count, [&](i64 t, i64 image, i64 line, i64 column) WEFT_LAMBDA {
+      for_tiles(b, first, count, [&](i64 t, i64 plane, i64 line, i64 column) WEFT_LAMBDA {
         alignas(64) Acc results[M * M * nr];
         finish_tile<Form, tile>(sums + t * positions * nr, results);
         const i64 y0 = line * M, x0 = column * M, rows = least(M, s.out[1] - y0), cols = least(M, s.out[2] - x0);
         WEFT_NO_UNROLL for (i64 y = 0; y < rows; ++y) {
-          store_tile<tile>(store, group, (image * s.out[1] + y0 + y) * s.out[2] + x0, cols, col, s.channels_out,
+          store_tile<tile>(store, group, (plane * s.out[1] + y0 + y) * s.out[2] + x0, cols, col, s.channels_out,
                            results + y * M * nr, nr);
         }
       });
@@ -327,33 +359,32 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   });
 }
 
-/// Transforms and packs weights: as pack_b with the taps {1, 3, 3}, each position of the transformed kernel being a
-/// tap. Sums of weights are made in Form::Wide and rounded once. Tasks: pack_b_tasks.
+/// Transforms and packs weights: as pack_b with the taps {depth, 3, 3}, each position of the transformed kernel being a
+/// tap with the units of all depths. Sums of weights are made in Form::Wide and rounded once. Tasks: pack_b_tasks.
 template <class Mac, GemmTile tile, class Form, class L, class Src>
 WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;
   using Wide = typename Form::Wide;
   using V = Vec<Wide, tile.lanes>;
-  const i64 panels = tasks::ceil_div(p.n, nr), units = tasks::gemm_units(p.k, G),
-            position = (units + Mac::header) * nr * G;
+  const i64 panels = tasks::ceil_div(p.n, nr), plane_units = tasks::gemm_units(p.k, G), units = p.taps[0] * plane_units,
+            position = (units + Mac::header) * nr * G, plane_k = plane_units * G;
   for_tasks(launch, p.batch * panels, [&](i64 task) WEFT_LAMBDA {
     const i64 col = task % panels * nr, count = least(p.n - col, nr);
     const Src* base = from + task / panels * p.stride_batch + col * p.stride_n;
     typename Mac::B* out = to + task * N * N * position;
     alignas(64) Wide taps[K * 9 * nr] = {}, made[N * N * nr];
     V between[N * 3];
-    WEFT_NO_UNROLL for (i64 k0 = 0; k0 < tasks::round_up(p.k, G); k0 += K) {
+    WEFT_NO_UNROLL for (i64 k0 = 0; k0 < units * G; k0 += K) {
       WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time
         WEFT_NO_UNROLL for (i64 i = 0; i < K * 9; ++i) {
-          const i64 k = k0 + i / 9, tap = i % 9;
-          taps[i * nr + j] =
-              k < p.k
-                  ? static_cast<Wide>(
-                        base[j * p.stride_n + k * p.stride_k + tap / 3 * p.stride_tap[1] + tap % 3 * p.stride_tap[2]])
-                  : Wide(0);
+          const i64 all_k = k0 + i / 9, depth = all_k / plane_k, k = all_k % plane_k, tap = i % 9;
+          taps[i * nr + j] = k < p.k && depth < p.taps[0]
+                                 ? static_cast<Wide>(base[j * p.stride_n + k * p.stride_k + depth * p.stride_tap[0] +
+                                                          tap / 3 * p.stride_tap[1] + tap % 3 * p.stride_tap[2]])
+                                 : Wide(0);
         }
       }
-      WEFT_NO_UNROLL for (i64 k = k0; k < least(k0 + K, tasks::round_up(p.k, G)); ++k) {
+      WEFT_NO_UNROLL for (i64 k = k0; k < least(k0 + K, units * G); ++k) {
         const Wide* kernel = taps + (k - k0) * 9 * nr;
         WEFT_NO_UNROLL for (i64 at = 0; at < nr; at += tile.lanes) {
           both_sides<3, N>(

@@ -48,8 +48,16 @@ bool is_matrix_product(const Window& w, const Convolution& op) {
          known_equal(w.groups, 1) && !w.transposed;
 }
 
-bool is_depthwise(const Window& w) {
-  return known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1) && !w.transposed;
+/// The channels of a group that kernels/depthwise.h computes: 1, or on CPUs a few of floats that share a vector; else 0.
+int depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
+  bool is_one_group = known_equal(w.groups, 1);
+  if (i.inputs.size() > 2 || !known_equal(w.channels_in, w.channels_out) || (w.transposed && is_one_group)) return 0;
+  if (known_equal(w.channels_in, 1)) return 1;
+  if (lowering.on_gpu() || w.transposed || is_one_group || !is_float(i.inputs[0].dtype())) return 0;
+  for (int channels : {2, 4, 8}) {
+    if (channels <= lowering.tile().lanes && known_equal(w.channels_in, channels)) return channels;
+  }
+  return 0;
 }
 
 /// Whether pixels consist of whole units: the channels of a group, and the pixels' distance, are multiples of the Mac's
@@ -124,7 +132,8 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   int multiple = whole ? tasks::patch_multiple(mac.tile) : 1;
   Dim units = ceildiv(w.channels_in, mac.group * multiple) * Dim(multiple),
       positions = (winograd.out + 2) * (winograd.out + 2);
-  Dim elements = w.groups * (winograd.out > 0 ? positions * mac.packed_elements(w.channels_out, units)
+  Dim depth = w.kernel.size() > 2 ? w.kernel[0] : Dim(1);
+  Dim elements = w.groups * (winograd.out > 0 ? positions * mac.packed_elements(w.channels_out, depth * units)
                                               : mac.packed_elements(w.channels_out, w.taps() * units));
   View to = lowering.new_packed(mac.packed, elements, load_time, cat("packed ", value.source()));
   KernelBuilder kernel(winograd.out > 0 ? "winograd.h" : "pack.h");
@@ -154,11 +163,12 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
   return has_short_product(i) ? std::optional(DType::i32) : std::nullopt;
 }
 
-/// [out, 1, taps...] as [taps][channels].
+/// [out, in, taps...] as [taps][in][out].
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
   if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
-  View by_tap{from.buffer, from.dtype, {w.taps(), w.groups}, {*tap_stride(from), from.strides[0]}, from.offset};
+  View by_tap{from.buffer, from.dtype, {w.taps(), w.channels_in, w.groups * w.channels_out}, {}, from.offset};
+  by_tap.strides = {*tap_stride(from), from.strides[1], from.strides[0]};
   return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
 }
 
@@ -204,8 +214,11 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles for kernels of a known width and stride as shared parts.
-void share_tiles(KernelBuilder& kernel, DType sum, DType x, DType weights) {
+/// Declares the tiles of depthwise convolutions as shared parts: those for a known width and stride, and for any.
+void share_tiles(KernelBuilder& kernel, int channels, DType sum, DType x, DType weights) {
+  kernel.share("depthwise.h", cat("GroupTiles<", channels, ", ", kernel_type(sum), ", ", kernel_type(x), ", ",
+                                  kernel_type(weights), ">"));
+  if (channels > 1) return;
   for (auto [taps, stride] : tasks::depthwise_forms) {
     kernel.share("depthwise.h", cat("DepthwiseTiles<", taps, ", ", stride, ", ", kernel_type(sum), ", ", kernel_type(x),
                                     ", ", kernel_type(weights), ">"));
@@ -222,7 +235,8 @@ std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Wind
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
   const Dim &taps = w.kernel.back(), &step = w.stride.back();
-  if (!lowering.on_gpu() || !whole || !known_equal(w.dilation.back(), 1) || !taps.is_constant() || !step.is_constant())
+  if (!lowering.on_gpu() || w.transposed || !whole || !known_equal(w.dilation.back(), 1) || !taps.is_constant() ||
+      !step.is_constant())
     return std::nullopt;
   bool is_known =
       (taps.value() == 3 || taps.value() == 5 || taps.value() == 7) && step.value() >= 1 && step.value() <= 2;
@@ -234,16 +248,17 @@ std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Wind
   return line;
 }
 
-void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, DType sum) {
+void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, int channels,
+                     DType sum) {
   View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
-  if (!lowering.on_gpu()) share_tiles(kernel, sum, x.dtype, weights.dtype);
+  if (!lowering.on_gpu() && !w.transposed) share_tiles(kernel, channels, sum, x.dtype, weights.dtype);
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   auto line = depthwise_line(lowering, w, x, weights.dtype);
   std::string function =
       line ? cat("depthwise_line<", sum, ", ", line->lanes, ", ", line->taps, ", ", line->step, ", ", line->pixels, ">")
-           : cat("depthwise<", sum, ">");
+           : cat("depthwise<", sum, channels > 1 ? cat(", ", channels) : "", ">");
   kernel.line(function, "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, sum);
@@ -252,12 +267,14 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
     Dim tiles = ceildiv(w.out.back(), line->pixels), lines = w.batch * product(Dims(w.out.begin(), w.out.end() - 1));
     lowering.set_items(kernel, lines * tiles * *exact_divide(w.groups, line->lanes), "");
   } else {
-    set_pixel_grid(lowering, kernel, w, w.groups);
+    set_pixel_grid(lowering, kernel, w, w.groups * w.channels_out);
   }
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
-  lowering.add_step(std::move(step), line ? cat("one channel a group: ", line->pixels, " pixels of vectors of channels")
-                                          : "one channel a group: vectors along the channels");
+  std::string why = channels > 1 ? cat(channels, " channels a group: vectors of whole groups")
+                    : line       ? cat("one channel a group: ", line->pixels, " pixels of vectors of channels")
+                                 : "one channel a group: vectors along the channels";
+  lowering.add_step(std::move(step), why);
 }
 
 /// The value of padding, in the type of the pixels in memory.
@@ -283,10 +300,13 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   kernel.line("  [[maybe_unused]] const i64 channel = group * s.channels_out + col;");
   emit_store(lowering, kernel, region, mac.sum);
   kernel.line("});");
+  bool has_depth = w.kernel.size() > 2;
+  std::string depth = has_depth ? kernel.number(w.kernel[0]) : "1";
+  std::string planes = cat(kernel.number(w.batch), has_depth ? cat(" * ", kernel.number(w.out[0])) : "");
   std::string arguments =
-      cat("(", mac.tile_name, ", ", choice.out, ", ", kernel.number(w.batch), ", ", kernel.number(w.out[0]), ", ",
-          kernel.number(w.out[1]), ", ", kernel.size(w.groups), ", ", kernel.number(w.channels_out),
-          ", tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, ") * ", mac.unit_bytes() / 4, ")");
+      cat("(", mac.tile_name, ", ", choice.out, ", ", planes, ", ", kernel.number(w.out[w.out.size() - 2]), ", ",
+          kernel.number(w.out.back()), ", ", kernel.size(w.groups), ", ", kernel.number(w.channels_out), ", ", depth,
+          " * tasks::gemm_units(", kernel.number(w.channels_in), ", ", mac.group, ") * ", mac.unit_bytes() / 4, ")");
   kernel.set_tasks(cat("tasks::winograd_blocks", arguments, ".tasks"), cat("tasks::winograd_scratch", arguments));
   PlanStep step = kernel.finish(lowering.plan(), cat("winograd", choice.out, "_", mac.packed));
   step.flops = work(w);
@@ -307,8 +327,11 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
   std::string taps = taps_text(kernel, outer),
               units = whole ? cat("tasks::patch_units(", mac.tile_name, ", ", kernel.number(run), ", ", mac.group, ")")
                             : cat("tasks::gemm_units(", kernel.number(run), ", ", mac.group, ")");
-  std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ",
-                              rows_text(kernel, w), ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
+  // Rows of a transposed convolution are those of phases.
+  std::string rows = w.transposed && mode == "Direct" ? cat("(ConvSizes", window_text(kernel, w), ").phased_rows()")
+                                                      : rows_text(kernel, w);
+  std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ", rows,
+                              ", ", kernel.number(w.channels_out), ", ", taps, ", ", units);
   kernel.set_tasks(cat("tasks::conv_blocks", arguments, ").gemm.tasks"),
                    cat("tasks::conv_scratch", arguments, ", ", mac.scratch_bytes(), ")"));
 }
@@ -344,11 +367,12 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "convolution");
-  auto sum = is_depthwise(w) && i.inputs.size() == 2 ? depthwise_sum(i) : std::nullopt;
+  int channels = depthwise_channels(lowering, i, w);
+  auto sum = channels > 0 ? depthwise_sum(i) : std::nullopt;
   if (lowering.on_gpu() && !sum) return lower_convolution_on_gpu(lowering, region, w);
   View x = lowering.pixel_view_of(i.inputs[0]);
   w.pixel = pixel_stride(x);
-  if (sum) return lower_depthwise(lowering, region, w, x, *sum);
+  if (sum) return lower_depthwise(lowering, region, w, x, channels, *sum);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
   WinogradChoice winograd = choose_winograd(lowering, i, w, mac, x);

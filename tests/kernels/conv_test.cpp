@@ -111,9 +111,10 @@ double worst_error(const ConvSizes& s, X outside) {
   const i64 taps = im2col ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = im2col ? tasks::patch_units(tile, k, Mac::group)
                            : tasks::gemm_units(lines ? s.kernel[2] * s.channels_in : k, Mac::group);
-  i64 bytes = tasks::conv_scratch(tile, mode, s.groups, s.rows(), s.channels_out, taps, units,
+  const i64 all_rows = mode == ConvMode::Direct ? s.phased_rows() : s.rows();
+  i64 bytes = tasks::conv_scratch(tile, mode, s.groups, all_rows, s.channels_out, taps, units,
                                   std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
-  i64 all = tasks::conv_blocks(tile, mode, s.groups, s.rows(), s.channels_out, taps, units).gemm.tasks;
+  i64 all = tasks::conv_blocks(tile, mode, s.groups, all_rows, s.channels_out, taps, units).gemm.tasks;
   if constexpr (padded) bytes = padded_scratch<Mac, tile>(s), all = padded_blocks<Mac, tile>(s).tasks;
   std::vector<char> scratch(static_cast<size_t>(bytes) + 64);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
@@ -194,6 +195,36 @@ const ConvSizes cases[] = {
      .kernel = {1, 3, 2},
      .stride = {1, 3, 1},
      .dilation = {1, 2, 1},
+     .transposed = true},
+    {.batch = 2,
+     .channels_in = 16,
+     .channels_out = 70,
+     .in = {1, 7, 9},
+     .kernel = {1, 2, 2},
+     .stride = {1, 2, 2},
+     .transposed = true},
+    {.batch = 2,
+     .channels_in = 6,
+     .channels_out = 9,
+     .in = {2, 5, 4},
+     .kernel = {3, 3, 5},
+     .stride = {2, 2, 3},
+     .pad = {1, 1, 2},
+     .transposed = true},
+    {.channels_in = 40,
+     .channels_out = 20,
+     .in = {1, 1, 13},
+     .kernel = {1, 1, 16},
+     .stride = {1, 1, 8},
+     .pad = {0, 0, 4},
+     .transposed = true},
+    {.channels_in = 4,
+     .channels_out = 3,
+     .in = {1, 4, 5},
+     .kernel = {1, 2, 3},
+     .stride = {1, 3, 2},
+     .dilation = {1, 4, 3},
+     .pad = {0, 1, 2},
      .transposed = true},
     {.channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}, .pixel = 5},
     {.batch = 0, .channels_in = 3, .channels_out = 4, .in = {1, 5, 7}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
@@ -33,7 +34,11 @@ void plain_window(const ConvSizes& s, i64 row, const Visit& visit) {
     i64 at = image;
     bool inside = true;
     for (int d = 0; d < 3; ++d) {
-      const i64 i = o[d] * s.stride[d] - s.pad[d] + t[d] * s.dilation[d];
+      i64 i = o[d] * s.stride[d] - s.pad[d] + t[d] * s.dilation[d];
+      if (s.transposed) {
+        const i64 up = o[d] + s.pad[d] - t[d] * s.dilation[d];
+        i = up >= 0 && up % s.stride[d] == 0 ? up / s.stride[d] : -1;
+      }
       inside = inside && i >= 0 && i < s.in[d];
       at = at * s.in[d] + i;
     }
@@ -42,11 +47,15 @@ void plain_window(const ConvSizes& s, i64 row, const Visit& visit) {
 }
 
 ConvSizes sized(ConvSizes s, i64 channels, bool up = false) {
+  s.pixel = channels;
   for (int d = 0; d < 3; ++d) {
+    if (s.transposed) {
+      s.out[d] = (s.in[d] - 1) * s.stride[d] + (s.kernel[d] - 1) * s.dilation[d] + 1 - 2 * s.pad[d];
+      continue;
+    }
     const i64 room = s.in[d] + 2 * s.pad[d] - (s.kernel[d] - 1) * s.dilation[d] - 1;
     s.out[d] = (up ? tasks::ceil_div(room, s.stride[d]) : room / s.stride[d]) + 1;
   }
-  s.pixel = channels;
   return s;
 }
 
@@ -62,6 +71,21 @@ const ConvSizes windows[] = {
     {.in = {1, 6, 37}, .kernel = {1, 3, 3}, .stride = {1, 2, 2}, .pad = {0, 1, 1}},
     {.in = {1, 7, 7}, .kernel = {1, 5, 5}, .pad = {0, 2, 2}},
     {.in = {1, 4, 29}, .kernel = {1, 3, 3}},
+    {.in = {1, 1, 70}, .kernel = {1, 1, 31}, .pad = {0, 0, 15}},
+    {.batch = 2, .in = {1, 23, 40}, .kernel = {1, 7, 7}, .stride = {1, 2, 2}, .pad = {0, 3, 3}},
+    {.in = {1, 9, 60}, .kernel = {1, 3, 3}, .dilation = {1, 4, 8}, .pad = {0, 4, 8}},
+    {.in = {1, 3, 90}, .kernel = {1, 2, 9}, .stride = {1, 1, 3}, .dilation = {1, 1, 2}, .pad = {0, 0, 40}},
+    {.in = {1, 21, 6}, .kernel = {1, 19, 1}, .pad = {0, 9, 0}},
+};
+const ConvSizes transposed_windows[] = {
+    {.batch = 2, .in = {1, 5, 7}, .kernel = {1, 4, 4}, .stride = {1, 2, 2}, .pad = {0, 1, 1}, .transposed = true},
+    {.in = {1, 1, 19}, .kernel = {1, 1, 12}, .stride = {1, 1, 2}, .pad = {0, 0, 5}, .transposed = true},
+    {.in = {2, 3, 4},
+     .kernel = {2, 3, 2},
+     .stride = {2, 1, 3},
+     .dilation = {1, 2, 2},
+     .pad = {0, 1, 0},
+     .transposed = true},
 };
 
 /// Runs `kernel(launch)` over its tasks in two parts.
@@ -124,8 +148,10 @@ double pool_error(const ConvSizes& s, Kind kind) {
 }  // namespace
 
 TEST_CASE("depthwise convolution") {
+  std::vector<ConvSizes> all(std::begin(windows), std::end(windows));
+  all.insert(all.end(), std::begin(transposed_windows), std::end(transposed_windows));
   for (const i64 channels : {1, 7, 8, 19, 32, 40, 300}) {
-    for (const ConvSizes& window : windows) {
+    for (const ConvSizes& window : all) {
       ConvSizes s = sized(window, channels);
       s.groups = channels, s.channels_in = s.channels_out = 1;
       CAPTURE(channels);
@@ -150,6 +176,45 @@ TEST_CASE("depthwise convolution") {
         }
       }
       CHECK(worst < 1e-4);
+    }
+  }
+}
+
+template <int G>
+double group_error(const ConvSizes& window, i64 channels) {
+  ConvSizes s = sized(window, channels);
+  s.groups = channels / G, s.channels_in = s.channels_out = G;
+  const auto x = random_values(s.batch * s.in[0] * s.in[1] * s.in[2] * channels, 3),
+             w = random_values(s.taps() * G * channels, 4);
+  std::vector<f32> y(static_cast<size_t>(s.rows() * channels), -99.f);
+  run_split(tasks::window_tasks(s.rows(), s.out[2], channels, s.taps()), [&](const Launch<>& launch) {
+    depthwise<f32, G>(launch, s, x.data(), w.data(),
+                      [&](i64 row, i64 c, auto v, auto lanes) { store(y.data() + row * channels + c, v, lanes); });
+  });
+  double worst = 0;
+  for (i64 row = 0; row < s.rows(); ++row) {
+    for (i64 c = 0; c < channels; ++c) {
+      double sum = 0;
+      plain_window(s, row, [&](i64 tap, i64 at) {
+        for (i64 j = 0; j < G && at >= 0; ++j) {
+          sum += static_cast<double>(x[static_cast<size_t>(at * channels + c / G * G + j)]) *
+                 w[static_cast<size_t>((tap * G + j) * channels + c)];
+        }
+      });
+      worst = std::max(worst, std::abs(sum - y[static_cast<size_t>(row * channels + c)]));
+    }
+  }
+  return worst;
+}
+
+TEST_CASE("convolution of groups of a few channels") {
+  for (const ConvSizes& window : windows) {
+    CAPTURE(window.kernel[2]);
+    for (const i64 channels : {8, 24, 56, 320}) {
+      CAPTURE(channels);
+      CHECK(group_error<2>(window, channels) < 1e-4);
+      CHECK(group_error<4>(window, channels) < 1e-4);
+      if constexpr (native_lanes >= 8) CHECK(group_error<8>(window, channels) < 1e-4);
     }
   }
 }

@@ -25,18 +25,19 @@ std::vector<T> random_values(i64 count, int most, unsigned seed) {
   return v;
 }
 
-/// The exact sum for one result; w is [groups][channels_out][channels_in][3][3].
+/// The exact sum for one result; w is [groups][channels_out][channels_in][depth][3][3].
 template <class X, class W>
 i64 exact(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, i64 outside, i64 group, i64 row,
           i64 channel) {
   const ConvPixel at = conv_pixel(s, row);
   i64 sum = 0;
-  for (i64 tap = 0; tap < 9; ++tap) {
-    const i64 y = conv_source(s, 1, at.at[1], tap / 3), column = conv_source(s, 2, at.at[2], tap % 3);
+  for (i64 tap = 0; tap < s.taps(); ++tap) {
+    const i64 depth = conv_source(s, 0, at.at[0], tap / 9), y = conv_source(s, 1, at.at[1], tap / 3 % 3),
+              column = conv_source(s, 2, at.at[2], tap % 3);
     for (i64 c = 0; c < s.channels_in; ++c) {
-      const i64 from = pixel_offset(s, at.image, 0, y, column) + group * s.channels_in + c;
-      const i64 weight = ((group * s.channels_out + channel) * s.channels_in + c) * 9 + tap;
-      sum += (y < 0 || column < 0 ? outside : static_cast<i64>(x[static_cast<size_t>(from)])) *
+      const i64 from = pixel_offset(s, at.image, depth, y, column) + group * s.channels_in + c;
+      const i64 weight = ((group * s.channels_out + channel) * s.channels_in + c) * s.taps() + tap;
+      sum += (depth < 0 || y < 0 || column < 0 ? outside : static_cast<i64>(x[static_cast<size_t>(from)])) *
              static_cast<i64>(w[static_cast<size_t>(weight)]);
     }
   }
@@ -51,21 +52,23 @@ std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const 
   const PackB pack{.batch = s.groups,
                    .n = s.channels_out,
                    .k = s.channels_in,
-                   .stride_batch = s.channels_out * s.channels_in * 9,
-                   .stride_k = 9,
-                   .stride_n = s.channels_in * 9,
-                   .taps = {1, 3, 3},
-                   .stride_tap = {0, 3, 1}};
-  std::vector<typename Mac::B> packed(static_cast<size_t>(
-      s.groups * positions * tasks::packed_b_elements(tile, Mac::group, s.channels_out, s.channels_in, Mac::header)));
+                   .stride_batch = s.channels_out * s.channels_in * s.taps(),
+                   .stride_k = s.taps(),
+                   .stride_n = s.channels_in * s.taps(),
+                   .taps = {s.kernel[0], 3, 3},
+                   .stride_tap = {9, 3, 1}};
+  const i64 units = s.kernel[0] * tasks::gemm_units(s.channels_in, Mac::group);
+  std::vector<typename Mac::B> packed(
+      static_cast<size_t>(s.groups * positions *
+                          tasks::packed_b_elements(tile, Mac::group, s.channels_out, units * Mac::group, Mac::header)));
   pack_winograd<Mac, tile, Form>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, w.data(), packed.data());
-  const i64 words = tasks::gemm_units(s.channels_in, Mac::group) * i64(sizeof(typename Mac::Unit)) / 4;
-  std::vector<char> scratch(static_cast<size_t>(tasks::winograd_scratch(tile, Form::out, s.batch, s.out[1], s.out[2],
+  const i64 words = units * i64(sizeof(typename Mac::Unit)) / 4, planes = s.batch * s.out[0];
+  std::vector<char> scratch(static_cast<size_t>(tasks::winograd_scratch(tile, Form::out, planes, s.out[1], s.out[2],
                                                                         s.groups, s.channels_out, words)) +
                             64);
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
   const i64 all =
-      tasks::winograd_blocks(tile, Form::out, s.batch, s.out[1], s.out[2], s.groups, s.channels_out, words).tasks;
+      tasks::winograd_blocks(tile, Form::out, planes, s.out[1], s.out[2], s.groups, s.channels_out, words).tasks;
   const i64 channels = s.groups * s.channels_out;
   std::vector<double> y(static_cast<size_t>(s.rows() * channels), -1e9);
   const auto keep = [&](i64 group, i64 row, i64 channel, auto v, auto lanes) {
@@ -83,8 +86,8 @@ std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const 
 /// The largest error of any result, over the sum of its absolute products.
 template <class Mac, class Form, class X, class W>
 double worst_error(const ConvSizes& s, int max_x, int max_w, X outside) {
-  const auto x = random_values<X>(s.batch * s.in[1] * s.in[2] * s.pixel, max_x, 1);
-  const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * 9, max_w, 2);
+  const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, max_x, 1);
+  const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), max_w, 2);
   const std::vector<double> y = computed<Mac, Form>(s, x, w, outside);
   double worst = 0;
   for (i64 row = 0; row < s.rows(); ++row) {
@@ -93,7 +96,7 @@ double worst_error(const ConvSizes& s, int max_x, int max_w, X outside) {
                 expected = exact(s, x, w, static_cast<i64>(outside), group, row, all % s.channels_out);
       const double error =
           std::abs(y[static_cast<size_t>(row * s.groups * s.channels_out + all)] - static_cast<double>(expected));
-      worst = std::max(worst, error / (1 + 2.25 * static_cast<double>(s.channels_in) * max_x * max_w));
+      worst = std::max(worst, error / (1 + 0.25 * static_cast<double>(s.channels_in * s.taps()) * max_x * max_w));
     }
   }
   return worst;
@@ -101,6 +104,7 @@ double worst_error(const ConvSizes& s, int max_x, int max_w, X outside) {
 
 ConvSizes sized(ConvSizes s, i64 pad_end_h, i64 pad_end_w) {
   s.kernel[1] = s.kernel[2] = 3;
+  s.out[0] = (s.in[0] + 2 * s.pad[0] - (s.kernel[0] - 1) * s.dilation[0] - 1) / s.stride[0] + 1;
   s.out[1] = s.in[1] + s.pad[1] + pad_end_h - 2, s.out[2] = s.in[2] + s.pad[2] + pad_end_w - 2;
   if (s.pixel == 0) s.pixel = s.groups * s.channels_in;
   return s;
@@ -116,6 +120,18 @@ std::vector<ConvSizes> cases() {
       sized({.channels_in = 530, .channels_out = 5, .in = {1, 4, 4}, .pad = {0, 1, 1}}, 1, 1),
       sized({.channels_in = 7, .channels_out = 33, .in = {1, 2, 40}, .pad = {0, 2, 3}}, 0, 2),
       sized({.channels_in = 24, .channels_out = 70, .in = {1, 40, 37}, .pad = {0, 1, 1}}, 1, 1),
+      sized({.batch = 2, .channels_in = 6, .channels_out = 9, .in = {4, 9, 6}, .kernel = {3, 3, 3}, .pad = {1, 1, 1}},
+            1, 1),
+      sized({.batch = 2, .channels_in = 20, .channels_out = 5, .in = {1, 7, 7}, .kernel = {3, 3, 3}, .pad = {1, 1, 1}},
+            1, 1),
+      sized({.channels_in = 4,
+             .channels_out = 18,
+             .in = {9, 5, 11},
+             .kernel = {2, 3, 3},
+             .stride = {2, 1, 1},
+             .dilation = {3, 1, 1},
+             .pad = {4, 1, 0}},
+            1, 0),
   };
   for (i64 pads = 0; pads < 16; ++pads) {  // every side with and without padding, at sizes around those of tiles
     const i64 size = 3 + pads % 5;

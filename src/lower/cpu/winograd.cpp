@@ -31,23 +31,28 @@ struct Estimate {
   }
 };
 
+/// Depth, if there is one, counts as more images of more channels.
 Estimate estimate_of(const Window& w, double weight_cost) {
-  return {guessed(w.batch, 1),        guessed(w.out[0], 512),      guessed(w.out[1], 512),
-          guessed(w.channels_in, 64), guessed(w.channels_out, 64), weight_cost};
+  size_t height = w.out.size() - 2;
+  double in = guessed(w.channels_in, 64), images = guessed(w.batch, 1);
+  if (height > 0) in *= guessed(w.kernel[0], 3), images *= guessed(w.out[0], 8);
+  return {images, guessed(w.out[height], 512), guessed(w.out[height + 1], 512),
+          in,     guessed(w.channels_out, 64), weight_cost};
 }
 
 std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
   auto number = [](double size) { return static_cast<int64_t>(size); };
   return {{"groups", w.groups, number(guessed(w.groups, 1))},
-          {"batch", w.batch, number(e.batch)},
-          {"height", w.out[0], number(e.height)},
-          {"width", w.out[1], number(e.width)},
-          {"in", w.channels_in, number(e.in)},
+          {"batch", w.out.size() > 2 ? w.batch * w.out[0] : w.batch, number(e.batch)},
+          {"height", w.out[w.out.size() - 2], number(e.height)},
+          {"width", w.out.back(), number(e.width)},
+          {"in", w.kernel.size() > 2 ? w.channels_in * w.kernel[0] : w.channels_in, number(e.in)},
           {"out", w.channels_out, number(e.out)}};
 }
 
-bool all_are(const Dims& dims, int64_t value) {
-  return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
+/// Whether the last two are `value`.
+bool last_are(const Dims& dims, int64_t value) {
+  return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
 
 /// Why these types are refused: floats must be f32 on both sides; integers become 16 bits, with room for the
@@ -79,8 +84,8 @@ Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, c
 
 WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const Window& w, const Mac& direct,
                                const View& x) {
-  bool is_candidate =
-      w.kernel.size() == 2 && all_are(w.kernel, 3) && all_are(w.stride, 1) && all_are(w.dilation, 1) && !w.transposed;
+  bool is_candidate = w.kernel.size() >= 2 && last_are(w.kernel, 3) && last_are(w.stride, 1) &&
+                      last_are(w.dilation, 1) && !w.transposed && w.kernel[0].is_constant();
   if (!is_candidate) return {};
   auto no = [](std::string why) { return WinogradChoice{.why = cat("no Winograd: ", why)}; };
   if (!knobs().winograd) return no("WEFT_WINOGRAD is 0");
