@@ -160,7 +160,8 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
     const W* w = l.w[line] + t.channel + c;
     const X* at = l.x[line] + t.first * l.pixel + t.channel + c;
     if (l.ahead != 0) {
-      WEFT_NO_UNROLL for (i64 j = 0; j < pixels * s.stride[2]; ++j) __builtin_prefetch(at + l.ahead + j * l.pixel, 0, 2);
+      WEFT_NO_UNROLL for (i64 j = 0; j < pixels * s.stride[2]; ++j)
+          __builtin_prefetch(at + l.ahead + j * l.pixel, 0, 2);
     }
     i64 column = 0;
     WEFT_NO_UNROLL for (i64 k = 0; k < s.kernel[2]; ++k, w += l.weights, at += tap, column += s.dilation[2]) {

@@ -305,12 +305,12 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
   return shared(to);
 }
 
-View Lowering::narrow_copy_of(Value value, double less) {
+View Lowering::distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type, double less) {
   View view = view_of(value), distinct = view;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) distinct.dims[axis] = 1;
   }
-  View copy = copy_of(distinct, value, "a first look is in f32", DType::f32, less);
+  View copy = copy_of(distinct, value, reason, type, less);
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) copy.strides[axis] = 0;
   }
@@ -630,7 +630,9 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
       kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
       [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
   if (family_of(*region.anchor).multiplies && !on_gpu()) {
-    body.look_first([&](Value value, double less) { return turned(narrow_copy_of(value, less)); });
+    body.look_first([&](Value value, double less) {
+      return turned(distinct_copy_of(value, "a first look is in f32", DType::f32, less));
+    });
   }
   std::vector<Value> given{{region.anchor, 0}};
   if (region.twin) given.push_back({region.twin, 0});

@@ -81,6 +81,8 @@ class Lowering {
   /// A row-major copy of any view of the value's elements, as elements of `type` if that is another float.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                double less = 0);
+  /// The same of a value's own view, with each element once where the view repeats them.
+  View distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type = {}, double less = 0);
   /// The type in which the values of the current region lie in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// The type in which a GPU multiplies the operands of a dot or convolution.
@@ -172,8 +174,6 @@ class Lowering {
   bool is_kept(const Region& region) const;
   void widen_operands(const Instruction& reader);
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
-  /// A constant of f64 as f32, with each element once.
-  View narrow_copy_of(Value value, double less);
 
   LoweredProgram& all_;
   // The source of the region.

@@ -55,13 +55,37 @@ void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body,
   if (at_once > 1) kernel.set_grid(ceildiv(chunks, threads * at_once), threads);
 }
 
+/// The axis along which the source of a copy is contiguous, if that is not the result's and squares of both fill
+/// registers.
+std::optional<size_t> transposed_axis(const View& from, const View& to) {
+  size_t rank = to.dims.size();
+  auto is_long = [](const Dim& size) { return size.constant().value_or(tasks::transpose_rows) >= 8; };
+  if (rank < 2 || bits(from.dtype) < 8 || bits(to.dtype) < 8 || !known_equal(to.strides.back(), 1)) return {};
+  if (known_equal(from.strides.back(), 0) || known_equal(from.strides.back(), 1) || !is_long(to.dims.back())) return {};
+  for (size_t axis = 0; axis + 1 < rank; ++axis) {
+    if (known_equal(from.strides[axis], 1) && is_long(from.dims[axis])) return axis;
+  }
+  return {};
+}
+
+/// An operand of a loop. A large one in another layout is copied first: strided loads would take many times longer.
+View operand_of(Lowering& lowering, Value value) {
+  constexpr int64_t large = 4096;
+  View view = lowering.view_of(value);
+  View result = contiguous_view(-1, {view.dtype, view.dims});
+  if (lowering.on_gpu() || value.shape().elements().lower_bound() < large || !transposed_axis(view, result))
+    return view;
+  return lowering.distinct_copy_of(value, "the loop's other operands lie in another layout");
+}
+
 }  // namespace
 
 void lower_pointwise(Lowering& lowering, const Region& region) {
   KernelBuilder kernel("pointwise.h");
   FusedBody body(
       kernel, {.dims = region.dims, .group_begin = {}, .coordinates = {}},
-      [&](Value value) { return lowering.view_of(value); }, [&](Value value) { return lowering.new_result(value); });
+      [&](Value value) { return operand_of(lowering, value); },
+      [&](Value value) { return lowering.new_result(value); });
   body.plan(region.epilogue, region.outputs, {});
   int lanes = lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype);
   emit_loop(lowering, kernel, body, fewer_lanes(lowering, region, lanes));
@@ -85,19 +109,6 @@ static void turn_short_axis(View& from, View& to, int lanes) {
     std::rotate(view->dims.begin() + at, view->dims.end() - 1, view->dims.end());
     std::rotate(view->strides.begin() + at, view->strides.end() - 1, view->strides.end());
   }
-}
-
-/// The axis along which the source of a copy is contiguous, if that is not the result's and squares of both fill
-/// registers.
-static std::optional<size_t> transposed_axis(const View& from, const View& to) {
-  size_t rank = to.dims.size();
-  auto is_long = [](const Dim& size) { return size.constant().value_or(tasks::transpose_rows) >= 8; };
-  if (rank < 2 || bits(from.dtype) < 8 || bits(to.dtype) < 8 || !known_equal(to.strides.back(), 1)) return {};
-  if (known_equal(from.strides.back(), 0) || known_equal(from.strides.back(), 1) || !is_long(to.dims.back())) return {};
-  for (size_t axis = 0; axis + 1 < rank; ++axis) {
-    if (known_equal(from.strides[axis], 1) && is_long(from.dims[axis])) return axis;
-  }
-  return {};
 }
 
 /// A copy between layouts as transposed squares. False: it is an ordinary copy.
