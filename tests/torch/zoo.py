@@ -113,17 +113,12 @@ def checked(name, device="cpu", with_compile=True):
     """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
     those of torch.compile, "apart", "seconds"}"""
     begin, found, answers = time.time(), {"name": name}, []
-    try:
-        model, inputs, shapes, sizes = loaded(name)
-        spread(model)
-        with torch.no_grad():
-            program = torch.export.export(model, inputs(2, sizes[1][1]), dynamic_shapes=shapes, strict=False)
-    except Exception as error:
-        return {**found, "archive": f"not exported: {type(error).__name__}: {error}"[:300]}
+    model, inputs, shapes, sizes = loaded(name)
+    spread(model)
     file = io.BytesIO()
-    torch.export.save(program, file)
-    del program
     try:
+        with torch.no_grad():
+            torch.export.save(torch.export.export(model, inputs(2, sizes[1][1]), dynamic_shapes=shapes, strict=False), file)
         run, worst = weft.compile(file.getvalue(), device=device, threads=1), 0.0
         for batch, length in sizes:
             x = inputs(batch, length)
@@ -137,6 +132,8 @@ def checked(name, device="cpu", with_compile=True):
         del run
     except weft.Error as error:
         found["archive"] = str(error)[:400]
+    except Exception as error:
+        found["archive"] = f"not exported: {type(error).__name__}: {error}"[:300]
     if with_compile:
         found |= through_compile(model, inputs, sizes, device, answers[1:])
     return {**found, "seconds": round(time.time() - begin, 1)}
