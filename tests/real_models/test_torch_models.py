@@ -15,6 +15,8 @@ sys.path[:0] = [str(fetch.ROOT / "bench"), str(fetch.ROOT / "tests/torch")]
 import language  # noqa: E402
 import vision  # noqa: E402
 
+from places import keep_count  # noqa: E402
+
 vision.define_operators()
 import transformers  # noqa: E402
 
@@ -94,6 +96,9 @@ def test_the_tokens_of_eager(cache):
     wanted = model.generate(ids, attention_mask=torch.ones_like(ids), **how)
     model.forward = torch.compile(model.forward, backend="weft", dynamic=True)
     got = model.generate(ids, attention_mask=torch.ones_like(ids), **how)
+    same = int((got == wanted).sum()) - ids.numel() if got.shape == wanted.shape else 0
+    of = {"model": "SmolLM2-135M-Instruct, trained", "cache": cache, "torch": torch.__version__}
+    keep_count("generation with PyTorch", of, tokens=got.numel() - ids.numel(), equal_to_eager=same, graphs=len(weft.torch.placements))
     assert got.tolist() == wanted.tolist()
     assert "Paris" in tokens.decode(got[0, ids.shape[1] :].tolist())
     assert {placement.why for placement in weft.torch.placements} == {""}

@@ -144,6 +144,17 @@ def test_the_command_needs_no_torch(tmp_path):
     subprocess.run([sys.executable, "-c", check, tmp_path / "m.pt2"], check=True)
 
 
+def test_compiled_ahead_for_several_chips(tmp_path):
+    """A saved program gives the bits of the archive that it was made of."""
+    model, inputs, shapes = examples()["pictures"]
+    (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
+    words = [BUILD / "bin/weft", "compile", "m.pt2", "--target", "cpu,nvidia:sm_90a", "-o", "m.weft"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    got, wanted = (weft.load(tmp_path / "m.weft"), weft.compile(tmp_path / "m.pt2", device="cpu"))
+    assert torch.equal(got(inputs[0]), wanted(inputs[0]))
+
+
 def test_what_callers_ask_of_sizes():
     model, inputs, shapes = examples()["encoder"]
     file = archive(exported(model, inputs, shapes))

@@ -4,6 +4,7 @@
 import pytest
 import torch
 import vision
+from places import keep_count
 
 import weft.torch
 
@@ -46,6 +47,9 @@ def test_tokens_are_those_of_eager(kind):
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options={"device": "cpu"})
-    assert greedy(fast, ids, cache(), 12).tolist() == wanted.tolist()
+    got = greedy(fast, ids, cache(), 12)
+    of = {"model": "llama, random weights", "cache": kind, "torch": torch.__version__}
+    keep_count("generation with PyTorch", of, tokens=got.numel(), equal_to_eager=int((got == wanted).sum()), graphs=len(weft.torch.placements))
+    assert got.tolist() == wanted.tolist()
     assert {placement.why for placement in weft.torch.placements} == {""}
     assert len(weft.torch.placements) == 2, weft.torch.placements
