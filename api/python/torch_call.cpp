@@ -62,7 +62,7 @@ class TorchCall {
       if (!table_) throw nb::python_error();
       while (table_ && table_->major > 1) table_ = table_->older;
     }
-    for (const auto& [place, tensor] : held) held_.push_back({place, look(tensor).data, version_of(tensor)});
+    for (const auto& [place, tensor] : held) held_.push_back({place, data_of(tensor), version_of(tensor)});
   }
 
   /// Runs the program on tensors and integers and returns a tuple of new tensors; None if a constant of the program has
@@ -70,7 +70,7 @@ class TorchCall {
   nb::object run(nb::tuple arguments, std::optional<uintptr_t> stream) {
     for (const Held& each : held_) {
       nb::handle given = arguments[each.place];
-      if (look(given).data != each.data || version_of(given) != each.version) return nb::none();
+      if (data_of(given) != each.data || version_of(given) != each.version) return nb::none();
     }
     Inputs inputs{std::vector<int64_t>(order_.size())};
     for (size_t i = 0; i < order_.size(); ++i) inputs.add(*this, i, arguments[order_[i]]);
@@ -149,15 +149,28 @@ class TorchCall {
   };
   int64_t version_of(nb::handle tensor) const { return nb::cast<int64_t>(tensor.attr(version_)); }
 
-  Look look(nb::handle given) const {
+  /// The tensor as torch's table shows it; nothing where there is no table.
+  std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
       throw nb::type_error("a call of torch.compile gives what is no tensor");
-    if (!table_ || !table_->look) return slow_look(given);
+    if (!table_ || !table_->look) return {};
     nb::dlpack::dltensor seen;
     if (table_->look(given.ptr(), &seen)) throw nb::python_error();
-    return {.data = static_cast<const std::byte*>(seen.data) + seen.byte_offset,
-            .sizes = {seen.shape, seen.shape + seen.ndim},
-            .is_contiguous = is_contiguous(seen)};
+    return seen;
+  }
+  static const void* start_of(const nb::dlpack::dltensor& tensor) {
+    return static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+  }
+  const void* data_of(nb::handle given) const {
+    auto seen = borrowed(given);
+    return seen ? start_of(*seen) : slow_look(given).data;
+  }
+  Look look(nb::handle given) const {
+    auto seen = borrowed(given);
+    if (!seen) return slow_look(given);
+    return {.data = start_of(*seen),
+            .sizes = {seen->shape, seen->shape + seen->ndim},
+            .is_contiguous = is_contiguous(*seen)};
   }
 
   weft::Program program_;

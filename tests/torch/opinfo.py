@@ -385,13 +385,13 @@ def main():
                 reasons[outcome].append(what)
                 if outcome == "wrong":
                     print(f"WRONG {what[0]} sample {what[1]}: {what[2]}", flush=True)
-    summary = {"samples": sum(sizes), "entries": sum(size > 0 for size in sizes), **counts, "not judged": sum(sizes) - sum(counts.values())}
-    form = "torch.compile" if args.compiled else "core ATen" if args.core else "decomposed" if args.decomposed else "as exported"
-    of = {"form": form, "type": args.dtype, "device": args.device, "torch": torch.__version__}
-    told(summary, of, args.out)
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"of": of, "counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)
+        summary = {"samples": sum(sizes), "entries": sum(size > 0 for size in sizes), **counts, "not judged": sum(sizes) - sum(counts.values())}
+        form = "torch.compile" if args.compiled else "core ATen" if args.core else "decomposed" if args.decomposed else "as exported"
+        of = {"form": form, "type": args.dtype, "device": args.device, "torch": torch.__version__}
+        told(summary, of, args.out)
+        if args.json:
+            with open(args.json, "w") as file:
+                json.dump({"of": of, "counts": summary, **{k: v for k, v in reasons.items() if k not in ("right", "whole")}}, file, indent=1)
     return 1 if counts["wrong"] else 0
 
 
