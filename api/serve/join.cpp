@@ -35,20 +35,32 @@ void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std:
   }
 }
 
-/// Memory of a tensor's own that begins as zeros.
+/// A tensor with memory of its own.
 struct Filled {
   Tensor tensor = {};
   std::byte* data = nullptr;
 };
 
-Filled zeros(weft_dtype type, const Dims& dims) {
+/// Its elements are zeros if something will be padded, otherwise not set.
+Filled allocate(weft_dtype type, const Dims& dims, bool is_padded) {
   size_t bytes = static_cast<size_t>(product(dims)) * element_bytes(type);
-  auto memory = std::make_unique<std::vector<std::byte>>(std::max<size_t>(bytes, 1));
-  std::byte* data = memory->data();
-  auto release = [](void* user) { delete static_cast<std::vector<std::byte>*>(user); };
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(std::max<size_t>(bytes, 1));
+  std::byte* data = memory.get();
+  if (is_padded) std::memset(data, 0, bytes);
+  auto release = [](void* user) { delete[] static_cast<std::byte*>(user); };
   weft_tensor* tensor = nullptr;
   check(weft_tensor_wrap(type, dims.data(), dims.size(), data, bytes, release, memory.release(), &tensor));
   return {Tensor(tensor), data};
+}
+
+/// `bytes` bytes of a tensor from `data` on, as a tensor that keeps the whole one alive.
+Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dims& dims) {
+  auto owner = std::make_unique<Tensor>(whole);
+  auto release = [](void* user) { delete static_cast<Tensor*>(user); };
+  weft_tensor* tensor = nullptr;
+  check(weft_tensor_wrap(whole.dtype(), dims.data(), dims.size(), const_cast<std::byte*>(data), bytes, release,
+                         owner.release(), &tensor));
+  return Tensor(tensor);
 }
 
 /// Whether an axis holds the padded length.
@@ -65,7 +77,10 @@ Tensor join_input(std::span<const Inputs* const> requests, size_t port) {
     dims[0] += sizes[0];
   }
   weft_dtype type = (*requests[0])[port].dtype();
-  Filled joined = zeros(type, dims);
+  bool is_padded = std::ranges::any_of(requests, [&](const Inputs* request) {
+    return !std::ranges::equal((*request)[port].dims().subspan(1), std::span(dims).subspan(1));
+  });
+  Filled joined = allocate(type, dims, is_padded);
   size_t row = static_cast<size_t>(product(std::span(dims).subspan(1))) * element_bytes(type);
   std::byte* to = joined.data;
   for (const Inputs* request : requests) {
@@ -82,8 +97,8 @@ Tensor part_of(const Tensor& output, int64_t first, const Dims& dims) {
   all[0] = dims[0];
   size_t row = static_cast<size_t>(product(std::span(all).subspan(1))) * element_bytes(output.dtype());
   const std::byte* from = output.bytes().data() + static_cast<size_t>(first) * row;
-  if (all == dims) return Tensor::copy(output.dtype(), {from, static_cast<size_t>(dims[0]) * row}, dims);
-  Filled part = zeros(output.dtype(), dims);
+  if (all == dims) return share(output, from, static_cast<size_t>(dims[0]) * row, dims);
+  Filled part = allocate(output.dtype(), dims, true);
   copy_corner(from, all, part.data, dims, element_bytes(output.dtype()));
   return part.tensor;
 }

@@ -2,8 +2,10 @@
 #include "runtime/gpu_executable.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/kept_file.h"
 #include "base/random.h"
@@ -38,9 +40,9 @@ class GpuContext final : public GpuRun {
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     program_->gpu()->use();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
-    bool in_steps = options.profile || options.observe || options.deadline || options.stop || knobs().checked;
-    queue_behind(options, in_steps);
     bind(inputs, options);
+    const bool in_steps = needs_steps(options);
+    queue_behind(options, in_steps);
     if (knobs().checked) begin_watching();
     place_inputs(inputs, options);
     std::vector<Tensor> outputs = place_outputs(inputs, options);
@@ -61,6 +63,7 @@ class GpuContext final : public GpuRun {
   struct Bucket {
     BucketPlan plan;
     std::vector<Captured> graphs;
+    std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< of the last run that launched them one by one
   };
 
   /// The elements of inputs that sizes are set from, in the order of the settings (lower/control.cpp: lower_bind).
@@ -241,6 +244,17 @@ class GpuContext final : public GpuRun {
     return variant < 0 ? step.kernel : step.variants[static_cast<size_t>(variant)].kernel;
   }
 
+  /// True if this run launches its steps one by one: because somebody looks at them, because ranks connect to each other
+  /// at their first collectives, which cannot be captured, or because a deadline or a stop may come in the middle of the
+  /// run. A graph cannot be stopped.
+  bool needs_steps(const RunOptions& options) const {
+    constexpr auto short_run = std::chrono::milliseconds(100);
+    if (options.profile || options.observe || knobs().checked) return true;
+    if (!bucket_->time_in_steps) return options.rank || options.stop || options.deadline;
+    if (options.stop && bucket_->time_in_steps > short_run) return true;
+    return options.deadline && *options.deadline - std::chrono::steady_clock::now() < 2 * *bucket_->time_in_steps;
+  }
+
   void launch_step(size_t i, bool overlap, Rank* rank) const {
     if (plan().steps[i].kind == StepKind::library) return call_library(i);
     if (plan().steps[i].kind == StepKind::collective) return exchange(plan().steps[i], rank);
@@ -250,6 +264,9 @@ class GpuContext final : public GpuRun {
   }
 
   void run_graph(const RunOptions& options) {
+    const std::string last = plan().steps.empty() ? std::string() : plan().steps.back().source;
+    Watch watch(options.deadline, options.stop);
+    watch.check(last);
     auto is_it = [&](const Captured& c) { return c.memory == memory_ && c.works == works_; };
     auto known = std::ranges::find_if(bucket_->graphs, is_it);
     if (known == bucket_->graphs.end()) {
@@ -268,10 +285,16 @@ class GpuContext final : public GpuRun {
       bucket_->graphs.push_back({memory_, works_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;
     }
-    stream_of(options).launch(known->graph);
+    const gpu::Stream queue = stream_of(options);
+    queue.launch(known->graph);
+    if (!watch.is_needed()) return;
+    if (options.stream) queue.synchronize();
+    else await_work(options);
+    watch.check(last);
   }
 
   void run_steps(const RunOptions& options) {
+    const auto begin = std::chrono::steady_clock::now();
     const auto& steps = plan().steps;
     Watch watch(options.deadline, options.stop);
     std::vector<gpu::Event> events;
@@ -285,10 +308,10 @@ class GpuContext final : public GpuRun {
       if (options.observe) show(i, options);
       if (watch.is_needed()) await_work(options);
     }
-    if (options.stream) stream_.synchronize();
+    if (options.profile) stream_.record(events.back());
+    await_work(options);
+    bucket_->time_in_steps = std::chrono::steady_clock::now() - begin;
     if (!options.profile) return;
-    stream_.record(events.back());
-    stream_.synchronize();
     for (size_t i = 0; i < steps.size(); ++i) {
       auto at = [&](size_t e) {
         return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6));

@@ -152,3 +152,24 @@ def test_memory_limits_hold_on_gpus():
 def test_compute_units_are_those_of_the_device(chip, units):
     """HIP counts pairs of compute units from gfx10 on."""
     assert f"{units} units" in emulated.run(chip, "weft", "devices").stdout
+
+
+WATCHED = """
+import sys, numpy as np, weft
+model = weft.compile(sys.argv[1], device="amd:0")
+x = np.random.default_rng(0).random((2, 1, 8, 8), np.float32)
+answers = [model.run({"image": x}, deadline=3600.0) for _ in range(3)]
+same = all(np.array_equal(first, other) for a in answers for first, other in zip(answers[0].values(), a.values()))
+try:
+    model.run({"image": x}, deadline=1e-9)
+except weft.Error as error:
+    print(same, error.code)
+"""
+
+
+def test_runs_with_a_deadline_use_the_captured_graph(monkeypatch):
+    """The first run goes step by step and is timed. Runs that end long before their deadline replay a graph after that; others end early."""
+    monkeypatch.setenv("WEFT_DEBUG", "2")
+    done = emulated.run("gfx1100", sys.executable, "-c", WATCHED, emulated.ROOT / "examples/digits/digits.onnx")
+    assert done.stdout.split() == ["True", "E403"], done.stdout + done.stderr
+    assert done.stderr.count("capturing ") == 1, done.stderr

@@ -12,6 +12,7 @@ int hipHostMalloc(void** memory, size_t bytes, unsigned flags);
 int hipMemcpyDtoHAsync(void* to, void* from, size_t bytes, void* stream);
 int hipMemcpyHtoDAsync(void* to, const void* from, size_t bytes, void* stream);
 int hipLaunchHostFunc(void* stream, void (*function)(void*), void* data);
+int hipStreamSynchronize(void* stream);
 }
 
 #define EXPORTED extern "C" __attribute__((visibility("default"))) int

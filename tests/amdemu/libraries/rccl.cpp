@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int aborted = 6;  // ncclRemoteError
+constexpr int internal_error = 3, aborted = 6;  // ncclInternalError, ncclRemoteError
 constexpr int type_bytes = 1, type_f16 = 6, type_f32 = 7, type_bf16 = 9;
 
 struct Call {
@@ -44,6 +44,7 @@ struct Group {
 struct Member {
   Group* group;
   size_t rank;
+  bool is_connected = false;
 };
 
 Element element_of(int type) {
@@ -76,8 +77,16 @@ void run(void* data) {
   if (group.meet()) std::memcpy(mine.to.host, result.data(), result.size());
 }
 
+/// The real library gives the devices access to each other at the first call, which fails while a graph is captured. So
+/// does waiting for the stream.
+bool connect(Member& member, void* stream) {
+  if (!member.is_connected && member.group->posted.size() > 1) member.is_connected = hipStreamSynchronize(stream) == 0;
+  return member.is_connected || member.group->posted.size() == 1;
+}
+
 int queue_call(const void* from, void* to, size_t bytes, size_t result_bytes, int type, bool adds, Member* member,
                void* stream) {
+  if (!connect(*member, stream)) return internal_error;
   auto* call = new Call{member, {const_cast<void*>(from), bytes}, {to, result_bytes}, type, adds};
   call->from.host = pinned(bytes), call->to.host = pinned(result_bytes);
   int error = hipMemcpyDtoHAsync(call->from.host, call->from.device, bytes, stream);
