@@ -129,6 +129,16 @@ def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
     assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # all of it is the GPU's
 
 
+def test_a_program_may_have_no_kernel(tmp_path):
+    """Only the processor's part is left of it."""
+    node = helper.make_node("StringConcat", ["a", "b"], ["y"])
+    ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in names] for names in (["a", "b"], ["y"])]
+    graph = helper.make_graph([node], "g", *ports)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "model.onnx")
+    done = emulated.run("gfx1100", "weft", "explain", tmp_path / "model.onnx", "--device", "amd:0")
+    assert done.returncode == 0 and "part on cpu" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_saved_program_holds_its_parts(tmp_path):
     texts(tmp_path / "model.onnx")
     np.save(tmp_path / "t.npy", np.array([[1, 2, 9], [3, 1, 2]]))

@@ -129,10 +129,11 @@ class Merger {
   }
 
   bool is_small(const PlanStep& step) const {
+    if (!may_merge(step)) return false;
     const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
     bool is_plain = kernel.threads == tasks::block_threads && kernel.shared_bytes == 0 && kernel.cluster == 1 &&
                     kernel.occupancy == 0;
-    return is_plain && may_merge(step) && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
+    return is_plain && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
   /// Whether the step writes an output, which a caller may place over an input.
