@@ -199,16 +199,26 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """The median of each call, in turns, in `limit` seconds or `least` rounds."""
+    """The median processor time of each call, in turns, in `limit` seconds or `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()
     while time.monotonic() < end or len(times[0]) < least:
         for call, taken in zip(calls, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             call()
-            taken.append(time.perf_counter() - start)
+            taken.append(time.process_time() - start)
     return [statistics.median(taken) for taken in times]
+
+
+def onnxruntime_run(path, feeds):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    feeds = {name: np.asarray(value) for name, value in feeds.items()}
+    return lambda: session.run(None, feeds)
 
 
 def speed(model, feeds, data, of, out, **options):
@@ -216,9 +226,10 @@ def speed(model, feeds, data, of, out, **options):
         made = str(Path(folder) / "out.onnx")
         weft.quantize(model, data, made, **options)
         both = [weft.compile(path, device="cpu", threads=1) for path in (model, made)]
-    floats, small = seconds([lambda run=run: run.run(feeds) for run in both])
+        peer = onnxruntime_run(made, feeds)
+    floats, small, other = seconds([*(lambda run=run: run.run(feeds) for run in both), peer])
     values = {"ms": small * 1e3, "ms of f32": floats * 1e3, "times f32": floats / small}
-    machine.tell(machine.result("speed of quantised models", of, values), out)
+    machine.tell(machine.result("speed of quantised models", of, values, {"onnxruntime": {"ms": other * 1e3}}), out)
 
 
 def speeds(out):

@@ -557,8 +557,8 @@ def quantised_speed(rows, page):
         return "\n\nNot measured yet: `./x python bench/quantisation.py --judges speed --out FILE`.\n\n"
     found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"]))
     lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, f"{row['values']['ms']:.2f}",
-              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}"] for (model, _, to), row in found.items()]
-    return table(["model", "sizes", "becomes", "ms", "ms of f32", "times as fast"], lines) + sources(rows, page)
+              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}", f"{row['peers']['onnxruntime']['ms']:.2f}"] for (model, _, to), row in found.items()]
+    return table(["model", "sizes", "becomes", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
 
 
 def machines(rows, page):

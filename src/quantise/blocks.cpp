@@ -158,7 +158,7 @@ BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod m
   std::vector<float> rows = rows_of(layer);
   Lesson lesson;
   bool is_taught = method == WeightMethod::gptq;
-  if (is_taught) lesson = lesson_of(hessian, {}, k);
+  if (is_taught) lesson = lesson_of(hessian, k);
   run_parallel(static_cast<size_t>(weights.n), threads, [&](size_t row) {
     std::span<const float> values = std::span(rows).subspan(row * k, k);
     choose_scales(weights, static_cast<int64_t>(row), values, method, lesson.importance);

@@ -8,9 +8,9 @@
 namespace weft::quantise {
 namespace {
 
-/// The upper triangle U, [k, k], with U' U the inverse of h, whose diagonal is raised by a share of its mean. GPTQ
-/// compensates an error with the rows of U.
-std::vector<double> inverse_factor(std::span<const float> h, size_t k, double damping) {
+/// The upper triangle U, [k, k], with U' U the inverse of the damped h. GPTQ compensates an error with the rows of U.
+std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
+  constexpr double damping = 0.01;
   double mean = 0;
   for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
   double added = std::max(damping * mean, 1e-9);
@@ -36,36 +36,16 @@ std::vector<double> inverse_factor(std::span<const float> h, size_t k, double da
 
 }  // namespace
 
-Lesson lesson_of(std::span<const float> hessian, std::span<const float> noise, size_t k) {
+Lesson lesson_of(std::span<const float> hessian, size_t k) {
   Lesson lesson;
   for (size_t i = 0; i < k; ++i) lesson.importance.push_back(hessian[i * k + i]), lesson.order.push_back(i);
   std::ranges::sort(lesson.order, {}, [&](size_t i) { return std::pair(-lesson.importance[i], i); });
   std::vector<float> sorted(k * k);
   for (size_t i = 0; i < k; ++i)
     for (size_t j = 0; j < k; ++j) sorted[i * k + j] = hessian[lesson.order[i] * k + lesson.order[j]];
-  for (size_t i = 0; i < noise.size(); ++i) {
-    lesson.noise.push_back(noise[lesson.order[i]]);
-    sorted[i * k + i] += lesson.noise[i];
-  }
-  // The errors of inputs bound what can be told from the data as well.
-  std::vector<double> factor = inverse_factor(sorted, k, noise.empty() ? 1e-2 : 1e-4);
+  std::vector<double> factor = inverse_factor(sorted, k);
   lesson.factor.assign(factor.begin(), factor.end());
   return lesson;
-}
-
-std::vector<float> expecting_noise(std::span<const float> row, const Lesson& lesson) {
-  std::vector<float> changed(row.begin(), row.end());
-  size_t k = lesson.noise.size();
-  std::vector<float> lost(k), moved(k);
-  for (size_t t = 0; t < k; ++t) lost[t] = lesson.noise[t] * row[lesson.order[t]];
-  for (size_t t = 0; t < k; ++t) {
-    const float* factor = lesson.factor.data() + t * k;
-    float sum = 0;
-    for (size_t j = t; j < k; ++j) sum += factor[j] * lost[j];
-    for (size_t j = t; j < k; ++j) moved[j] += sum * factor[j];
-  }
-  for (size_t t = 0; t < k; ++t) changed[lesson.order[t]] -= moved[t];
-  return changed;
 }
 
 }  // namespace weft::quantise

@@ -13,15 +13,8 @@ struct Lesson {
   std::vector<float> importance;  ///< of each column
   std::vector<size_t> order;      ///< columns, the most important first: all later columns compensate for its error
   std::vector<float> factor;      ///< of the inverse, [k, k], in that order
-  std::vector<float> noise;       ///< what rounding the inputs adds to the diagonal, in that order; empty: nothing
 };
-/// `noise`: for each column the sum of the squares of the errors that rounded inputs have; empty if they are not rounded.
-Lesson lesson_of(std::span<const float> hessian, std::span<const float> noise, size_t k);
-
-/// The row w of weights that meets inputs x + e with independent errors e best: of the least sum of
-/// (w x - w' (x + e))^2, which is w - w N (H + N)^-1. Weights move from channels whose steps are coarse to others that
-/// tell the same.
-std::vector<float> expecting_noise(std::span<const float> row, const Lesson& lesson);
+Lesson lesson_of(std::span<const float> hessian, size_t k);
 
 /// `round(column, value)` rounds the value, stores it, and returns the rounded number.
 template <class Round>

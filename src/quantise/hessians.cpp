@@ -12,12 +12,11 @@ namespace {
 
 constexpr size_t most_bytes = 512 << 20;
 
-/// Layers that read one value share its sums.
+/// Layers that read one value share its sum.
 struct Sum {
   size_t k = 0;
-  std::vector<size_t> layers = {};
-  const Grid* grid = nullptr;
-  InputSums sums = {};
+  std::vector<size_t> layers;
+  std::vector<float> values;
 };
 
 /// Adds to the part right of the diagonal, four rows at a time. They stay in the cache while a few rows of the sum
@@ -30,42 +29,27 @@ void add_rows(Sum& sum, std::span<const float> x, size_t threads) {
     for (; row + 4 * k <= x.size(); row += 4 * k) {
       const float *a = x.data() + row, *b = a + k, *c = b + k, *d = c + k;
       for (size_t i = begin; i < end; ++i) {
-        float* to = sum.sums.hessian.data() + i * k;
+        float* to = sum.values.data() + i * k;
         for (size_t j = i; j < k; ++j) to[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]);
       }
     }
     for (; row < x.size(); row += k)
       for (size_t i = begin; i < end; ++i)
-        for (size_t j = i; j < k; ++j) sum.sums.hessian[i * k + j] += x[row + i] * x[row + j];
-  });
-}
-
-/// Adds the squares of the errors of rounding, column by column.
-void add_noise(Sum& sum, std::span<const float> x, size_t threads) {
-  constexpr size_t few = 16;  // floats of a cache line
-  size_t k = sum.k;
-  run_parallel((k + few - 1) / few, threads, [&](size_t part) {
-    for (size_t row = 0; row < x.size(); row += k)
-      for (size_t i = part * few; i < std::min((part + 1) * few, k); ++i) {
-        double error = sum.grid->rounded(x[row + i]) - x[row + i];
-        sum.sums.noise[i] += static_cast<float>(error * error);
-      }
+        for (size_t j = i; j < k; ++j) sum.values[i * k + j] += x[row + i] * x[row + j];
   });
 }
 
 void mirror(Sum& sum) {
-  std::vector<float>& values = sum.sums.hessian;
   for (size_t i = 0; i < sum.k; ++i)
-    for (size_t j = 0; j < i; ++j) values[i * sum.k + j] = values[j * sum.k + i];
+    for (size_t j = 0; j < i; ++j) sum.values[i * sum.k + j] = sum.values[j * sum.k + i];
 }
 
 /// Groups of as many sums as fit the memory, at least one each.
-std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Taught>& layers) {
+std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layers) {
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const Layer& layer = *layers[i].layer;
-    Sum& sum = all[layer.input];
-    sum.k = static_cast<size_t>(layer.values.dims[layer.inner]), sum.grid = layers[i].input;
+    Sum& sum = all[layers[i].input];
+    sum.k = static_cast<size_t>(layers[i].values.dims[layers[i].inner]);
     sum.layers.push_back(i);
   }
   std::vector<std::map<std::string, Sum>> parts(1);
@@ -81,31 +65,27 @@ std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Taught>& laye
 
 }  // namespace
 
-void for_each_hessian(const ModelEdit& edit, const std::vector<Taught>& layers, Samples& samples,
-                      const Settings& settings, const std::function<void(size_t layer, const InputSums& sums)>& visit) {
+void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
+                      const Settings& settings,
+                      const std::function<void(size_t layer, std::span<const float> hessian)>& visit) {
   auto threads = static_cast<size_t>(std::max(settings.threads, 1));
   for (auto& part : parts_of(layers)) {
     std::vector<std::string> names;
     for (auto& [name, sum] : part) {
       names.push_back(name);
-      sum.sums.hessian.assign(sum.k * sum.k, 0);
-      sum.sums.noise.assign(sum.grid ? sum.k : 0, 0);
+      sum.values.assign(sum.k * sum.k, 0);
     }
     ModelEdit edited = edit;
     edited.set_outputs(names);
     Runner runner(edited, settings.threads);
     for_each_item(runner, samples, [&](size_t item, const std::vector<Tensor>& inputs) {
       std::vector<Tensor> values = runner.run(inputs);
-      for (size_t i = 0; i < names.size(); ++i) {
-        Sum& sum = part.at(names[i]);
-        add_rows(sum, values[i].as<float>(), threads);
-        if (sum.grid) add_noise(sum, values[i].as<float>(), threads);
-      }
+      for (size_t i = 0; i < names.size(); ++i) add_rows(part.at(names[i]), values[i].as<float>(), threads);
       if (settings.progress) settings.progress({.phase = cat("gptq: item ", item + 1)});
     });
     for (auto& [name, sum] : part) {
       mirror(sum);
-      for (size_t layer : sum.layers) visit(layer, sum.sums);
+      for (size_t layer : sum.layers) visit(layer, sum.values);
     }
   }
 }

@@ -7,21 +7,10 @@
 
 namespace weft::quantise {
 
-/// Over the rows x of a layer's input.
-struct InputSums {
-  std::vector<float> hessian;  ///< the sum of x x', [k, k]
-  std::vector<float> noise;    ///< the sums of the squares of the errors of rounded x, [k]; empty where x stays float
-};
-
-/// A matrix product and the grid of its input, null where that stays float.
-struct Taught {
-  const Layer* layer;
-  const Grid* input;
-};
-
-/// Calls `visit` with each layer and the sums of its input. At most 512 MiB of sums are held at a time, so the data may
-/// be run several times.
-void for_each_hessian(const ModelEdit& edit, const std::vector<Taught>& layers, Samples& samples,
-                      const Settings& settings, const std::function<void(size_t layer, const InputSums& sums)>& visit);
+/// Calls `visit` with each layer and the Hessian of its input: the sum of x x' over the rows x, [k, k]. At most 512 MiB
+/// of sums are held at a time, so the data may be run several times. Products only.
+void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
+                      const Settings& settings,
+                      const std::function<void(size_t layer, std::span<const float> hessian)>& visit);
 
 }  // namespace weft::quantise

@@ -66,17 +66,6 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
   return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
 }
 
-Tensor expecting_noise(const Layer& layer, const Lesson& lesson, size_t threads) {
-  std::vector<float> rows = rows_of(layer);
-  size_t n = static_cast<size_t>(layer.channel_count()), k = rows.size() / n;
-  std::vector<double> values(rows.size());
-  run_parallel(n, threads, [&](size_t row) {
-    std::vector<float> changed = expecting_noise(std::span(rows).subspan(row * k, k), lesson);
-    for (size_t i = 0; i < k; ++i) values[layer.channels == 0 ? row * k + i : i * n + row] = changed[i];
-  });
-  return make_tensor(DType::f32, layer.values.dims, values);
-}
-
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
                              size_t threads) {
   std::vector<float> rows = rows_of(layer);

@@ -21,9 +21,7 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
 /// Raises scales so that a bias in units of input scale times weight scale fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// A matrix in the form that expects rounded inputs.
-Tensor expecting_noise(const Layer& layer, const Lesson& lesson, size_t threads);
-/// The same as above for a matrix, with statistics of its inputs.
+/// The same for a matrix, with statistics of its inputs.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
                              size_t threads);
 

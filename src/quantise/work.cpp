@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "quantise/hessians.h"
 #include "quantise/opset.h"
 #include "quantise/place.h"
 #include "quantise/scaling.h"
@@ -140,10 +141,9 @@ std::string Work::why_not_known(const std::string& input) const {
 void Work::prepare() {
   prepared_.resize(layers_.chosen.size());
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  if (needs_ranges()) run_parallel(prepared_.size(), threads, [&](size_t i) { choose_input(i); });
   prepare_taught();
   auto prepare_one = [&](size_t i) {
-    if (!is_taught(layers_.chosen[i])) prepare(i, {});
+    if (!is_taught(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
   // Rounding in blocks uses several threads itself.
   if (is_blocked())
@@ -158,49 +158,41 @@ bool Work::is_taught(const Layer& layer) const {
 }
 
 void Work::prepare_taught() {
-  std::vector<Taught> matrices;
+  std::vector<Layer> matrices;
   std::vector<size_t> places;
-  for (size_t i = 0; i < layers_.chosen.size(); ++i) {
-    if (!is_taught(layers_.chosen[i])) continue;
-    bool is_rounded = needs_ranges() && !prepared_[i].is_scaled_in_runs;
-    matrices.push_back({&layers_.chosen[i], is_rounded ? &prepared_[i].input : nullptr}), places.push_back(i);
-  }
+  for (size_t i = 0; i < layers_.chosen.size(); ++i)
+    if (is_taught(layers_.chosen[i])) matrices.push_back(layers_.chosen[i]), places.push_back(i);
   if (matrices.empty()) return;
-  for_each_hessian(edit_, matrices, *samples_, settings_,
-                   [&](size_t i, const InputSums& sums) { prepare(places[i], sums); });
+  for_each_hessian(edit_, matrices, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
+    prepared_[places[layer]] = prepared(matrices[layer], hessian);
+  });
 }
 
-void Work::prepare(size_t layer, const InputSums& sums) {
-  if (is_blocked()) prepare_blocks(layer, sums);
-  else prepare_channels(layer, sums);
+Prepared Work::prepared(const Layer& layer, std::span<const float> hessian) const {
+  return is_blocked() ? prepared_blocks(layer, hessian) : prepared_channels(layer, hessian);
 }
 
-void Work::prepare_channels(size_t index, const InputSums& sums) {
-  const Layer& layer = layers_.chosen[index];
-  Prepared& made = prepared_[index];
+Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hessian) const {
+  Prepared made;
   DType type = weight_type(settings_.to);
-  auto scales_of = [&](const Layer& rounded) {
-    std::vector<float> scales = weight_scales(rounded, type, settings_.is_per_tensor);
-    if (needs_ranges() && type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
+  std::vector<float> scales = weight_scales(layer, type, settings_.is_per_tensor);
+  if (needs_ranges()) {
+    choose_input(layer, made);
+    if (type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
       hold_bias(scales, constants_.value(layer.bias), made.input.scale);
-    return scales;
-  };
-  if (sums.hessian.empty()) {
-    made.channels = round_weights(layer, scales_of(layer), type);
+  }
+  if (hessian.empty()) {
+    made.channels = round_weights(layer, std::move(scales), type);
   } else {
-    auto threads = static_cast<size_t>(settings_.threads);
-    Lesson lesson = lesson_of(sums.hessian, sums.noise, static_cast<size_t>(layer.values.dims[layer.inner]));
-    Layer expecting = layer;
-    if (!sums.noise.empty()) expecting.values = expecting_noise(layer, lesson, threads);
-    made.channels = round_weights(expecting, scales_of(expecting), type, lesson, threads);
+    Lesson lesson = lesson_of(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
+    made.channels = round_weights(layer, std::move(scales), type, lesson, static_cast<size_t>(settings_.threads));
   }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);
+  return made;
 }
 
-void Work::choose_input(size_t index) {
-  const Layer& layer = layers_.chosen[index];
-  Prepared& made = prepared_[index];
+void Work::choose_input(const Layer& layer, Prepared& made) const {
   DType to = input_type(settings_);
   auto given = settings_.ranges.find(layer.input);
   auto seen = seen_.find(layer.input);
@@ -224,13 +216,13 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
   prepared.added_bias = mean_loss(layer, prepared.channels, means);
 }
 
-void Work::prepare_blocks(size_t index, const InputSums& sums) {
-  const Layer& layer = layers_.chosen[index];
-  Prepared& made = prepared_[index];
+Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
+  Prepared made;
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
   made.blocks =
-      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, sums.hessian, threads);
+      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
+  return made;
 }
 
 ModelEdit Work::with_static(const std::set<size_t>& floats) const {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "quantise/blocks.h"
-#include "quantise/hessians.h"
 #include "quantise/layers.h"
 #include "quantise/observe.h"
 #include "quantise/quantise.h"
@@ -56,16 +55,16 @@ class Work {
   void check_any() const;
   void observe_inputs();
   std::string why_not_known(const std::string& input) const;
-  void choose_input(size_t layer);
+  void choose_input(const Layer& layer, Prepared& made) const;
   void smooth_inputs();
   void protect_weights();
   BlockFormat block_format() const;
   bool needs_data() const;
   void prepare();
-  void prepare(size_t layer, const InputSums& sums);
-  void prepare_channels(size_t layer, const InputSums& sums);
-  void prepare_blocks(size_t layer, const InputSums& sums);
+  Prepared prepared_channels(const Layer& layer, std::span<const float> hessian) const;
+  Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
   void add_lost_bias(const Layer& layer, Prepared& prepared) const;
+  Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
   void prepare_taught();
   ModelEdit with_static(const std::set<size_t>& floats) const;
   bool is_taught(const Layer& layer) const;
