@@ -97,6 +97,9 @@ std::string quantize_page(const Json& report, const std::string& model) {
       cat(head, "<h1>", escaped(model), " in ", report["to"].get<std::string>(), "</h1><p>",
           report["quantised"].get<size_t>(), " layers quantised, ", report["floats"].get<size_t>(), " in float.");
   if (report["loss"].is_number()) text += cat(" Loss: ", show_number(report["loss"].get<double>() * 100), " %.");
+  text += cat(" Ranges by ", report["method"].get<std::string>(), ", weights by ", report["weights"].get<std::string>(),
+              ".</p><p class=\"float\">dB: the power of a value over that of its ",
+              "rounding error. Bars at the right: how often values of each size occur, as a logarithm.");
   text +=
       "</p><table><tr><th class=\"text\">layer<th class=\"text\">operator<th class=\"text\">becomes<th>weights, dB"
       "<th>input, dB<th>share of the loss<th>range of the input<th>how it is spread</tr>\n";
