@@ -51,6 +51,16 @@ bool has_kernel(const std::string& text, std::string_view beginning) {
                              [&](const StepInfo& step) { return step.kernel.starts_with(beginning); });
 }
 
+/// 3 x 3 x 3 over volumes of four planes.
+std::string volumes(int64_t in, int64_t out) {
+  std::string w = weights("f32", out, in * 3, 5);
+  return cat("program \"p\"\nsymbol n min=0\nsymbol h min=2\nmodule main {\n",
+             "  %x = parameter {name=\"x\", type=f32[n,4,h,9,", in, "]}\n  %f = ", w, "  %w = reshape %f {dims=[", out,
+             ", ", in, ", 3, 3, 3]}\n",
+             "  %c = convolution %x, %w {strides=[1, 1, 1], dilations=[1, 1, 1], pads_begin=[1, 1, 1], "
+             "pads_end=[1, 1, 1], groups=1, layout=channels_last}\n  return \"c\"=%c\n}\n");
+}
+
 const char* around = "pads_begin=[1, 1], pads_end=[1, 1]";
 
 }  // namespace
@@ -61,6 +71,11 @@ TEST_CASE("cpu: 3x3 convolutions of stride 1 by minimal filtering") {
   compare_on_cpu(floats(24, 20, 1, around), {{{2, 9, 7, 24}}, {{1, 4, 12, 24}}, {{3, 2, 3, 24}}, {{0, 5, 5, 24}}});
   compare_on_cpu(floats(24, 20, 1, "pads_begin=[0, 2], pads_end=[2, 0]"), {{{1, 5, 6, 24}}, {{2, 18, 33, 24}}});
   compare_on_cpu(floats(34, 38, 2, around), {{{2, 6, 11, 34}}});
+}
+
+TEST_CASE("cpu: minimal filtering of volumes, plane by plane") {
+  CHECK(has_kernel(volumes(24, 20), "winograd4_f32"));
+  compare_on_cpu(volumes(24, 20), {{{2, 4, 7, 9, 24}}, {{1, 4, 2, 9, 24}}, {{0, 4, 5, 9, 24}}});
 }
 
 TEST_CASE("cpu: minimal filtering of integers is exact, in the tile that their bounds allow") {
