@@ -47,10 +47,6 @@ def ready(name, arguments):
         return value.to(place, kind) if value.is_floating_point() else value.to(place)
 
     network = networks.NETWORKS[name]()
-    for module in network.module.modules():
-        for key, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor):  # no buffer
-                setattr(module, key, moved(value))
     inputs = list(map(moved, network.inputs.values()))
     return network.module.eval().to(place, kind), inputs
 

@@ -373,7 +373,8 @@ def torch_operators(rows, page):
         return "\n\nNot counted yet: `./x python tests/torch/opinfo.py --out FILE`.\n\n"
     known = ("samples", "entries", "right", "whole", "partly", "refused", "wrong")
     cell = lambda row, key: number(row["values"].get(key, "" if key in ("right", "whole", "partly", "refused") else 0))  # noqa: E731
-    rest = lambda row: in_words({k: v for k, v in row["values"].items() if k not in known})  # noqa: E731
+    def rest(row):
+        return "; ".join(filter(None, [in_words({k: v for k, v in row["values"].items() if k not in known}), row.get("note")]))
     lines = [[*(row["of"][key] for key in ("form", "type", "device", "torch")), *(cell(row, key) for key in known), rest(row)] for row in rows]
     head = ["form", "type", "device", "torch", "samples", "entries", "right", "whole on Weft", "partly on Weft", "refused", "wrong", "others"]
     return table(head, lines) + sources(rows, page)
@@ -383,7 +384,8 @@ def torch_models(rows, page):
     rows = newest([row for row in rows if row["what"] in ("models of PyTorch", "generation with PyTorch", "tests of PyTorch")])
     if not rows:
         return "\n\nNot counted yet: `./x python tests/torch/zoo.py --out FILE`.\n\n"
-    lines = [[row["what"], in_words(row["of"]), in_words(row["values"])] for row in rows]
+    shown = lambda values: {k: error(v) if isinstance(v, float) else v for k, v in values.items()}  # noqa: E731
+    lines = [[row["what"], in_words(row["of"]), "; ".join(filter(None, [in_words(shown(row["values"])), row.get("note")]))] for row in rows]
     return table(["what", "of", "result"], lines) + sources(rows, page)
 
 

@@ -174,7 +174,7 @@ class DetectorHead(nn.Module):
         box = torch.cat([head(grid).flatten(2) for head, grid in zip(self.box, grids)], 2)
         kind = torch.cat([head(grid).flatten(2) for head, grid in zip(self.kind, grids)], 2)
         spread = box.unflatten(1, (4, self.steps)).softmax(2)
-        distance = (spread * torch.arange(float(self.steps)).view(1, 1, -1, 1)).sum(2)
+        distance = (spread * torch.arange(float(self.steps), device=spread.device).view(1, 1, -1, 1)).sum(2)
         centre, stride = self.centres(grids)
         low, high = centre - distance[:, :2], centre + distance[:, 2:]
         return torch.cat((torch.cat(((low + high) / 2, high - low), 1) * stride, kind.sigmoid()), 1)
@@ -354,8 +354,8 @@ class Llama(nn.Module):
 
     def forward(self, hidden, past_k, past_v):
         past, seq = past_k.shape[3], hidden.shape[1]
-        place = past + torch.arange(seq)
-        mask = torch.arange(past + seq) <= place[:, None]
+        place = past + torch.arange(seq, device=hidden.device)
+        mask = torch.arange(past + seq, device=hidden.device) <= place[:, None]
         angle = place[:, None] * self.frequency
         keys, values = [], []
         for index, layer in enumerate(self.layers):
