@@ -256,7 +256,7 @@ typedef struct weft_compile_options {
   const char* const* static_inputs;
   size_t static_input_count;
   const char* tag;            /* of a SavedModel: which graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
-  const char* signature;      /* of a SavedModel: what to compute; NULL: the only one, or "serving_default" */
+  const char* signature;      /* of a SavedModel (NULL: the only one, or "serving_default") or a .tflite file */
   const char* const* outputs; /* values of a TensorFlow graph to give ("node", "node:1"); none: its own outputs */
   size_t output_count;
   int32_t

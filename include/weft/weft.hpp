@@ -174,7 +174,7 @@ struct CompileOptions {
   double deadline_seconds = 0;
   std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
   std::vector<std::string> static_inputs{};  ///< whose values the program may be specialised for; none: any
-  std::string tag{}, signature{};            ///< of a SavedModel: the graph, and the signature to compute
+  std::string tag{}, signature{};            ///< of a SavedModel; a .tflite file has signatures too
   bool channels_first = false;               ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
   std::vector<std::string> outputs{};        ///< values of a TensorFlow graph to give instead of its own outputs
 };

@@ -408,7 +408,8 @@ def compile(
     are fastest on this machine; what was measured is kept and used by later compiles.
     deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
     constants: inputs fixed to arrays, {"axes": np.array([0])}; they are no inputs of the result.
-    tag, signature: which graph of a SavedModel and what it computes; the only ones, or "serve" and "serving_default".
+    tag, signature: which graph of a SavedModel and what it computes; the only ones, or "serve" and "serving_default". A .tflite file
+    has signatures too.
     outputs: values of a TensorFlow graph to give ("node", "node:1") instead of its own outputs. channels_first: its
     inputs and outputs with 4 axes are [n, c, h, w], not [n, h, w, c].
     """
