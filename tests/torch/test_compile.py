@@ -145,6 +145,20 @@ def test_decompositions_that_write_to_their_own_tensors():
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_sizes_that_data_decide_in_one_graph():
+    def chosen(x, n):
+        return torch.nonzero(x > 0) * 2, x[x > 0].cumsum(0), torch.arange(n.item()).float() + 1
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True), torch.no_grad():
+        fast = torch.compile(chosen, backend="weft", options={"device": "cpu"})
+        for length, n in ((9, 4), (9, 7), (9, 2)):
+            x, n = torch.randn(length), torch.tensor(n)
+            for got, wanted in zip(fast(x, n), chosen(x, n), strict=True):
+                torch.testing.assert_close(got, wanted)
+    (placement,) = weft.torch.placements
+    assert placement.on_weft == placement.total > 5, placement
+
+
 def test_results_on_another_device():
     def made(x):
         return x + 1, torch.ones(2, device="meta"), x.new_zeros(3, device="meta")
