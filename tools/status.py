@@ -436,9 +436,10 @@ def gpu_kernels(rows, page):
 
 
 def gpu_headline(rows, page):
+    """Names the GPUs of these rows only; other rows may come from others."""
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
-    return f"ahead of PyTorch's fastest mode or level on {len(rows) - len(behind)} of {len(rows)} cases, behind on {', '.join(behind) or 'none'}"
+    return f"on one {' and one '.join(gpu_names(rows))} ahead of PyTorch's fastest mode or level on {len(rows) - len(behind)} of {len(rows)} cases, behind on {', '.join(behind) or 'none'}"
 
 
 def gpu_decoder(rows, page):
