@@ -45,12 +45,31 @@ else()
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
 endif()
 
-# read_once(TARGET HEADER...): where nothing is optimised, reading headers is most of the work. The release build does
-# without, where every file must include what it uses.
-function(read_once target)
-  if(WEFT_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
-    target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <functional> <map> <memory>
-      <mutex> <optional> <set> <span> <string> <unordered_map> <variant> <vector> ${ARGN})
+# read_once(NAME FOLDER HEADER...): reading headers is most of the work of a build, so the standard library and these headers
+# in FOLDER are precompiled as NAME; use_headers(TARGET NAME) takes them. A file includes what it uses all the same: g++ reads
+# each header anew. No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
+  find_file(WEFT_STDCPP bits/stdc++.h PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH)
+endif()
+
+function(read_once name folder)
+  if(WEFT_STDCPP)
+    set_source_files_properties(${WEFT_STDCPP} PROPERTIES LANGUAGE CXX)
+    add_library(${name} OBJECT ${WEFT_STDCPP})
+    target_link_libraries(${name} PRIVATE weft_flags)
+    target_include_directories(${name} SYSTEM PRIVATE ${folder})
+    list(JOIN ARGN " -include " headers)
+    add_custom_target(${name}_made DEPENDS $<TARGET_OBJECTS:${name}>)
+    target_compile_options(${name} PRIVATE "SHELL:-x c++-header -Xclang -fno-pch-timestamp -include ${headers}")
+  endif()
+endfunction()
+
+function(use_headers target name)
+  if(WEFT_STDCPP)
+    cmake_path(RELATIVE_PATH PROJECT_BINARY_DIR BASE_DIRECTORY ${CMAKE_BINARY_DIR} OUTPUT_VARIABLE top)
+    add_dependencies(${target} ${name}_made)
+    target_compile_options(${target} PRIVATE $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-fPIC>
+      "SHELL:-include-pch ${top}/CMakeFiles/${name}.dir${WEFT_STDCPP}.o -Xclang -fno-pch-timestamp")
   endif()
 endfunction()
 

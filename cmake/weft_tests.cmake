@@ -4,6 +4,7 @@
 function(add_inner_program name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE weft_base weft_core)
+  use_headers(${name} weft_headers)
   target_compile_definitions(${name} PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(TARGET weft-codegen)
     add_dependencies(${name} weft-codegen)
@@ -13,8 +14,6 @@ endfunction()
 sources(test_sources tests/unit/*.cpp)
 add_inner_program(weft_tests ${test_sources})
 target_include_directories(weft_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-read_once(weft_tests <doctest/doctest.h>)
-set_source_files_properties(tests/unit/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)  # defines what doctest compiles
 add_test(NAME unit COMMAND weft_tests)
 
 # tools/kc.cpp becomes weft-kc.

@@ -8,6 +8,7 @@
 #include "base/watch.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/op_fields.h"
 
 namespace weft {
 namespace {

@@ -2,6 +2,7 @@
 #include "ir/op.h"
 
 #include "base/hash.h"
+#include "ir/op_fields.h"
 
 namespace weft {
 namespace {

@@ -5,9 +5,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/shape.h"
 #include "base/tensor.h"
 #include "base/wide.h"
@@ -58,7 +60,7 @@ struct Attribute {
   std::string text;
 };
 
-/// The functions that `Op` calls; op_info<T>() makes one table for each operator.
+/// The functions that `Op` calls: one table for each operator.
 struct OpInfo {
   std::string_view name;
   /// Result types from operand types; throws an Error without place for operands that do not fit.
@@ -97,13 +99,18 @@ class Op {
   std::shared_ptr<const void> data_;
 };
 
+/// The table of an operator, made in ops/registry.cpp.
 template <class T>
-const OpInfo& op_info();
+[[gnu::const]] const OpInfo& op_info();
+
+template <class T>
+const T* Op::as() const {
+  return info_ == &op_info<T>() ? static_cast<const T*>(data_.get()) : nullptr;
+}
 
 /// The operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
+/// "softmax {axis=-1}"
 std::string to_string(const Op& op);
 
 }  // namespace weft
-
-#include "ir/op_fields.h"

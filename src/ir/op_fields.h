@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The templates that make an OpInfo out of an operator's fields(). Included by ir/op.h only.
+/// The templates that make an OpInfo out of an operator's fields(). ops/registry.cpp instantiates them for every
+/// operator, so that no other file has to.
 #include <concepts>
 #include <tuple>
 #include <type_traits>
 
-#include "base/error.h"
 #include "ir/op.h"
 
 namespace weft::fields {
@@ -132,34 +132,33 @@ constexpr auto displayer() -> std::string_view (*)(const Op&) {
   }
 }
 
+template <class T>
+constexpr OpInfo make_info() {
+  return {.name = T::name,
+          .infer = [](const Op& op, Operands in) { return Types(op.as<T>()->infer(in)); },
+          .evaluate = evaluator<T>(),
+          .print = &print_all<T>,
+          .parse = &parse_all<T>,
+          .equal = [](const Op& a, const Op& b) { return *a.as<T>() == *b.as<T>(); },
+          .substitute = &substitute_all<T>,
+          .display = displayer<T>(),
+          .has_side_effects = requires {T::has_side_effects;
+}
+};  // namespace weft::fields
+}
+
 }  // namespace weft::fields
 
 namespace weft {
 
 template <class T>
 const OpInfo& op_info() {
-  static constexpr OpInfo info{.name = T::name,
-                               .infer = [](const Op& op, Operands in) { return Types(op.as<T>()->infer(in)); },
-                               .evaluate = fields::evaluator<T>(),
-                               .print = &fields::print_all<T>,
-                               .parse = &fields::parse_all<T>,
-                               .equal = [](const Op& a, const Op& b) { return *a.as<T>() == *b.as<T>(); },
-                               .substitute = &fields::substitute_all<T>,
-                               .display = fields::displayer<T>(),
-                               .has_side_effects = requires {T::has_side_effects;
-}
-,
-};  // namespace weft
-return info;
+  static constexpr OpInfo info = fields::make_info<T>();
+  return info;
 }
 
 template <class T>
   requires requires { T::fields(); }
 Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(op))) {}
-
-template <class T>
-const T* Op::as() const {
-  return info_ == &op_info<T>() ? static_cast<const T*>(data_.get()) : nullptr;
-}
 
 }  // namespace weft

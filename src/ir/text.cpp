@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/op_fields.h"
 
 namespace weft {
 namespace {

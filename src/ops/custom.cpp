@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "ir/core_ops.h"
+#include "ir/op_fields.h"
 #include "ops/check.h"
 
 namespace weft {

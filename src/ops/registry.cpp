@@ -3,6 +3,7 @@
 
 #include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/op_fields.h"
 #include "ops/block_dot.h"
 #include "ops/boxes.h"
 #include "ops/collective.h"
@@ -16,13 +17,24 @@
 #include "ops/views.h"
 
 namespace weft {
-namespace {
 
-template <class... T>
-std::span<const OpInfo* const> infos() {
-  static const OpInfo* const list[] = {&op_info<T>()...};
-  return list;
-}
+// clang-format off
+#define WEFT_OPERATORS(X)                                                                                              \
+  X(Parameter) X(Constant) X(Sizes) X(Bind) X(If) X(Loop) X(CpuPart) X(Elementwise) X(Convert) X(Bitcast) X(Reshape)   \
+  X(Transpose) X(Broadcast) X(Slice) X(Pad) X(Concat) X(Reduce) X(ArgReduce) X(Scan) X(Softmax) X(Normalize) X(TopK)   \
+  X(Dot) X(GroupedDot) X(QuantizeRows) X(BlockDot) X(Convolution) X(Pool) X(Attention) X(Gather) X(GatherElements)     \
+  X(GatherNd) X(ScatterElements) X(ScatterNd) X(Iota) X(Resize) X(Quantize) X(Dequantize) X(NonMaxSuppression)         \
+  X(Custom) X(HostOp) X(Collective)
+// clang-format on
+
+// Each operator's table and the constructor of Op, compiled here alone.
+#define WEFT_INSTANTIATE(T)            \
+  template const OpInfo& op_info<T>(); \
+  template Op::Op(T);
+WEFT_OPERATORS(WEFT_INSTANTIATE)
+#undef WEFT_INSTANTIATE
+
+namespace {
 
 [[noreturn]] void unknown(std::string_view name) {
   std::vector<std::string> known;
@@ -38,10 +50,10 @@ std::span<const OpInfo* const> infos() {
 }  // namespace
 
 std::span<const OpInfo* const> all_ops() {
-  return infos<Parameter, Constant, Sizes, Bind, If, Loop, CpuPart, Elementwise, Convert, Bitcast, Reshape, Transpose,
-               Broadcast, Slice, Pad, Concat, Reduce, ArgReduce, Scan, Softmax, Normalize, TopK, Dot, GroupedDot,
-               QuantizeRows, BlockDot, Convolution, Pool, Attention, Gather, GatherElements, GatherNd, ScatterElements,
-               ScatterNd, Iota, Resize, Quantize, Dequantize, NonMaxSuppression, Custom, HostOp, Collective>();
+#define WEFT_INFO(T) &op_info<T>(),
+  static const OpInfo* const list[] = {WEFT_OPERATORS(WEFT_INFO)};
+#undef WEFT_INFO
+  return list;
 }
 
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context) {
