@@ -6,7 +6,7 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
-#include "runtime/kernel_cache.h"
+#include "kernel_build/kernel_cache.h"
 
 namespace weft::driver {
 namespace {

@@ -10,9 +10,9 @@
 #include "driver/options.h"
 #include "driver/terminal.h"
 #include "driver/verbs.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/kernel_pack.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_cache.h"
+#include "kernel_build/kernel_pack.h"
 #include "targets/gpu/driver.h"
 
 namespace weft::driver {

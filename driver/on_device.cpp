@@ -46,7 +46,7 @@ OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs,
       end_(device_),
       inputs_(inputs.begin(), inputs.end()) {
   auto reserve = [&](const Port& port, size_t size) {
-    memory_.emplace_back(devices_[static_cast<size_t>(port.rank)], static_cast<int64_t>(size));
+    memory_.emplace_back(devices_[port.rank], static_cast<int64_t>(size));
     return memory_.back().data();
   };
   std::vector<Tensor> first = context_->run(inputs);
@@ -57,7 +57,7 @@ OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs,
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Bytes& data = inputs_[i].data;
     std::byte* copy = reserve(executable.inputs()[i], data.size());
-    gpu::Stream stream(devices_[static_cast<size_t>(executable.inputs()[i].rank)]);
+    gpu::Stream stream(devices_[executable.inputs()[i].rank]);
     stream.copy_to_device(copy, data.data(), static_cast<int64_t>(data.size()));
     stream.synchronize();
     data = Bytes(std::span<const std::byte>(copy, data.size()), nullptr);

@@ -306,7 +306,7 @@ Values reshape(Call& c) {
     for (const std::string& dim : type.dims) all += "*(" + dim + ")";
     for (size_t i = 0; i < dims.size(); ++i)
       if (wanted[i] != -1) rest += "*(" + dims[i] + ")";
-    dims[static_cast<size_t>(open - wanted.begin())] = "(" + all + ") / (" + rest + ")";
+    dims[open - wanted.begin()] = "(" + all + ") / (" + rest + ")";
   }
   return {c.reshape(c.in(0), list_of(dims))};
 }
@@ -330,7 +330,7 @@ Values unsqueeze(Call& c) {
   if (!steps.empty()) not_supported("unsqueeze with steps");
   int64_t rank = int64_t(type.rank() + axes.size());
   std::vector<std::string> dims(static_cast<size_t>(rank));
-  for (int64_t& axis : axes) dims[static_cast<size_t>(c.axis(axis, rank))] = "1";
+  for (int64_t& axis : axes) dims[c.axis(axis, rank)] = "1";
   auto next = type.dims.begin();
   for (std::string& dim : dims)
     if (dim.empty()) dim = next == type.dims.end() ? "1" : *next++;

@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITS = 10
 CHANGED, OTHERS = 24, 8  # how many files
 LEFT_OUT = ("src/codegen/", "tests/kernels/")
+CLANG_ONLY_PAIRS = ("-Xclang", "-include-pch")
 CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option")
 
 
@@ -36,7 +37,9 @@ def commands(build):
         if file.suffix != ".cpp" or ROOT not in file.parents or build in file.parents or is_foreign:
             continue
         words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
-        kept = [w for i, w in enumerate(words) if w not in ("-c", "-o") and words[i - 1] != "-o" and not w.startswith(CLANG_ONLY)]
+        left_out = ("-o", *CLANG_ONLY_PAIRS)
+        kept = [w for i, w in enumerate(words)
+                if w not in ("-c", *left_out) and words[i - 1] not in left_out and not w.startswith(CLANG_ONLY)]  # fmt: skip
         found[str(file.relative_to(ROOT))] = (["g++", "-fsyntax-only", "-Werror", *kept], entry["directory"])
     return found
 

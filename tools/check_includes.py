@@ -8,8 +8,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 COMPILER = ["base", "host", "ir", "ops"]
-EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "lower", "plan", "codegen", "targets", "runtime", "compile",
-              "quantise"]
+EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "plan", "lower", "codegen", "kernel_build", "targets", "runtime",
+              "compile", "quantise"]
 
 # folder -> what its files may include besides their own folder; the longest prefix that fits counts.
 ALLOWED = {
@@ -19,13 +19,14 @@ ALLOWED = {
     "src/ops": ["base", "host", "ir"],
     "src/frontends": COMPILER,
     "src/passes": COMPILER,
-    "src/lower": COMPILER,
-    "src/plan": COMPILER + ["lower"],
+    "src/plan": ["base"],
+    "src/lower": COMPILER + ["plan"],
     "src/codegen": ["base"],
+    "src/kernel_build": ["base"],
     "src/kernels": [],
     "src/targets": ["base"],
-    "src/targets/ref": COMPILER + ["runtime"],
-    "src/runtime": ["base", "host", "targets"],
+    "src/runtime": ["base", "host", "plan", "targets"],
+    "src/runtime/ref_executable": COMPILER,  # it runs the program itself, no plan
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "runtime/codegen_loader.h"
+#include "kernel_build/codegen_loader.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each CPU and writes them into a pack (runtime/kernel_pack.h).
+// weft-pack FILE MODEL... --chip CHIP...: compiles the kernels of models for each CPU and writes them into a pack (kernel_build/kernel_pack.h).
 // tools/pack.py makes the models and calls it.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -14,10 +14,10 @@
 #include "base/text.h"
 #include "compile/places.h"
 #include "compile/stages.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_build.h"
+#include "kernel_build/kernel_pack.h"
 #include "passes/pipeline.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_build.h"
-#include "runtime/kernel_pack.h"
 
 namespace weft {
 namespace {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (runtime/kernel_pack.h).
+"""pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (kernel_build/kernel_pack.h).
 
 The kernels are those of the bench models, with other weights, and of small networks that hold the usual layers of
 convolutional networks and transformers: kernels know no sizes, so a layer stands for all of its kind.

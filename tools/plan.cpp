@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "compile/places.h"
 #include "compile/stages.h"
+#include "kernel_build/codegen_loader.h"
 #include "passes/pipeline.h"
-#include "runtime/codegen_loader.h"
 #include "runtime/plan_bytes.h"
 
 namespace weft {

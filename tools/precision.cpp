@@ -37,7 +37,7 @@
 #include "ops/indexed.h"
 #include "ops/reduce.h"
 #include "ops/wide.h"
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 namespace {
 

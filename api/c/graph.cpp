@@ -6,9 +6,10 @@
 #include "frontends/onnx/export/export.h"
 #include "frontends/onnx/import/import.h"
 #include "ir/core_ops.h"
+#include "ir/op_fields.h"
 #include "ir/text.h"
 #include "ops/registry.h"
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 using namespace weft;
 

@@ -233,9 +233,8 @@ typedef struct weft_compile_options {
   int32_t no_cache;        /* 1: neither read nor write the kernel cache on disk */
   void (*progress)(void* user, const char* phase, size_t done, size_t total); /* from any thread, one call at a time */
   void* progress_user;
-  const char* const*
-      constant_names; /* inputs with fixed values: they become constants of the program. So weights that lie */
-  const weft_tensor* const* constants; /* in memory already need not pass through a file */
+  const char* const* constant_names;   /* inputs with fixed values: they become constants of the program. So weights */
+  const weft_tensor* const* constants; /* that lie in memory already need not pass through a file */
   size_t constant_count;
   const char* const* fixed_defaults; /* inputs (* and ? match) that always keep their default: folded, no inputs */
   size_t fixed_default_count;
@@ -259,8 +258,7 @@ typedef struct weft_compile_options {
   const char* signature;      /* of a SavedModel (NULL: the only one, or "serving_default") or a .tflite file */
   const char* const* outputs; /* values of a TensorFlow graph to give ("node", "node:1"); none: its own outputs */
   size_t output_count;
-  int32_t
-      channels_first; /* 1: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w], not [n, h, w, c] */
+  int32_t channels_first; /* 1: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w] */
 } weft_compile_options;
 /* clang-format off */
 #define WEFT_COMPILE_OPTIONS_INIT \

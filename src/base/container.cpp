@@ -48,7 +48,7 @@ void insert_item(Tensor& container, int64_t at, Tensor item) {
 
 void erase_item(Tensor& container, int64_t at) {
   Items& items = own_items(container);
-  items.bytes -= bytes_as_item(items[static_cast<size_t>(at)]);
+  items.bytes -= bytes_as_item(items[at]);
   items.erase(items.begin() + at);
 }
 

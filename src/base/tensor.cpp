@@ -226,7 +226,7 @@ std::string describe(const Tensor& tensor, int64_t limit) {
   head.dims = {shown};
   auto values = to_doubles(head);
   text += cat(" {");
-  for (int64_t i = 0; i < shown; ++i) text += cat(i ? ", " : "", values[static_cast<size_t>(i)]);
+  for (int64_t i = 0; i < shown; ++i) text += cat(i ? ", " : "", values[i]);
   return text + (shown < tensor.elements() ? ", ...}" : "}");
 }
 

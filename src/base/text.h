@@ -42,6 +42,12 @@ void append(std::string& out, const T& value) {
   out += to_string(value);
 }
 
+/// An enumerator by name, for which `names(value)` beside the enum has a list in their order.
+template <class Enum>
+std::string_view enum_name(Enum value) {
+  return names(value)[static_cast<size_t>(value)];
+}
+
 /// Ranges print as `[a, b, c]`.
 template <std::ranges::range R>
   requires(!std::convertible_to<R, std::string_view>)

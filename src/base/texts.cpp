@@ -34,7 +34,7 @@ int64_t TextPool::code(std::string_view text) {
 
 const std::string& TextPool::text(int64_t code) const {
   if (code < first_ && base_) return base_->text(code);
-  return texts_.at(static_cast<size_t>(code - first_));
+  return texts_.at(code - first_);
 }
 
 void TextPool::clear() {

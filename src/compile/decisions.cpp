@@ -4,7 +4,7 @@
 
 #include "compile/stages.h"
 #include "compile/tune.h"
-#include "runtime/tunings.h"
+#include "kernel_build/tunings.h"
 #include "targets/gpu/device.h"
 #include "targets/gpu/libraries.h"
 

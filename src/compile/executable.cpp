@@ -6,15 +6,14 @@
 #include "compile/stages.h"
 #include "compile/timer.h"
 #include "ir/core_ops.h"
-#include "runtime/codegen_loader.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_build.h"
+#include "kernel_build/kernel_cache.h"
+#include "kernel_build/kernel_pack.h"
 #include "runtime/cpu_executable.h"
 #include "runtime/gpu_executable.h"
-#include "runtime/kernel_build.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/kernel_pack.h"
-#include "runtime/show_plan.h"
+#include "runtime/ref_executable.h"
 #include "targets/gpu/device.h"
-#include "targets/ref/ref.h"
 
 namespace weft {
 namespace {
@@ -33,10 +32,24 @@ void leave_files(Program& program) {
   for (auto& [name, tensor] : program.defaults) tensor.data = tensor.data.in_memory();
 }
 
+/// Logs the parts that WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the
+/// assembly of `image`. In the list of parts after the comma, this one is "plan".
+void show_plan(const Plan& plan, std::span<const std::byte> image) {
+  auto show = [](int scale, const auto&... parts) {
+    if (debug_enabled(scale, "plan")) log_text(LogLevel::debug, cat(parts...));
+  };
+  show(1, "compiled for ", plan.chip);
+  for (const std::vector<PlanStep>* steps : {&plan.load_steps, &plan.steps}) {
+    for (const PlanStep& step : *steps) show(3, step_name(plan, step), ": ", step.reason, ", from ", step.source);
+  }
+  for (const PlanKernel& kernel : plan.kernels) show(4, "source of ", kernel.name, "\n", kernel.code);
+  if (debug_enabled(6, "plan")) show(6, "assembly\n", codegen().disassemble(image, plan.chip));
+}
+
 /// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
 [[noreturn]] void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
-    const PlanKernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
+    const PlanKernel& kernel = plan.kernels[step.kernel];
     if (kernel.kind != KernelKind::custom || error.info().what.find(kernel.name) == std::string::npos) continue;
     throw Error({.kind = ErrorKind::usage,
                  .code = "E217",

@@ -86,7 +86,7 @@ std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, 
   for (const torch::Node& node : exported.graph.nodes)
     nodes->push_back({.node = torch::describe(node), .op = node.target, .why = {}});
   auto program = torch::import_exported(exported, wanted);
-  for (const torch::NodeFault& fault : faults) (*nodes)[static_cast<size_t>(fault.node)].why = fault.why;
+  for (const torch::NodeFault& fault : faults) (*nodes)[fault.node].why = fault.why;
   return program;
 }
 

@@ -103,7 +103,7 @@ onnx::Graph declared_inputs(const tensorflow::LiteModel& model) {
   const tensorflow::LiteGraph& main = model.graphs[model.main];
   onnx::Graph graph;
   for (size_t i = 0; i < model.input_names.size(); ++i) {
-    const tensorflow::LiteTensor& tensor = main.tensors[static_cast<size_t>(main.inputs[i])];
+    const tensorflow::LiteTensor& tensor = main.tensors[main.inputs[i]];
     declare(graph, model.input_names[i], tensorflow::lite_type(tensor.code), tensor.dims);
   }
   return graph;

@@ -15,8 +15,8 @@ std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
     if (step.kind != StepKind::collective) continue;
-    DType type = plan.buffers[static_cast<size_t>(step.buffers[0])].shape.dtype;
-    text += cat(names(step.collective)[static_cast<size_t>(step.collective)], " ", step.amount, " ", type, "; ");
+    DType type = plan.buffers[step.buffers[0]].shape.dtype;
+    text += cat(enum_name(step.collective), " ", step.amount, " ", type, "; ");
   }
   return text;
 }

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "compile/stages.h"
 #include "ir/text.h"
+#include "kernel_build/codegen_loader.h"
 #include "ops/registry.h"
-#include "runtime/codegen_loader.h"
 
 namespace weft {
 namespace {

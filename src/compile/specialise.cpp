@@ -14,8 +14,8 @@
 #include "compile/stages.h"
 #include "frontends/onnx/import/importer.h"
 #include "runtime/bind.h"
+#include "runtime/ref_executable.h"
 #include "targets/gpu/device.h"
-#include "targets/ref/ref.h"
 
 namespace weft {
 namespace {

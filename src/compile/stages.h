@@ -82,7 +82,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
 /// The vendor's libraries on this machine for the place's device, if the options allow them.
 VendorLibraries find_libraries(const Place& place, const CompileOptions& options);
 
-/// The device's name in tunings (runtime/tunings.h).
+/// The device's name in tunings (kernel_build/tunings.h).
 std::string tuning_key(const Place& place);
 
 /// Sets options.choose, unless it is set, to choose by measurements of the place's device; measures first if the

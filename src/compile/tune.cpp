@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "kernel_build/codegen_loader.h"
 #include "runtime/bind.h"
-#include "runtime/codegen_loader.h"
 
 namespace weft {
 namespace {
@@ -201,7 +201,7 @@ class Tuner {
       int decision = trial.decision_of[step.step];
       if (decision < 0) continue;
       std::chrono::duration<double, std::nano> taken = step.end - step.begin;
-      times[trial.decisions[static_cast<size_t>(decision)].problem] += taken.count();
+      times[trial.decisions[decision].problem] += taken.count();
     }
     return times;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "compile/stages.h"
-#include "runtime/tunings.h"
+#include "kernel_build/tunings.h"
 
 /// Tuning by measurement. The program is compiled repeatedly, each time with the next candidate of every decision. Its
 /// steps are timed in place, in turns with the cost model's favourites, so a busy machine slows both. docs/tuning.md

@@ -21,7 +21,7 @@ int64_t number(const Tensor& tensor) { return to_int64s(tensor).at(0); }
 
 const Tensor& item_of(Operands in) {
   const auto& items = *in[0].items;
-  return items[static_cast<size_t>(place(in.size() > 1 ? number(in[1]) : 0, std::ssize(items), "item"))];
+  return items[place(in.size() > 1 ? number(in[1]) : 0, std::ssize(items), "item")];
 }
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }

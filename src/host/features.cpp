@@ -57,7 +57,7 @@ std::string joined(const Padding& p, std::span<const std::string> row, int64_t f
   auto size = std::ssize(row);
   for (int64_t i = first; i < last; ++i) {
     if (i > first) text += p.separator;
-    text += i < pad ? p.left : i < pad + size ? row[static_cast<size_t>(i - pad)] : p.right;
+    text += i < pad ? p.left : i < pad + size ? row[i - pad] : p.right;
   }
   return text;
 }

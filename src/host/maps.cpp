@@ -73,7 +73,7 @@ Values map_values(const HostCall& call, Operands in) {
   }
   std::vector<int64_t> numbers = to_int64s(keys), order;
   for (int64_t i = 0; i < std::ssize(numbers); ++i) order.push_back(i);
-  std::ranges::sort(order, {}, [&](int64_t i) { return numbers[static_cast<size_t>(i)]; });
+  std::ranges::sort(order, {}, [&](int64_t i) { return numbers[i]; });
   return {boxed(picked(values, order, type))};
 }
 

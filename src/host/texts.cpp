@@ -142,7 +142,7 @@ std::vector<std::string> pieces(std::string_view text, std::string_view delimite
 }
 
 std::string text_of(const Tensor& tensor, int64_t index) {
-  if (tensor.dtype == DType::string) return texts(tensor)[static_cast<size_t>(index)];
+  if (tensor.dtype == DType::string) return texts(tensor)[index];
   Tensor one = tensor;
   one.dims = {1};
   size_t width = static_cast<size_t>(bits(tensor.dtype)) / 8;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The templates that make an OpInfo out of an operator's fields(). ops/registry.cpp instantiates them for every
-/// operator, so that no other file has to.
+/// How the fields of operators are printed and parsed, and how symbols in them are replaced: by their types.
 #include <concepts>
 #include <tuple>
 #include <type_traits>
@@ -26,7 +25,7 @@ std::string print(const Tensor& value, const PrintContext&);
 std::string print(const Type& value, const PrintContext&);
 template <NamedEnum E>
 std::string print(E value, const PrintContext&) {
-  return std::string(names(value)[static_cast<size_t>(value)]);
+  return std::string(enum_name(value));
 }
 template <class T>
 std::string print(const std::vector<T>& values, const PrintContext& context) {
@@ -78,87 +77,4 @@ inline void substitute(Types& types, const std::function<Dim(const Symbol&)>& re
   for (Type& type : types) substitute(type, replace);
 }
 
-template <class T>
-std::vector<Attribute> print_all(const Op& op, const PrintContext& context) {
-  std::vector<Attribute> attributes;
-  auto print_one = [&](const auto& field) {
-    attributes.push_back({field.name, print(op.as<T>()->*field.member, context)});
-  };
-  std::apply([&](const auto&... field) { (print_one(field), ...); }, T::fields());
-  return attributes;
-}
-
-template <class T>
-bool parse_one(T& op, const Attribute& attribute, const ParseContext& context) {
-  auto matches = [&](const auto& field) {
-    if (field.name != attribute.name) return false;
-    parse(attribute.text, op.*field.member, context);
-    return true;
-  };
-  return std::apply([&](const auto&... field) { return (matches(field) || ...); }, T::fields());
-}
-
-template <class T>
-Op parse_all(std::span<const Attribute> attributes, const ParseContext& context) {
-  T op;
-  for (const Attribute& attribute : attributes) {
-    if (!parse_one(op, attribute, context)) refuse(attribute.name, cat("a field of ", T::name));
-  }
-  return op;
-}
-
-template <class T>
-Op substitute_all(const Op& op, const std::function<Dim(const Symbol&)>& replace) {
-  T copy = *op.as<T>();
-  std::apply([&](const auto&... field) { (substitute(copy.*field.member, replace), ...); }, T::fields());
-  return copy;
-}
-
-template <class T>
-constexpr auto evaluator() -> std::vector<Wide> (*)(const Op&, std::span<const Wide>) {
-  if constexpr (requires(const T& op, std::span<const Wide> in) { op.evaluate(in); }) {
-    return [](const Op& op, std::span<const Wide> in) { return op.as<T>()->evaluate(in); };
-  } else {
-    return nullptr;
-  }
-}
-
-template <class T>
-constexpr auto displayer() -> std::string_view (*)(const Op&) {
-  if constexpr (requires(const T& op) { op.display_name(); }) {
-    return [](const Op& op) { return op.as<T>()->display_name(); };
-  } else {
-    return nullptr;
-  }
-}
-
-template <class T>
-constexpr OpInfo make_info() {
-  return {.name = T::name,
-          .infer = [](const Op& op, Operands in) { return Types(op.as<T>()->infer(in)); },
-          .evaluate = evaluator<T>(),
-          .print = &print_all<T>,
-          .parse = &parse_all<T>,
-          .equal = [](const Op& a, const Op& b) { return *a.as<T>() == *b.as<T>(); },
-          .substitute = &substitute_all<T>,
-          .display = displayer<T>(),
-          .has_side_effects = requires {T::has_side_effects;
-}
-};  // namespace weft::fields
-}
-
 }  // namespace weft::fields
-
-namespace weft {
-
-template <class T>
-const OpInfo& op_info() {
-  static constexpr OpInfo info = fields::make_info<T>();
-  return info;
-}
-
-template <class T>
-  requires requires { T::fields(); }
-Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(op))) {}
-
-}  // namespace weft

@@ -188,8 +188,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
     DType type = lowering.stored_type(i.inputs[0].dtype());
     for (auto [view, at] : {std::pair{&q, 0}, {&k, 1}, {&v, 2}}) {
       if (view->dtype != type)
-        *view =
-            lowering.copy_of(*view, i.inputs[static_cast<size_t>(at)], "attention reads operands of one type", type);
+        *view = lowering.copy_of(*view, i.inputs[at], "attention reads operands of one type", type);
     }
   }
   auto is_known = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };

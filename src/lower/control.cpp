@@ -145,7 +145,7 @@ class LoopLowering {
     Shape so_far = result(k).shape();
     so_far.dims.insert(so_far.dims.begin(), op_.counter + 1);
     rows_.push_back(lowering_.new_working_buffer(so_far, i_.source));
-    lowering_.plan().buffers[static_cast<size_t>(rows_.back())].kind = BufferKind::dynamic;
+    lowering_.plan().buffers[rows_.back()].kind = BufferKind::dynamic;
     lowering_.set_view(stack, contiguous_view(rows_.back(), stack.shape()));
     for (size_t a = 1; a < dims(k).size(); ++a) {
       if (contains(op_.sets, dims(k)[a])) settings_.push_back(set(waiting(dims(k)[a]), 0));

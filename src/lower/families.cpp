@@ -29,7 +29,7 @@ std::string why_no_scatter(const Instruction& i) {
 }
 
 std::string why_no_arg_reduce(const Instruction& i) {
-  auto size = i.inputs[0].dims()[static_cast<size_t>(i.as<ArgReduce>()->axis)].constant();
+  auto size = i.inputs[0].dims()[i.as<ArgReduce>()->axis].constant();
   bool is_long = size && *size >= int64_t{1} << 31;
   return is_long ? cat("an axis of 2^31 elements or more: ", i.inputs[0].shape()) : "";
 }

@@ -27,7 +27,7 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
   PlanStep step{.kernel = static_cast<int>(op.part), .reason = op.why, .kind = StepKind::part};
   for (size_t k = 0; k < op.sets.size(); ++k) {
     int buffer = results.back().buffer;
-    lowering.plan().buffers[static_cast<size_t>(buffer)].kind = BufferKind::value;
+    lowering.plan().buffers[buffer].kind = BufferKind::value;
     step.settings.push_back({.symbol = *op.sets[k].as_symbol(), .buffer = buffer, .element = static_cast<int>(k)});
   }
   for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_number(size));

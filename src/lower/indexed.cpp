@@ -69,7 +69,7 @@ View copied_operand(Lowering& lowering, const Region& region) {
   return y;
 }
 
-std::string fn_text(ScatterFn fn) { return cat("ScatterFn::", names(fn)[static_cast<size_t>(fn)]); }
+std::string fn_text(ScatterFn fn) { return cat("ScatterFn::", enum_name(fn)); }
 
 }  // namespace
 

@@ -33,7 +33,7 @@ std::string converted(const std::string& text, DType from, DType to) {
 
 int PlanDraft::size_number(const Dim& dim) {
   std::vector<int>& numbers = size_numbers_[to_string(dim)];
-  auto same = [&](int number) { return sizes[static_cast<size_t>(number)] == dim; };
+  auto same = [&](int number) { return sizes[number] == dim; };
   auto found = std::ranges::find_if(numbers, same);
   if (found != numbers.end()) return *found;
   sizes.push_back(dim);
@@ -122,7 +122,7 @@ bool KernelBuilder::uses(int buffer) const {
 /// A kernel that took 16-bit elements for 32-bit ones would read garbage past the end of the buffer.
 void KernelBuilder::check_types(const PlanDraft& plan) const {
   for (const Argument& argument : buffers_) {
-    DType stored = plan.buffers[static_cast<size_t>(argument.buffer)].shape.dtype;
+    DType stored = plan.buffers[argument.buffer].shape.dtype;
     bool same = is_packed_type(stored) ? argument.type == DType::u8 : kernel_type(stored) == kernel_type(argument.type);
     if (!same) internal_error(cat("a kernel takes a buffer of ", stored, " for one of ", argument.type));
   }

@@ -4,9 +4,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/plan.h"
 #include "kernels/gpu_tasks.h"
 #include "lower/view.h"
+#include "plan/plan.h"
 
 namespace weft {
 

@@ -185,7 +185,7 @@ std::optional<int> Lowering::slot_of(Value value) const {
   if (found == all_.slots.end() || found->second[value.index] < 0) return std::nullopt;
   int slot = found->second[value.index];
   // The value behind a reshape may be computed before the step that sets the output's sizes.
-  const Dims& sizes = all_.plan.buffers[static_cast<size_t>(slot)].shape.dims;
+  const Dims& sizes = all_.plan.buffers[slot].shape.dims;
   return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? std::optional(slot)
                                                                                       : std::nullopt;
 }
@@ -441,7 +441,7 @@ View Lowering::new_result(Value value) {
                                   .shape = shape,
                                   .bytes = bytes_of(shape),
                                   .value = value.source()});
-  if (slot) all_.plan.buffers[static_cast<size_t>(*slot)].value = value.source();
+  if (slot) all_.plan.buffers[*slot].value = value.source();
   View view = contiguous_view(buffer, shape);
   auto& views = all_.views[value.def];
   views.resize(value.def->types.size());
@@ -471,7 +471,7 @@ void Lowering::copy_apart(Value value, const View& to, const std::string& reason
   part_buffers_.insert(to.buffer);
   copy(from, to, value, reason, runs_at_load_);
   PlanStep& step = (runs_at_load_ ? all_.plan.load_steps : all_.plan.steps).back();
-  const Shape& all = all_.plan.buffers[static_cast<size_t>(from.buffer)].shape;
+  const Shape& all = all_.plan.buffers[from.buffer].shape;
   step.moves_apart = step.moves >= 0 && is_whole(from) && known_equal(product(from.dims), all.elements());
 }
 
@@ -651,7 +651,7 @@ void Lowering::write_results(const Module& module, const std::vector<int>& slots
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i] < 0 || all_.written.contains(slots[i])) continue;
     Value value = module.results()[i].value;
-    const PlanBuffer& place = all_.plan.buffers[static_cast<size_t>(slots[i])];
+    const PlanBuffer& place = all_.plan.buffers[slots[i]];
     if (is_packed_type(place.shape.dtype)) {
       pack(contiguous_view_of(value), slots[i], value);
       continue;

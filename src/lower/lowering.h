@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "base/chip_features.h"
-#include "base/plan.h"
 #include "base/texts.h"
 #include "ir/control.h"
 #include "kernels/gpu_tasks.h"
@@ -14,6 +13,7 @@
 #include "lower/lower.h"
 #include "lower/overflow.h"
 #include "lower/regions.h"
+#include "plan/plan.h"
 
 namespace weft {
 
@@ -125,7 +125,7 @@ class Lowering {
 
   /// Appends a step of another kind than `kernel`, for the current region; gives its number.
   int add_control(PlanStep step);
-  PlanStep& step(int number) { return all_.plan.steps[static_cast<size_t>(number)]; }
+  PlanStep& step(int number) { return all_.plan.steps[number]; }
   /// The view of a whole buffer that holds the value's elements in order; of a container its place.
   View whole_view_of(Value value);
   int next_step() const { return static_cast<int>(all_.plan.steps.size()); }

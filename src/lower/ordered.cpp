@@ -132,7 +132,7 @@ void lower_scan(Lowering& lowering, const Region& region) {
               ", convert<", stored, ">(v), lanes); });");
   set_column_grid(lowering, kernel,
                   {a.around.outer, a.around.n, a.around.inner, lanes, a.is_last ? 1 : gpu_lanes(acc)});
-  add_step(lowering, kernel, cat("scan_", names(op.fn)[static_cast<size_t>(op.fn)]), a,
+  add_step(lowering, kernel, cat("scan_", enum_name(op.fn)), a,
            a.is_last ? "rows in parallel" : "vectors along the axes after it");
 }
 

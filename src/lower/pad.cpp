@@ -81,7 +81,7 @@ void pad_with_itself(Lowering& lowering, const Region& region) {
               stride = kernel.size(groups.back().stride), size = kernel.size(x.dims.back()), flat = "0",
               lanes = cat(lowering.tile().lanes);
   kernel.line("constexpr int W = ", lanes, ";");
-  kernel.line("constexpr auto mode = PadMode::", names(op.mode)[static_cast<size_t>(op.mode)], ";");
+  kernel.line("constexpr auto mode = PadMode::", enum_name(op.mode), ";");
   open_loop(kernel, groups);
   kernel.line("  bool empty = false;");
   for (size_t g = 0; g < groups.size(); ++g)
@@ -103,7 +103,7 @@ void pad_with_itself(Lowering& lowering, const Region& region) {
   kernel.line("  store(", out, " + ", flat, ", ", converted("v", x.dtype, y.dtype), ", lanes);");
   kernel.line("});");
   lowering.set_loop(kernel, outer_sizes(groups), groups.back().size, lowering.tile().lanes);
-  lowering.add_step(kernel.finish(lowering.plan(), cat("pad_", names(op.mode)[static_cast<size_t>(op.mode)])),
+  lowering.add_step(kernel.finish(lowering.plan(), cat("pad_", enum_name(op.mode))),
                     "padding read from the operand itself");
 }
 

@@ -119,7 +119,7 @@ void lower_pool(Lowering& lowering, const Region& region) {
                          {.dims = region.dims, .group_begin = {0, rank - 1}, .coordinates = {"row", "channel"}}, "acc",
                          k.acc);
   kernel.line("});");
-  finish_kernel(lowering, k, cat("pool_", names(op.fn)[static_cast<size_t>(op.fn)]));
+  finish_kernel(lowering, k, cat("pool_", enum_name(op.fn)));
 }
 
 }  // namespace weft

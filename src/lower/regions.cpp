@@ -83,7 +83,7 @@ class Grouping {
   bool is_plain(const Region& region) const { return !region.anchor && !region.epilogue.empty(); }
 
   void add(int region, Instruction& i) {
-    regions_[static_cast<size_t>(region)].epilogue.push_back(&i);
+    regions_[region].epilogue.push_back(&i);
     region_of_[i.id] = region;
   }
 
@@ -310,7 +310,7 @@ class Grouping {
       auto repeated = std::ranges::unique(needed);
       needed.erase(repeated.begin(), repeated.end());
       waiting[id] = static_cast<int>(needed.size());
-      for (int before : needed) readers[static_cast<size_t>(before)].push_back(static_cast<int>(id));
+      for (int before : needed) readers[before].push_back(static_cast<int>(id));
     }
     std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>> ready;
     auto push = [&](int id) {
@@ -326,8 +326,8 @@ class Grouping {
     for (; !ready.empty(); ++done) {
       int id = ready.top().second;
       ready.pop();
-      for (int reader : readers[static_cast<size_t>(id)]) {
-        if (--waiting[static_cast<size_t>(reader)] == 0) push(reader);
+      for (int reader : readers[id]) {
+        if (--waiting[reader] == 0) push(reader);
       }
       if (region(id).anchor || !region(id).epilogue.empty()) ordered.push_back(std::move(region(id)));
     }
@@ -335,7 +335,7 @@ class Grouping {
     return ordered;
   }
 
-  Region& region(int id) { return regions_[static_cast<size_t>(id)]; }
+  Region& region(int id) { return regions_[id]; }
 
   const Module& module_;
   std::vector<std::vector<Value>> setters_;  // for each instruction; empty if sizes are known before the run

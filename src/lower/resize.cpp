@@ -65,12 +65,10 @@ std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instructi
                       const Dim& taps) {
   const auto& op = *i.as<Resize>();
   auto [scale, start, end] = factors(lowering, kernel, i, axis);
-  return cat("{ResizeMode::", names(op.mode)[static_cast<size_t>(op.mode)],
-             ", ResizeCoordinates::", names(op.coordinates)[static_cast<size_t>(op.coordinates)],
-             ", ResizeRounding::", names(op.nearest)[static_cast<size_t>(op.nearest)], ", ", op.exclude_outside, ", ",
-             op.antialias, ", ", number_text(DType::f64, op.cubic_a), ", ", scale, ", ", start, ", ", end, ", ",
-             kernel.size(x.dims[axis]), ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ",
-             kernel.size(taps), "}");
+  return cat("{ResizeMode::", enum_name(op.mode), ", ResizeCoordinates::", enum_name(op.coordinates),
+             ", ResizeRounding::", enum_name(op.nearest), ", ", op.exclude_outside, ", ", op.antialias, ", ",
+             number_text(DType::f64, op.cubic_a), ", ", scale, ", ", start, ", ", end, ", ", kernel.size(x.dims[axis]),
+             ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ", kernel.size(taps), "}");
 }
 
 /// Computed when the program is loaded if the sizes are numbers.
@@ -164,7 +162,7 @@ void lower_resize(Lowering& lowering, const Region& given) {
   kernel.line("});");
   lowering.set_loop(kernel, outer_sizes(groups), groups.back().size,
                     last_is_resized ? 1 : (bits(sum) > 32 ? 1 : 2) * lowering.tile().lanes);
-  PlanStep step = kernel.finish(lowering.plan(), cat("resize_", names(op.mode)[static_cast<size_t>(op.mode)]));
+  PlanStep step = kernel.finish(lowering.plan(), cat("resize_", enum_name(op.mode)));
   step.flops = product(op.dims);
   lowering.add_step(std::move(step), last_is_resized ? "element by element, coordinates from tables"
                                                      : "vectors along the last axis, coordinates from tables");

@@ -73,8 +73,8 @@ class ReshapeStrides {
 View transposed(const View& view, const Transpose& op) {
   View result = view;
   for (size_t i = 0; i < op.permutation.size(); ++i) {
-    result.dims[i] = view.dims[static_cast<size_t>(op.permutation[i])];
-    result.strides[i] = view.strides[static_cast<size_t>(op.permutation[i])];
+    result.dims[i] = view.dims[op.permutation[i]];
+    result.strides[i] = view.strides[op.permutation[i]];
   }
   return result;
 }

@@ -84,7 +84,7 @@ void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
 
 std::vector<double> transposed(const double* k, int64_t rows, int64_t columns) {
   std::vector<double> out(static_cast<size_t>(rows * columns));
-  for (int64_t i = 0; i < rows * columns; ++i) out[static_cast<size_t>(i % columns * rows + i / columns)] = k[i];
+  for (int64_t i = 0; i < rows * columns; ++i) out[i % columns * rows + i / columns] = k[i];
   return out;
 }
 
@@ -107,10 +107,9 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
         std::span<double> row(scores.data() + i * n, static_cast<size_t>(n));
         for (double& s : row) s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
         if (masked) add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
-        for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j)
-          row[static_cast<size_t>(j)] = minus_infinity;
+        for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j) row[j] = minus_infinity;
         KeyRange seen = ranged ? KeyRange(in.back(), head / heads * m + i, n) : KeyRange{0, n};
-        double sink = sinks ? in[sinks_at(in.size())].as<double>()[static_cast<size_t>(head % heads)] : minus_infinity;
+        double sink = sinks ? in[sinks_at(in.size())].as<double>()[head % heads] : minus_infinity;
         softmax(row, seen, sink, nan_rows);
       }
       const double* values = v.as<double>().data() + from * n * width;

@@ -38,18 +38,16 @@ std::vector<Wide> QuantizeRows::evaluate(std::span<const Wide> in) const {
   std::vector<double> scales(sums.size());
   for (int64_t at = 0; at < rows * blocks; ++at) {
     int64_t first = at % blocks * block, last = std::min(first + block, k);
-    auto number = [&](int64_t i) {
-      return static_cast<float>(x.as<double>()[static_cast<size_t>(at / blocks * k + i)]);
-    };
+    auto number = [&](int64_t i) { return static_cast<float>(x.as<double>()[at / blocks * k + i]); };
     float top = 0;
     for (int64_t i = first; i < last; ++i) top = std::max(top, std::abs(number(i)));
     float inverse = top == 0 ? 0 : 127 / top;
     for (int64_t i = first; i < last; ++i) {
       auto step = static_cast<int64_t>(std::nearbyint(number(i) * inverse));
-      steps[static_cast<size_t>(at / blocks * blocks * block + i)] = step;
-      sums[static_cast<size_t>(at)] += step;
+      steps[at / blocks * blocks * block + i] = step;
+      sums[at] += step;
     }
-    scales[static_cast<size_t>(at)] = top / 127;
+    scales[at] = top / 127;
   }
   std::vector<int64_t> dims = x.dims, wide = x.dims;
   dims.back() = blocks, wide.back() = blocks * block;
@@ -107,8 +105,8 @@ std::vector<Wide> BlockDot::evaluate(std::span<const Wide> in) const {
   for (int64_t column = 0; column < n; ++column) {
     for (int64_t i = 0; i < k; ++i) {
       double zero = at.zero ? static_cast<double>(in[at.zero].as<int64_t>()[place(column, i)]) : middle;
-      auto step = static_cast<double>(w.as<int64_t>()[static_cast<size_t>(column * columns + i)]) - zero;
-      b[static_cast<size_t>(i * n + column)] = step * scale.as<double>()[place(column, i)];
+      auto step = static_cast<double>(w.as<int64_t>()[column * columns + i]) - zero;
+      b[i * n + column] = step * scale.as<double>()[place(column, i)];
     }
   }
   std::vector<double> y(static_cast<size_t>(rows * n));

@@ -57,10 +57,10 @@ std::vector<Wide> NonMaxSuppression::evaluate(std::span<const Wide> in) const {
     };
     std::vector<int64_t> order, taken;
     for (int64_t i = 0; i < n; ++i) {
-      if (own[static_cast<size_t>(i)] > least) order.push_back(i);
+      if (own[i] > least) order.push_back(i);
     }
     std::ranges::sort(order, [&](int64_t a, int64_t b) {
-      double x = own[static_cast<size_t>(a)], y = own[static_cast<size_t>(b)];
+      double x = own[a], y = own[b];
       return x != y ? x > y : a < b;
     });
     for (int64_t i : order) {

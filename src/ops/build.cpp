@@ -192,7 +192,7 @@ class ContentsRule {
     Dims out;
     for (size_t i = 0; i < count(); ++i) {
       int64_t at = slice.starts[0].value() + static_cast<int64_t>(i) * slice.steps[0];
-      out.push_back(in_[0].at(static_cast<size_t>(at)));
+      out.push_back(in_[0].at(at));
     }
     return out;
   }
@@ -203,7 +203,7 @@ class ContentsRule {
     for (const Dim& index : in_[1]) {
       auto at = index.constant();
       if (!at || *at < -size || *at >= size) return std::nullopt;
-      out.push_back(in_[0][static_cast<size_t>(*at < 0 ? *at + size : *at)]);
+      out.push_back(in_[0][*at < 0 ? *at + size : *at]);
     }
     return out;
   }
@@ -241,7 +241,7 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
   }
   Dims symbols;
   for (int64_t i = 0; i < vector.dims().at(0).value(); ++i) {
-    int64_t bound = most.empty() ? INT64_MAX : most[static_cast<size_t>(i)].upper_bound();
+    int64_t bound = most.empty() ? INT64_MAX : most[i].upper_bound();
     symbols.push_back(module.program().fresh_symbol("n", least, std::max(bound, least + 1)));
   }
   if (!symbols.empty()) module.append(Bind{.symbols = symbols, .most = std::move(most)}, {vector});

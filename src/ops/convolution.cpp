@@ -92,13 +92,12 @@ void convolve_transposed(const Sizes& s, std::span<const int64_t> table, const T
   int64_t depth = s.out_channels * s.taps;
   std::vector<T> transposed(static_cast<size_t>(depth * s.in_channels)),
       columns(static_cast<size_t>(depth * s.in), T(0));
-  for (int64_t i = 0; i < s.in_channels * depth; ++i)
-    transposed[static_cast<size_t>(i % depth * s.in_channels + i / depth)] = w[i];
+  for (int64_t i = 0; i < s.in_channels * depth; ++i) transposed[i % depth * s.in_channels + i / depth] = w[i];
   multiply_add(transposed.data(), x, columns.data(), depth, s.in_channels, s.in);
   for (int64_t row = 0; row < depth; ++row) {
     for (int64_t p = 0; p < s.in; ++p) {
-      int64_t at = table[static_cast<size_t>(row % s.taps * s.in + p)];
-      if (at >= 0) out[row / s.taps * s.out + at] += columns[static_cast<size_t>(row * s.in + p)];
+      int64_t at = table[row % s.taps * s.in + p];
+      if (at >= 0) out[row / s.taps * s.out + at] += columns[row * s.in + p];
     }
   }
 }

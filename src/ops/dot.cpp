@@ -67,7 +67,7 @@ std::vector<Wide> GroupedDot::evaluate(std::span<const Wide> in) const {
   int64_t batches = a.dims[0], m = a.dims[1], k = a.dims[2], n = b.dims[2];
   std::vector<double> out(static_cast<size_t>(batches * m * n), 0.0);
   for (int64_t i = 0; i < batches; ++i) {
-    int64_t group = in[2].as<int64_t>()[static_cast<size_t>(i)];
+    int64_t group = in[2].as<int64_t>()[i];
     if (group < 0) continue;
     if (group >= b.dims[0]) refuse("E301", "grouped_dot: group ", group, " of ", b.dims[0]);
     multiply_add(a.as<double>().data() + i * m * k, b.as<double>().data() + group * k * n, out.data() + i * m * n, m, k,

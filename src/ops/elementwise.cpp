@@ -108,8 +108,7 @@ inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 /// of three operands the first is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
-  if constexpr (arity == 3)
-    return f(c.in[0].as<int64_t>()[static_cast<size_t>(i)] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));
+  if constexpr (arity == 3) return f(c.in[0].as<int64_t>()[i] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));
   else return f(load<T>(c.in[0], i), load<T>(c.in[arity - 1], i), T(0));
 }
 
@@ -119,8 +118,7 @@ Wide over_elements(const Call& c, F f) {
   int64_t count = c.in[0].elements();
   std::vector<Stored> out(static_cast<size_t>(count));
   parallel_parts(count, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      out[static_cast<size_t>(i)] = narrowed(c.type, stored(call<arity, T>(c, i, f)));
+    for (int64_t i = begin; i < end; ++i) out[i] = narrowed(c.type, stored(call<arity, T>(c, i, f)));
   });
   return make_wide(c.type, c.in[0].dims, std::move(out));
 }

@@ -14,8 +14,7 @@
 namespace weft {
 
 Types HostOp::infer(Operands in) const {
-  if (!takes_operands(fn, in.size()))
-    shape_rule::refuse("E140", names(fn)[static_cast<size_t>(fn)], " has ", in.size(), " operands");
+  if (!takes_operands(fn, in.size())) shape_rule::refuse("E140", enum_name(fn), " has ", in.size(), " operands");
   return types;
 }
 
@@ -89,7 +88,7 @@ Value item_of(Module& module, Value container, Value index) {
   if (items && at) {
     auto count = std::ssize(*items);
     if (*at < -count || *at >= count) shape_rule::refuse("E143", "item ", *at, " of ", count, " was asked for");
-    return (*items)[static_cast<size_t>(*at < 0 ? *at + count : *at)];
+    return (*items)[*at < 0 ? *at + count : *at];
   }
   Type element = *container.type().element;
   if (element.is_tensor()) element.shape.dims = item_sizes(module, container, index);

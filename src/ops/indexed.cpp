@@ -113,7 +113,7 @@ class Places {
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}
 
   int64_t at(int64_t i, int64_t size) const {
-    int64_t index = indices_[static_cast<size_t>(i)], place = index < 0 ? index + size : index;
+    int64_t index = indices_[i], place = index < 0 ? index + size : index;
     if (place >= 0 && place < size) return place;
     throw Error({.kind = ErrorKind::usage,
                  .code = "E301",
@@ -140,8 +140,8 @@ class Places {
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;
-  int64_t size = x.dims[static_cast<size_t>(axis)], step = steps[static_cast<size_t>(axis)], i = 0;
-  steps[static_cast<size_t>(axis)] = 0;
+  int64_t size = x.dims[axis], step = steps[axis], i = 0;
+  steps[axis] = 0;
   for_each_offset(indices.dims, 0, steps,
                   [&](int64_t offset) { offsets.push_back(offset + places.at(i++, size) * step); });
   return offsets;

@@ -28,7 +28,7 @@ void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_
   if (scale.rank() == 0 || (scale.rank() == 1 && known_equal(scale.dims[0], 1))) return;
   if (scale.rank() != 1) refuse("E151", op, ": scale ", scale, " must be a scalar or have one axis");
   axis_in_range(op, axis, x.rank());
-  require_equal(scale.dims[0], x.dims[static_cast<size_t>(axis)], cat(op, ": scales for axis ", axis, " of ", x));
+  require_equal(scale.dims[0], x.dims[axis], cat(op, ": scales for axis ", axis, " of ", x));
 }
 
 const Shape& check_operands(std::string_view op, Operands in, int64_t axis, int64_t block) {

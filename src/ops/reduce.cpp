@@ -38,7 +38,7 @@ Types ArgReduce::infer(Operands in) const {
   const Shape& x = numbers(name, in, 0);
   axis_in_range(name, axis, x.rank());
   Shape result{DType::i64, x.dims};
-  if (keep) result.dims[static_cast<size_t>(axis)] = 1;
+  if (keep) result.dims[axis] = 1;
   else result.dims.erase(result.dims.begin() + axis);
   return {result};
 }
@@ -70,7 +70,7 @@ Types Normalize::infer(Operands in) const {
 
 Types TopK::infer(Operands in) const {
   Shape values = same_along_axis(name, in, axis);
-  Dim& size = values.dims[static_cast<size_t>(axis)];
+  Dim& size = values.dims[axis];
   require_less_equal(k, size, cat("top_k: k and axis ", axis, " of ", values));
   size = k;
   return {values, Shape{DType::i64, values.dims}};
@@ -157,9 +157,8 @@ std::vector<Wide> Reduce::evaluate(std::span<const Wide> in) const {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         T total{};
         identity(how, x.dtype, total);
-        for_each_offset(split.taken, starts[i], split.taken_steps, [&](int64_t offset) {
-          total = reference::combine(how, x.dtype, total, values[static_cast<size_t>(offset)]);
-        });
+        for_each_offset(split.taken, starts[i], split.taken_steps,
+                        [&](int64_t offset) { total = reference::combine(how, x.dtype, total, values[offset]); });
         out[i] = fn == ReduceFn::mean ? mean(x.dtype, total, count) : total;
       }
     });
@@ -174,7 +173,7 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
   with_elements(x, [&]<class T>(std::span<const T> values) {
     for (int64_t r = 0; r < rows.count(); ++r) {
       heed_watch();
-      auto value = [&](int64_t i) { return values[static_cast<size_t>(rows.start(r) + i * rows.inner)]; };
+      auto value = [&](int64_t i) { return values[rows.start(r) + i * rows.inner]; };
       int64_t best = 0;
       for (int64_t i = 1; i < rows.size; ++i) {
         bool better =
@@ -185,7 +184,7 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
       out.push_back(best);
     }
   });
-  if (keep) dims[static_cast<size_t>(axis)] = 1;
+  if (keep) dims[axis] = 1;
   else dims.erase(dims.begin() + axis);
   return {make_wide(DType::i64, dims, std::move(out))};
 }
@@ -236,14 +235,14 @@ std::vector<Wide> TopK::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   Rows rows(x.dims, axis);
   std::vector<int64_t> dims = x.dims, order(static_cast<size_t>(rows.size));
-  dims[static_cast<size_t>(axis)] = k.value();
+  dims[axis] = k.value();
   Rows to(dims, axis);
   std::vector<int64_t> indices(static_cast<size_t>(product_of(dims)));
   Wide values = with_elements(x, [&]<class T>(std::span<const T> from) {
     std::vector<T> out(indices.size());
     for (int64_t r = 0; r < rows.count(); ++r) {
       heed_watch();
-      auto value = [&](int64_t i) { return from[static_cast<size_t>(rows.start(r) + i * rows.inner)]; };
+      auto value = [&](int64_t i) { return from[rows.start(r) + i * rows.inner]; };
       std::iota(order.begin(), order.end(), 0);
       std::ranges::sort(order, [&](int64_t a, int64_t b) {
         T first = value(largest ? b : a), second = value(largest ? a : b);
@@ -252,7 +251,7 @@ std::vector<Wide> TopK::evaluate(std::span<const Wide> in) const {
       });
       for (int64_t i = 0; i < to.size; ++i) {
         auto at = static_cast<size_t>(to.start(r) + i * to.inner);
-        indices[at] = order[static_cast<size_t>(i)];
+        indices[at] = order[i];
         out[at] = value(indices[at]);
       }
     }

@@ -16,7 +16,93 @@
 #include "ops/reduce.h"
 #include "ops/views.h"
 
+namespace weft::fields {
+namespace {
+
+template <class T>
+std::vector<Attribute> print_all(const Op& op, const PrintContext& context) {
+  std::vector<Attribute> attributes;
+  auto print_one = [&](const auto& field) {
+    attributes.push_back({field.name, print(op.as<T>()->*field.member, context)});
+  };
+  std::apply([&](const auto&... field) { (print_one(field), ...); }, T::fields());
+  return attributes;
+}
+
+template <class T>
+bool parse_one(T& op, const Attribute& attribute, const ParseContext& context) {
+  auto matches = [&](const auto& field) {
+    if (field.name != attribute.name) return false;
+    parse(attribute.text, op.*field.member, context);
+    return true;
+  };
+  return std::apply([&](const auto&... field) { return (matches(field) || ...); }, T::fields());
+}
+
+template <class T>
+Op parse_all(std::span<const Attribute> attributes, const ParseContext& context) {
+  T op;
+  for (const Attribute& attribute : attributes) {
+    if (!parse_one(op, attribute, context)) refuse(attribute.name, cat("a field of ", T::name));
+  }
+  return op;
+}
+
+template <class T>
+Op substitute_all(const Op& op, const std::function<Dim(const Symbol&)>& replace) {
+  T copy = *op.as<T>();
+  std::apply([&](const auto&... field) { (substitute(copy.*field.member, replace), ...); }, T::fields());
+  return copy;
+}
+
+template <class T>
+constexpr auto evaluator() -> std::vector<Wide> (*)(const Op&, std::span<const Wide>) {
+  if constexpr (requires(const T& op, std::span<const Wide> in) { op.evaluate(in); }) {
+    return [](const Op& op, std::span<const Wide> in) { return op.as<T>()->evaluate(in); };
+  } else {
+    return nullptr;
+  }
+}
+
+template <class T>
+constexpr auto displayer() -> std::string_view (*)(const Op&) {
+  if constexpr (requires(const T& op) { op.display_name(); }) {
+    return [](const Op& op) { return op.as<T>()->display_name(); };
+  } else {
+    return nullptr;
+  }
+}
+
+template <class T>
+concept HasSideEffects = requires { T::has_side_effects; };
+
+template <class T>
+constexpr OpInfo make_info() {
+  return {.name = T::name,
+          .infer = [](const Op& op, Operands in) { return Types(op.as<T>()->infer(in)); },
+          .evaluate = evaluator<T>(),
+          .print = &print_all<T>,
+          .parse = &parse_all<T>,
+          .equal = [](const Op& a, const Op& b) { return *a.as<T>() == *b.as<T>(); },
+          .substitute = &substitute_all<T>,
+          .display = displayer<T>(),
+          .has_side_effects = HasSideEffects<T>};
+}
+
+}  // namespace
+}  // namespace weft::fields
+
 namespace weft {
+
+template <class T>
+const OpInfo& op_info() {
+  static constexpr OpInfo info = fields::make_info<T>();
+  return info;
+}
+
+template <class T>
+  requires requires { T::fields(); }
+Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(op))) {}
 
 // clang-format off
 #define WEFT_OPERATORS(X)                                                                                              \
@@ -27,7 +113,7 @@ namespace weft {
   X(Custom) X(HostOp) X(Collective)
 // clang-format on
 
-// Each operator's table and the constructor of Op, compiled here alone.
+// Each operator's table and the constructor of Op: no other file compiles them.
 #define WEFT_INSTANTIATE(T)            \
   template const OpInfo& op_info<T>(); \
   template Op::Op(T);

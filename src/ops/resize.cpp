@@ -132,7 +132,7 @@ struct Axis {
 template <class T>
 Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double extrapolation) {
   std::vector<int64_t> dims = x.dims;
-  dims[static_cast<size_t>(axis)] = static_cast<int64_t>(axis_taps.taps.size());
+  dims[axis] = static_cast<int64_t>(axis_taps.taps.size());
   Rows from(x.dims, axis), to(dims, axis);
   std::span<const T> in = x.as<T>();
   std::vector<T> out(static_cast<size_t>(product_of(dims)));
@@ -140,12 +140,11 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
     heed_watch();
     for (int64_t i = 0; i < to.size; ++i) {
       double sum = 0;
-      auto value = [&](int64_t index) { return in[static_cast<size_t>(from.start(row) + index * from.inner)]; };
-      const auto& taps = axis_taps.taps[static_cast<size_t>(i)];
+      auto value = [&](int64_t index) { return in[from.start(row) + index * from.inner]; };
+      const auto& taps = axis_taps.taps[i];
       for (const Tap& tap : taps) sum += tap.weight * static_cast<double>(value(tap.index));
       T result = taps.size() == 1 ? value(taps[0].index) : static_cast<T>(sum);
-      out[static_cast<size_t>(to.start(row) + i * to.inner)] =
-          axis_taps.outside[static_cast<size_t>(i)] ? static_cast<T>(extrapolation) : result;
+      out[to.start(row) + i * to.inner] = axis_taps.outside[i] ? static_cast<T>(extrapolation) : result;
     }
   }
   return make_wide(x.dtype, dims, std::move(out));

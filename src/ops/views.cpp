@@ -35,7 +35,7 @@ Types Transpose::infer(Operands in) const {
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] != static_cast<int64_t>(i))
       refuse("E143", "transpose: ", permutation, " is no permutation of ", x.rank(), " axes");
-    result.dims.push_back(x.dims[static_cast<size_t>(permutation[i])]);
+    result.dims.push_back(x.dims[permutation[i]]);
   }
   return {result};
 }
@@ -102,8 +102,8 @@ std::vector<Wide> Reshape::evaluate(std::span<const Wide> in) const { return {wi
 std::vector<Wide> Transpose::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> from = row_major_steps(in[0].dims), steps, sizes;
   for (int64_t axis : permutation) {
-    steps.push_back(from[static_cast<size_t>(axis)]);
-    sizes.push_back(in[0].dims[static_cast<size_t>(axis)]);
+    steps.push_back(from[axis]);
+    sizes.push_back(in[0].dims[axis]);
   }
   return {read_strided(in[0], sizes, 0, steps)};
 }
@@ -160,22 +160,22 @@ std::vector<Wide> Pad::evaluate(std::span<const Wide> in) const {
     T fill = in.size() > 1 ? in[1].as<T>()[0] : T(0);
     std::vector<T> out;
     out.reserve(source.size());
-    for (int64_t at : source) out.push_back(at < 0 ? fill : values[static_cast<size_t>(at)]);
+    for (int64_t at : source) out.push_back(at < 0 ? fill : values[at]);
     return make_wide(x.dtype, sizes, std::move(out));
   })};
 }
 
 std::vector<Wide> Concat::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> dims = in[0].dims;
-  int64_t& total = dims[static_cast<size_t>(axis)] = 0;
-  for (const Wide& part : in) total += part.dims[static_cast<size_t>(axis)];
+  int64_t& total = dims[axis] = 0;
+  for (const Wide& part : in) total += part.dims[axis];
   Rows rows(dims, axis);
   return {with_elements(in[0], [&]<class T>(std::span<const T>) {
     std::vector<T> out;
     out.reserve(static_cast<size_t>(product_of(dims)));
     for (int64_t outer = 0; outer < rows.outer; ++outer) {
       for (const Wide& part : in) {
-        auto length = static_cast<size_t>(part.dims[static_cast<size_t>(axis)] * rows.inner);
+        auto length = static_cast<size_t>(part.dims[axis] * rows.inner);
         auto piece = part.as<T>().subspan(static_cast<size_t>(outer) * length, length);
         out.insert(out.end(), piece.begin(), piece.end());
       }

@@ -117,14 +117,14 @@ Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::
   return with_elements(x, [&]<class T>(std::span<const T> in) {
     std::vector<T> out(static_cast<size_t>(product_of(dims)));
     auto to = out.begin();
-    for_each_offset(dims, start, steps, [&](int64_t offset) { *to++ = in[static_cast<size_t>(offset)]; });
+    for_each_offset(dims, start, steps, [&](int64_t offset) { *to++ = in[offset]; });
     return make_wide(x.dtype, dims, std::move(out));
   });
 }
 
 Rows::Rows(std::span<const int64_t> dims, int64_t axis)
     : outer(product_of(dims.first(static_cast<size_t>(axis)))),
-      size(dims[static_cast<size_t>(axis)]),
+      size(dims[axis]),
       inner(product_of(dims.subspan(static_cast<size_t>(axis) + 1))) {}
 
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f) {

@@ -159,7 +159,7 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   if (!op || i.inputs[1].shape().rank() != 0) return std::nullopt;
   Value x = i.inputs[0];
   std::optional<double> index = splat_number(i.inputs[1]);
-  std::optional<int64_t> size = x.dims()[static_cast<size_t>(op->axis)].constant();
+  std::optional<int64_t> size = x.dims()[op->axis].constant();
   if (!index || !size || *index < -static_cast<double>(*size) || *index >= static_cast<double>(*size))
     return std::nullopt;  // an index out of range is reported at run time
   auto start = static_cast<int64_t>(*index) + (*index < 0 ? *size : 0);

@@ -30,7 +30,7 @@ int64_t axis_in_last(int64_t axis, int64_t rank) { return axis == 0 ? 0 : axis =
 template <class List>
 List permuted(const List& list) {
   List result;
-  for (int64_t axis : to_last(static_cast<int64_t>(list.size()))) result.push_back(list[static_cast<size_t>(axis)]);
+  for (int64_t axis : to_last(static_cast<int64_t>(list.size()))) result.push_back(list[axis]);
   return result;
 }
 

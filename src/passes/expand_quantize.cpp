@@ -29,7 +29,7 @@ Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_
   }
   if (scale.rank() == 1 && !known_equal(scale.dims()[0], 1)) {
     Dims shape(dims.size(), 1);
-    shape[static_cast<size_t>(axis)] = scale.dims()[0];
+    shape[axis] = scale.dims()[0];
     return broadcast(module, reshape(module, scale, shape), dims);
   }
   return broadcast(module, reshape(module, scale, {}), dims);

@@ -34,7 +34,7 @@ int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
 /// Elements to visit for each element of the result: summed products, a window, other boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
-  auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[static_cast<size_t>(axis)].value(); };
+  auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
   if (i.is<Convolution>()) return {elements(i.inputs[1].type()) / std::max<int64_t>(size(1, 0), 1)};
   if (i.is<Attention>()) return {size(1, i.inputs[1].rank() - 2)};

@@ -222,7 +222,7 @@ class LoopHoist {
   /// Rows [first, first + trips) along an axis of a value from outside the loop, with that axis moved to the front.
   Value rows_of(Value x, int64_t axis, const Dim& first) {
     Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
-    if (!all || !known_less_equal(first + op_.trips, x.dims()[static_cast<size_t>(axis)])) return {};
+    if (!all || !known_less_equal(first + op_.trips, x.dims()[axis])) return {};
     std::vector<int64_t> order = {axis};
     for (int64_t a = 0; a < x.rank(); ++a) {
       if (a != axis) order.push_back(a);
@@ -249,7 +249,7 @@ class LoopHoist {
       auto axis = moving - slice->starts.begin();
       Dims whole = i.inputs[0].dims();
       if (moving == slice->starts.end()) return {};
-      whole[static_cast<size_t>(axis)] = 1;
+      whole[axis] = 1;
       bool is_row = slice->sizes == whole && !is_in_one_trip(*moving - op_.counter) &&
                     std::ranges::count(slice->starts, Dim(0)) + 1 == std::ssize(slice->starts) &&
                     std::ranges::count(slice->steps, 1) == std::ssize(slice->steps);

@@ -58,7 +58,7 @@ Form constant_form(const Tensor& tensor) {
   for (size_t a = steps.size(); a-- > 1;) steps[a - 1] = steps[a] * tensor.dims[a];
   IndexForm form = number(values[0], static_cast<int64_t>(steps.size()));
   for (size_t a = 0; a < steps.size(); ++a) {
-    if (tensor.dims[a] > 1) form.slopes[a] = values[static_cast<size_t>(steps[a])] - values[0];
+    if (tensor.dims[a] > 1) form.slopes[a] = values[steps[a]] - values[0];
   }
   for (size_t i = 0; i < values.size(); ++i) {
     int64_t expected = values[0];
@@ -205,7 +205,7 @@ Form convert_form(const Instruction& i, DType to, Memo& memo) {
 Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (op.fn != ReduceFn::sum || op.reverse || !x || !x->is_constant() || !x->offset.is_constant()) return std::nullopt;
-  x->slopes[static_cast<size_t>(op.axis)] = x->offset.value();
+  x->slopes[op.axis] = x->offset.value();
   if (op.exclusive) x->offset = 0;
   return x;
 }
@@ -223,7 +223,7 @@ Form compute(const Instruction& i, Memo& memo) {
   if (const auto* op = i.as<Sizes>()) return op->dims.size() == 1 ? Form(number(op->dims[0], 1)) : std::nullopt;
   if (const auto* op = i.as<Iota>()) {
     IndexForm form = number(0, int64_t(dims.size()));
-    form.slopes[static_cast<size_t>(op->axis)] = 1;
+    form.slopes[op->axis] = 1;
     return form;
   }
   if (const auto* op = i.as<Elementwise>()) return elementwise_form(i, op->fn, memo);
@@ -239,8 +239,7 @@ Form compute(const Instruction& i, Memo& memo) {
   if (i.is<Reshape>()) return reshape_form(*x, from, dims);
   if (const auto* op = i.as<Slice>()) return slice_form(*x, *op);
   IndexForm form = number(x->offset, int64_t(dims.size()));
-  for (size_t a = 0; a < dims.size(); ++a)
-    form.slopes[a] = x->slopes[static_cast<size_t>(i.as<Transpose>()->permutation[a])];
+  for (size_t a = 0; a < dims.size(); ++a) form.slopes[a] = x->slopes[i.as<Transpose>()->permutation[a]];
   return form;
 }
 

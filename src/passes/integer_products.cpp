@@ -29,8 +29,7 @@ struct Steps {
 int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   Dim before = product({from.begin(), from.begin() + axis});
   for (auto at = to.begin(); at != to.end(); ++at) {
-    if (known_equal(*at, from[static_cast<size_t>(axis)]) && known_equal(product({to.begin(), at}), before))
-      return at - to.begin();
+    if (known_equal(*at, from[axis]) && known_equal(product({to.begin(), at}), before)) return at - to.begin();
   }
   return -1;
 }
@@ -388,8 +387,7 @@ bool is_zero(Value value) { return !value || splat_number(value) == 0.0; }
 
 /// True if the zero point is the same along the axis `from_end` before the last.
 bool is_same_along(Value zero, int64_t from_end) {
-  return !zero || zero.rank() <= from_end ||
-         known_equal(zero.dims()[static_cast<size_t>(zero.rank() - 1 - from_end)], 1);
+  return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
 Value sums_of(Module& module, Value x, int64_t axis) { return reduce(module, ReduceFn::sum, x, {axis}, true); }

@@ -9,7 +9,7 @@
 
 #include "base/chip.h"
 #include "base/dtype.h"
-#include "base/plan.h"
+#include "base/port.h"
 #include "ir/module.h"
 
 namespace weft {

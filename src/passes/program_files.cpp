@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "ir/op_fields.h"
 #include "ir/text.h"
 #include "ops/registry.h"
 

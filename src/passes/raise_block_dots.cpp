@@ -65,7 +65,7 @@ std::optional<Value> raised_block_dot(Module& module, Instruction& i) {
   if (!op || op->to != dot->type || op->axis != k_axis || op->block < 16 || op->block % 16 != 0) return std::nullopt;
   const Tensor *steps = constant_of(*made, 0), *zero = constant_of(*made, 2);
   if (!steps || !has_steps(steps->dtype) || (made->inputs.size() > 2 && !zero)) return std::nullopt;
-  const int64_t k = steps->dims[static_cast<size_t>(k_axis)], n = steps->dims[static_cast<size_t>(1 - k_axis)];
+  const int64_t k = steps->dims[k_axis], n = steps->dims[1 - k_axis];
   if (k % op->block != 0) return std::nullopt;
   const bool is_transposed = k_axis == 0;
   Value w = constant(module, unsigned_steps(*steps, is_transposed)), scale = made->inputs[1];

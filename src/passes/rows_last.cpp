@@ -11,7 +11,7 @@ namespace {
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   std::vector<int64_t> result(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) result[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < permutation.size(); ++i) result[permutation[i]] = static_cast<int64_t>(i);
   return result;
 }
 
@@ -89,7 +89,7 @@ class RowsLast {
     const auto* transpose = i.inputs[0].def->as<Transpose>();
     if (op.keep || !transpose) return std::nullopt;
     std::vector<int64_t> stay = transpose->permutation;
-    for (int64_t& axis : op.axes) axis = std::exchange(stay[static_cast<size_t>(axis)], -1);
+    for (int64_t& axis : op.axes) axis = std::exchange(stay[axis], -1);
     std::erase(stay, -1);
     std::ranges::sort(op.axes);
     bool are_neighbours = op.axes.back() - op.axes.front() + 1 == static_cast<int64_t>(op.axes.size());

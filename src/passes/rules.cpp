@@ -17,7 +17,7 @@ bool match(const Term& term, Value value, Bindings& bound);
 
 bool match_variable(const Term& term, Value value, Bindings& bound) {
   if (term.must_be_number && !splat_number(value)) return false;
-  Value& known = bound.values[static_cast<size_t>(term.variable)];
+  Value& known = bound.values[term.variable];
   if (known) return known == value;
   known = value;
   return true;

@@ -39,7 +39,7 @@ struct Term {
 /// The values that the variables of a pattern stand for.
 struct Bindings {
   std::array<Value, 6> values = {};
-  Value operator[](const Term& variable) const { return values[static_cast<size_t>(variable.variable)]; }
+  Value operator[](const Term& variable) const { return values[variable.variable]; }
 };
 
 struct Rule {

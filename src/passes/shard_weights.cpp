@@ -42,12 +42,12 @@ bool RankWeights::is_weights(Value value) {
 }
 
 Value RankWeights::part(Value value, int64_t axis) {
-  int64_t size = value.dims()[static_cast<size_t>(axis)].value() / ranks_.count;
+  int64_t size = value.dims()[axis].value() / ranks_.count;
   return cut(value, axis, ranks_.number * size, size);
 }
 
 Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
-  if (known_equal(value.dims()[static_cast<size_t>(axis)], size)) return value;
+  if (known_equal(value.dims()[axis], size)) return value;
   Value made = pushed(value, axis, start, size);
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
@@ -76,14 +76,14 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   }
   if (const auto* op = i.as<Broadcast>()) {
     int64_t own = axis - (value.rank() - i.inputs[0].rank());
-    bool repeats = own < 0 || known_equal(i.inputs[0].dims()[static_cast<size_t>(own)], 1);
+    bool repeats = own < 0 || known_equal(i.inputs[0].dims()[own], 1);
     Dims dims = op->dims;
-    dims[static_cast<size_t>(axis)] = size;
+    dims[axis] = size;
     return module_.append(Broadcast{.dims = dims}, {repeats ? i.inputs[0] : cut(i.inputs[0], own, start, size)});
   }
   if (!is_weights(value)) return {};
   if (const auto* op = i.as<Transpose>())
-    return module_.append(*op, {cut(i.inputs[0], op->permutation[static_cast<size_t>(axis)], start, size)});
+    return module_.append(*op, {cut(i.inputs[0], op->permutation[axis], start, size)});
   if (i.is<Dequantize>()) return cut_scaled(value, axis, start, size);
   if (!i.is<Convert>() && !i.is<Elementwise>()) return {};
   std::vector<Value> inputs;

@@ -58,7 +58,7 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
   std::vector<int64_t> order(static_cast<size_t>(x.rank()));
   for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
-            [&](int64_t a, int64_t b) { return axes[static_cast<size_t>(a)] < axes[static_cast<size_t>(b)]; });
+            [&](int64_t a, int64_t b) { return axes[a] < axes[b]; });
   std::ranges::sort(axes);
   if (std::ranges::adjacent_find(axes) != axes.end()) return std::nullopt;
   const Dims& result = i.types[0].shape.dims;

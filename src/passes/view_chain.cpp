@@ -50,7 +50,7 @@ bool ViewChain::reshape(const Dims& dims) {
 
 void ViewChain::transpose(const std::vector<int64_t>& permutation) {
   std::vector<Axis> axes;
-  for (int64_t from : permutation) axes.push_back(axes_[static_cast<size_t>(from)]);
+  for (int64_t from : permutation) axes.push_back(axes_[from]);
   axes_ = std::move(axes);
 }
 
@@ -91,7 +91,7 @@ ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   for (size_t i = 0; i < order.size(); ++i) {
     if (starts_group[rank[i]]) permutation.push_back(static_cast<int64_t>(group_of[rank[i]]));
   }
-  for (int64_t group : permutation) permuted.push_back(split[static_cast<size_t>(group)]);
+  for (int64_t group : permutation) permuted.push_back(split[group]);
   for (const Axis& axis : axes_) {
     Dim size = 1;
     for (const Factor& f : axis) size *= f.size;

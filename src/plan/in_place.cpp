@@ -18,8 +18,8 @@ bool contains(const std::vector<int>& list, int item) { return std::ranges::find
 
 /// Why `output` cannot take the memory of `input` in step number `at`, which makes it; empty if it can.
 std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
-  const PlanBuffer& from = plan.buffers[static_cast<size_t>(input)];
-  const PlanBuffer& to = plan.buffers[static_cast<size_t>(output)];
+  const PlanBuffer& from = plan.buffers[input];
+  const PlanBuffer& to = plan.buffers[output];
   const PlanStep& step = plan.steps[at];
   bool is_move = step.moves == input;
   if (is_move && step.moves_apart) return {};
@@ -38,7 +38,7 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
 /// The same for the step that makes the output from the input, whichever it is.
 std::string why_not(const Plan& plan, int input, int output) {
   std::string why = "the output is not made of it place by place";
-  const PlanBuffer& to = plan.buffers[static_cast<size_t>(output)];
+  const PlanBuffer& to = plan.buffers[output];
   for (int i = std::max(to.first_step, 0); i <= to.last_step; ++i) {
     auto at = static_cast<size_t>(i);
     const PlanStep& step = plan.steps[at];
@@ -82,8 +82,8 @@ void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
     std::vector<int> candidates = step.in_place;
     if (step.moves >= 0) candidates.push_back(step.moves);
     for (int input : candidates) {
-      const PlanBuffer& from = plan.buffers[static_cast<size_t>(input)];
-      const PlanBuffer& to = plan.buffers[static_cast<size_t>(step.outputs[0])];
+      const PlanBuffer& from = plan.buffers[input];
+      const PlanBuffer& to = plan.buffers[step.outputs[0]];
       bool are_callers = from.kind == BufferKind::input && to.kind == BufferKind::output;
       InPlace pair{from.index, to.index};
       if (!are_callers || std::ranges::find(plan.in_place, pair) != plan.in_place.end()) continue;
@@ -93,7 +93,7 @@ void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
   for (const DonationRequest& request : requests) {
     plan.donations.push_back(answer(plan, request));
     const Donation& donation = plan.donations.back();
-    plan.inputs[static_cast<size_t>(donation.input)].is_donated = donation.why_not.empty();
+    plan.inputs[donation.input].is_donated = donation.why_not.empty();
   }
 }
 
@@ -101,7 +101,7 @@ void share_working_memory(Plan& plan) {
   std::vector<bool> moves_about(plan.buffers.size());
   for (const PlanStep& step : plan.steps) {
     for (int id : step.buffers) {
-      if (step.kind != StepKind::kernel) moves_about[static_cast<size_t>(id)] = true;
+      if (step.kind != StepKind::kernel) moves_about[id] = true;
     }
   }
   for (size_t at = 0; at < plan.steps.size(); ++at) {
@@ -109,14 +109,13 @@ void share_working_memory(Plan& plan) {
     if (step.outputs.size() != 1) continue;
     std::vector<int> candidates = step.in_place;
     if (step.moves >= 0) candidates.push_back(step.moves);
-    PlanBuffer& to = plan.buffers[static_cast<size_t>(step.outputs[0])];
+    PlanBuffer& to = plan.buffers[step.outputs[0]];
     for (int id : candidates) {
-      const PlanBuffer& from = plan.buffers[static_cast<size_t>(id)];
+      const PlanBuffer& from = plan.buffers[id];
       bool ends_here = from.first_step < from.last_step && from.last_step == static_cast<int>(at) &&
                        to.first_step == static_cast<int>(at);
       bool may_share = from.kind == BufferKind::arena && to.kind == BufferKind::arena && ends_here &&
-                       known_equal(from.bytes, to.bytes) && !moves_about[static_cast<size_t>(id)] &&
-                       !moves_about[static_cast<size_t>(step.outputs[0])];
+                       known_equal(from.bytes, to.bytes) && !moves_about[id] && !moves_about[step.outputs[0]];
       if (may_share && to.shares < 0) to.shares = id;
     }
   }

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "base/plan.h"
+#include "plan/plan.h"
 
 namespace weft {
 

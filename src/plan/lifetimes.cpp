@@ -35,8 +35,7 @@ void mark_swapped(Plan& plan) {
     for (const PlanStep& step : plan.steps) {
       if (step.kind != StepKind::swap) continue;
       for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
-        PlanBuffer &a = plan.buffers[static_cast<size_t>(step.buffers[i])],
-                   &b = plan.buffers[static_cast<size_t>(step.buffers[i + 1])];
+        PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
         if (a.kind == b.kind) continue;
         a.kind = b.kind = BufferKind::dynamic;
         changed = true;
@@ -48,7 +47,7 @@ void mark_swapped(Plan& plan) {
 void note_uses(Plan& plan) {
   auto use = [&](int id, size_t step) {
     if (id < 0) return;
-    PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    PlanBuffer& buffer = plan.buffers[id];
     bool is_there = buffer.kind == BufferKind::input;  // from the start, so a loop that reads it stretches it as well
     buffer.first_step = is_there ? 0 : std::min(buffer.first_step, static_cast<int>(step));
     buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
@@ -82,8 +81,7 @@ bool join_swapped(Plan& plan) {
   for (const PlanStep& step : plan.steps) {
     if (step.kind != StepKind::swap) continue;
     for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
-      PlanBuffer &a = plan.buffers[static_cast<size_t>(step.buffers[i])],
-                 &b = plan.buffers[static_cast<size_t>(step.buffers[i + 1])];
+      PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
       if (a.first_step == b.first_step && a.last_step == b.last_step) continue;
       a.first_step = b.first_step = std::min(a.first_step, b.first_step);
       a.last_step = b.last_step = std::max(a.last_step, b.last_step);

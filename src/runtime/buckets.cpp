@@ -93,9 +93,8 @@ BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const Symbo
     int chosen = -1;
     int64_t work = step.variants.empty() ? 0 : at_bound(step.work, values, bound);
     bucket.work.push_back(work);
-    while (chosen + 1 < std::ssize(step.variants) && step.variants[static_cast<size_t>(chosen + 1)].from <= work)
-      ++chosen;
-    const Dim& blocks = chosen < 0 ? step.blocks : step.variants[static_cast<size_t>(chosen)].blocks;
+    while (chosen + 1 < std::ssize(step.variants) && step.variants[chosen + 1].from <= work) ++chosen;
+    const Dim& blocks = chosen < 0 ? step.blocks : step.variants[chosen].blocks;
     bucket.variants.push_back(chosen);
     bucket.blocks.push_back(std::max<int64_t>(at_bound(blocks, values, bound), 0));
   }

@@ -27,7 +27,7 @@ void CheckedRun::swap(int a, int b) {
 
 void CheckedRun::written(std::span<const int> buffers) {
   ++last_;
-  for (int id : buffers) std::ranges::fill(stamps_[static_cast<size_t>(id)], last_);
+  for (int id : buffers) std::ranges::fill(stamps_[id], last_);
 }
 
 KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks) {

@@ -145,9 +145,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
-  const std::string& kernel_name(const PlanStep& step) const {
-    return plan_.kernels[static_cast<size_t>(step.kernel)].name;
-  }
+  const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[step.kernel].name; }
   /// The address of each persistent and constant buffer.
   std::span<std::byte* const> weights() const { return weights_.memory(); }
 
@@ -162,8 +160,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
 
   /// Computes the sizes that are due and binds their steps.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
-    for (int id : due.sizes)
-      bound.sizes[static_cast<size_t>(id)] = values.evaluate(plan_.sizes[static_cast<size_t>(id)]);
+    for (int id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
     for (int id : due.steps) {
       auto at = static_cast<size_t>(id);
       bound.steps[at] = bind(plan_.steps[at], bound.sizes);
@@ -185,13 +182,13 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
                 const Launcher& launcher) const {
     std::vector<void*> buffers;
-    for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
+    for (int id : step.buffers) buffers.push_back(memory[id]);
     KernelFault fault;
     LaunchArgs args{.buffers = buffers.data(),
                     .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
                     .scratch_bytes = launcher.scratch_stride,
                     .fault = &fault};
-    StepRun run{kernels_[static_cast<size_t>(step.kernel)].entry, args, launcher};
+    StepRun run{kernels_[step.kernel].entry, args, launcher};
     if (launcher.checked) {
       run.args.scratch = launcher.scratch;
       fault = launcher.checked->run(run.entry, run.args, step.buffers, bound.tasks);
@@ -214,29 +211,29 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       if (buffer.kind != BufferKind::arena || buffer.last_step < 0) continue;
       bound.arena_buffers.push_back(static_cast<int>(i));
     }
-    auto begin = [&](int id) { return std::pair(plan_.buffers[static_cast<size_t>(id)].first_step, id); };
+    auto begin = [&](int id) { return std::pair(plan_.buffers[id].first_step, id); };
     std::ranges::sort(bound.arena_buffers, {}, begin);
     for (int id : bound.arena_buffers) {
       auto i = static_cast<size_t>(id);
       const PlanBuffer& buffer = plan_.buffers[i];
       // A checked run fills a buffer with NaNs before it is written, so there each has memory of its own.
       bool shares = buffer.shares >= 0 && !knobs().checked;
-      places[i] = shares ? places[static_cast<size_t>(buffer.shares)] : requests.size();
+      places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;
       else requests.push_back({bound.buffer_bytes[i], buffer.first_step, buffer.last_step});
     }
     ArenaLayout layout = place(requests);
     bound.arena.bytes = layout.bytes;
-    for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[static_cast<size_t>(id)]]);
+    for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[id]]);
     check_memory(plan_, bound.buffer_bytes, bound.arena.bytes, weights_.bytes(), host_.memory_limit);
   }
 
   BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
     BoundStep bound;
-    for (int size : step.sizes) bound.sizes.push_back(sizes[static_cast<size_t>(size)]);
+    for (int size : step.sizes) bound.sizes.push_back(sizes[size]);
     if (step.kind != StepKind::kernel) return bound;
     i64 out[2] = {0, 0};
-    kernels_[static_cast<size_t>(step.kernel)].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
+    kernels_[step.kernel].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
     bound.tasks = out[0];
     bound.scratch_bytes = (out[1] + 63) / 64 * 64;
     return bound;
@@ -246,9 +243,9 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   BoundStep bind_load_step(const PlanStep& step) const {
     std::vector<int64_t> sizes(plan_.sizes.size());
     for (int size : step.sizes) {
-      const Dim& dim = plan_.sizes[static_cast<size_t>(size)];
+      const Dim& dim = plan_.sizes[size];
       if (!dim.is_constant()) internal_error(cat(kernel_name(step), " runs before the size ", dim, " is known"));
-      sizes[static_cast<size_t>(size)] = dim.value();
+      sizes[size] = dim.value();
     }
     return bind(step, sizes);
   }
@@ -256,9 +253,9 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   /// Testing aid: see the WEFT_BREAK_KERNEL knob.
   void damage(const PlanStep& step, std::span<std::byte* const> memory) const {
     for (int id : step.outputs) {
-      const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
+      const PlanBuffer& buffer = plan_.buffers[id];
       auto width = static_cast<size_t>(bits(buffer.shape.dtype) / 8);
-      if (is_float(buffer.shape.dtype)) std::memset(memory[static_cast<size_t>(id)], 0x42, width);
+      if (is_float(buffer.shape.dtype)) std::memset(memory[id], 0x42, width);
     }
   }
 
@@ -268,7 +265,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
       if (buffer.kind != BufferKind::dynamic || buffer.last_step < 0) continue;
       dynamic_.push_back(static_cast<int>(i));
       last_read_.resize(plan_.steps.size());
-      last_read_[static_cast<size_t>(buffer.last_step)].push_back(static_cast<int>(i));
+      last_read_[buffer.last_step].push_back(static_cast<int>(i));
     }
   }
 
@@ -277,8 +274,8 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     std::vector<bool> is_read(plan_.constants.size());
     for (const PlanStep& step : plan_.steps) {
       for (int id : step.buffers) {
-        const PlanBuffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-        if (buffer.kind == BufferKind::constant) is_read[static_cast<size_t>(buffer.index)] = true;
+        const PlanBuffer& buffer = plan_.buffers[id];
+        if (buffer.kind == BufferKind::constant) is_read[buffer.index] = true;
       }
     }
     return is_read;
@@ -422,7 +419,7 @@ class CpuContext final : public Context {
     reserve(arena_, bound_.arena.bytes);
     memory_.assign(program_->weights().begin(), program_->weights().end());
     for (size_t i = 0; i < bound_.arena_buffers.size(); ++i) {
-      memory_[static_cast<size_t>(bound_.arena_buffers[i])] = arena_.data() + bound_.arena.offsets[i];
+      memory_[bound_.arena_buffers[i]] = arena_.data() + bound_.arena.offsets[i];
     }
   }
 
@@ -435,7 +432,7 @@ class CpuContext final : public Context {
   void note_peak() { peak_ = std::max(peak_, memory_bytes()); }
 
   void bind_input(size_t id) {
-    const Tensor& input = inputs_[static_cast<size_t>(plan().buffers[id].index)];
+    const Tensor& input = inputs_[plan().buffers[id].index];
     if (host_.is_container(id)) host_.container(id) = input;
     else if (host_.is_text(id)) memory_[id] = host_.encode(id, input);
     else memory_[id] = const_cast<std::byte*>(input.data.data());
@@ -596,8 +593,7 @@ class CpuContext final : public Context {
   template <class T>
   T read(int buffer, int element) const {
     T value;
-    std::memcpy(&value, memory_[static_cast<size_t>(buffer)] + static_cast<size_t>(element) * sizeof value,
-                sizeof value);
+    std::memcpy(&value, memory_[buffer] + static_cast<size_t>(element) * sizeof value, sizeof value);
     return value;
   }
 
@@ -661,26 +657,24 @@ class CpuContext final : public Context {
   /// Bytes of all operands and results: the least that the step must move.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
-    for (int id : step.buffers) total += bound_.buffer_bytes[static_cast<size_t>(id)];
+    for (int id : step.buffers) total += bound_.buffer_bytes[id];
     return total;
   }
 
   void show(size_t index, const PlanStep& step, const RunOptions& options) {
     for (int id : step.outputs) {
       if (!is_whole_after(plan(), index, id)) continue;
-      const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
+      const PlanBuffer& buffer = plan().buffers[id];
       if (host_.is_container(static_cast<size_t>(id))) {
         options.observe(index, buffer.value, host_.container(static_cast<size_t>(id)));
         continue;
       }
       if (host_.is_text(static_cast<size_t>(id))) {
-        options.observe(index, buffer.value,
-                        host_.decode(values_.dims(buffer.shape.dims), memory_[static_cast<size_t>(id)]));
+        options.observe(index, buffer.value, host_.decode(values_.dims(buffer.shape.dims), memory_[id]));
         continue;
       }
       Tensor tensor{.dtype = buffer.shape.dtype, .dims = values_.dims(buffer.shape.dims)};
-      tensor.data = Bytes::copy(std::span<const std::byte>(
-          memory_[static_cast<size_t>(id)], static_cast<size_t>(bound_.buffer_bytes[static_cast<size_t>(id)])));
+      tensor.data = Bytes::copy(std::span<const std::byte>(memory_[id], static_cast<size_t>(bound_.buffer_bytes[id])));
       options.observe(index, buffer.value, tensor);
     }
   }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/host.h"
-#include "base/plan.h"
+#include "plan/plan.h"
 
 /// The result of compiling. An executable is immutable and shared by any number of threads; each request runs in a
 /// context of its own:

@@ -22,10 +22,10 @@ const char* what_is_wrong(FaultKind kind) {
 /// Throws the error of a kernel with a forbidden access.
 [[noreturn]] void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
                                 const KernelFault& fault) {
-  int buffer = step.buffers.at(static_cast<size_t>(fault.buffer));
-  std::string what = cat("kernel ", kernel.name, " touches bytes ", fault.offset, " to ", fault.offset + fault.size,
-                         " of the ", fault.bytes, " of buffer ", fault.buffer, " (",
-                         plan.buffers[static_cast<size_t>(buffer)].value, "), ", what_is_wrong(fault.kind));
+  int buffer = step.buffers.at(fault.buffer);
+  std::string what =
+      cat("kernel ", kernel.name, " touches bytes ", fault.offset, " to ", fault.offset + fault.size, " of the ",
+          fault.bytes, " of buffer ", fault.buffer, " (", plan.buffers[buffer].value, "), ", what_is_wrong(fault.kind));
   if (kernel.kind == KernelKind::custom) refuse("E302", cat("the source of a custom operator is wrong: ", what), step);
   try {
     internal_error(std::move(what));
@@ -42,7 +42,7 @@ void report_fault(const Plan& plan, const PlanStep& step, int kernel, const Kern
     refuse("E301", cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"), step);
   if (fault.kind == FaultKind::host_function)
     refuse("E302", cat("the host's function for a custom operator failed with ", fault.offset), step);
-  report_access(plan, step, plan.kernels[static_cast<size_t>(kernel)], fault);
+  report_access(plan, step, plan.kernels[kernel], fault);
 }
 
 }  // namespace weft

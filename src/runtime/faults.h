@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "base/plan.h"
 #include "kernels/launch.h"
+#include "plan/plan.h"
 
 namespace weft {
 

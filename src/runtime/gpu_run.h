@@ -153,7 +153,7 @@ class GpuRun : public Context {
   }
 };
 
-/// A context for a plan whose steps the host leads (base/plan.h: is_led_by_host).
+/// A context for a plan whose steps the host leads (plan/plan.h: is_led_by_host).
 std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
 
 }  // namespace weft

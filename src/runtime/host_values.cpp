@@ -46,7 +46,7 @@ bool is_read_from(const Plan& plan, size_t from, int buffer) {
   while (!open.empty()) {
     auto [at, id] = open.back();
     open.pop_back();
-    const PlanBuffer& holder = plan.buffers[static_cast<size_t>(id)];
+    const PlanBuffer& holder = plan.buffers[id];
     if (at == plan.steps.size() && holder.kind == BufferKind::output) return true;
     bool is_over = holder.kind != BufferKind::output && static_cast<int>(at) > holder.last_step;
     if (at == plan.steps.size() || is_over) continue;

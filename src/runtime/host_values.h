@@ -3,8 +3,8 @@
 #include <span>
 #include <vector>
 
-#include "base/plan.h"
 #include "base/texts.h"
+#include "plan/plan.h"
 
 namespace weft {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "base/plan.h"
+#include "plan/plan.h"
 
 namespace weft {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "base/plan.h"
+#include "plan/plan.h"
 #include "runtime/executable.h"
 
 namespace weft {

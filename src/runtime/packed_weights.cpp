@@ -52,7 +52,7 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[static_cast<size_t>(id)]; }
+const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[id]; }
 
 /// Keys of the contents of packed weights. None for weights that are not shared: those packed in several steps, or by a
 /// kernel that is broken on purpose.
@@ -61,15 +61,15 @@ class Keys {
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
     may_share_ = !plan.compiler.empty() && !allocator.allocate && !knobs().checked && knobs().break_kernel.empty();
     for (const PlanStep& step : plan.load_steps) {
-      for (int id : step.outputs) ++writers_[static_cast<size_t>(id)];
+      for (int id : step.outputs) ++writers_[id];
     }
   }
 
   std::optional<Hash128> key_of(const PlanStep& step) const {
     if (!may_share(step)) return std::nullopt;
-    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    const PlanKernel& kernel = plan_.kernels[step.kernel];
     std::string text = cat("packed 1\n", plan_.compiler, "\n", plan_.chip, "\n", kernel.name, "\n");
-    for (int size : step.sizes) text += cat(plan_.sizes[static_cast<size_t>(size)], " ");
+    for (int size : step.sizes) text += cat(plan_.sizes[size], " ");
     for (int id : step.buffers) text += id == step.outputs[0] ? "result " : cat(content_of(id), " ");
     return hash128(text + kernel.code);
   }
@@ -79,7 +79,7 @@ class Keys {
     if (!may_share_ || step.outputs.size() != 1) return false;
     int output = step.outputs[0];
     auto is_fixed = [&](int id) { return id == output || buffer_of(plan_, id).kind == BufferKind::constant; };
-    return writers_[static_cast<size_t>(output)] == 1 && buffer_of(plan_, output).bytes.value() >= least_shared &&
+    return writers_[output] == 1 && buffer_of(plan_, output).bytes.value() >= least_shared &&
            std::ranges::all_of(step.buffers, is_fixed);
   }
 
@@ -126,7 +126,7 @@ void PackedWeights::find_constants(const Plan& plan) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& buffer = plan.buffers[i];
     if (buffer.kind != BufferKind::constant) continue;
-    memory_[i] = const_cast<std::byte*>(plan.constants[static_cast<size_t>(buffer.index)].data.data());
+    memory_[i] = const_cast<std::byte*>(plan.constants[buffer.index].data.data());
   }
 }
 
@@ -171,11 +171,11 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Sources sources(plan);
   for (size_t i = 0; i < known.size(); ++i) {
     const PlanStep& step = plan.load_steps[i];
-    bool is_done = step.outputs.size() == 1 && is_shared[static_cast<size_t>(step.outputs[0])];
+    bool is_done = step.outputs.size() == 1 && is_shared[step.outputs[0]];
     if (!is_done) {
       std::optional<Hash128> key = may_find ? known[i] : keys.key_of(step);
       run(step, memory_);
-      if (key) registry.add(*key, blocks_.back(), memory_[static_cast<size_t>(step.outputs[0])]);
+      if (key) registry.add(*key, blocks_.back(), memory_[step.outputs[0]]);
     }
     sources.leave(step);
   }

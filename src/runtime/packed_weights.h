@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/host.h"
-#include "base/plan.h"
+#include "plan/plan.h"
 
 namespace weft {
 

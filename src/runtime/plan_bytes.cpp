@@ -342,7 +342,7 @@ class Decoder {
     // The narrowest elements take two bits.
     expect(count <= static_cast<int64_t>(constants_.weights.size()) * 4, "a tensor is larger than all weights");
     expect(!constants_.places.empty(), "a tensor has no contents");
-    auto place = constants_.places[static_cast<size_t>(number(0, static_cast<int64_t>(constants_.places.size()) - 1))];
+    auto place = constants_.places[number(0, static_cast<int64_t>(constants_.places.size()) - 1)];
     expect(place.size == static_cast<size_t>(byte_size(tensor.dtype, count)), "a tensor has not its number of bytes");
     tensor.data = constants_.weights.part(place.offset, place.size);
   }
@@ -383,7 +383,7 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == -1) return;
   expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares with one that is not there");
-  const PlanBuffer& other = plan.buffers[static_cast<size_t>(buffer.shares)];
+  const PlanBuffer& other = plan.buffers[buffer.shares];
   expect(buffer.kind == BufferKind::arena && other.kind == BufferKind::arena &&
              known_equal(buffer.bytes, other.bytes) && other.first_step < other.last_step &&
              other.last_step == buffer.first_step,
@@ -407,7 +407,7 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
     case BufferKind::constant: break;
   }
   expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
-  check_constant_bytes(buffer, static_cast<int64_t>(plan.constants[static_cast<size_t>(buffer.index)].data.size()));
+  check_constant_bytes(buffer, static_cast<int64_t>(plan.constants[buffer.index].data.size()));
 }
 
 void check_sharing(const PlanStep& step) {
@@ -427,7 +427,7 @@ void check_pair(const Plan& plan, int input, int output) {
 void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
-    auto rank = plan.sizes[static_cast<size_t>(step.sizes[step.sizes.size() - left])].constant();
+    auto rank = plan.sizes[step.sizes[step.sizes.size() - left]].constant();
     expect(rank && *rank >= 0 && static_cast<size_t>(*rank) < left, "a function of the host lacks sizes");
     left -= 1 + static_cast<size_t>(*rank);
   }
@@ -441,7 +441,7 @@ void check_host(const PlanStep& step, const Plan& plan) {
 
 void check_part(const PlanStep& step, const Plan& plan) {
   expect(is_below(step.kernel, plan.parts.size()), "a step has no part of the plan");
-  const PlanPart& part = plan.parts[static_cast<size_t>(step.kernel)];
+  const PlanPart& part = plan.parts[step.kernel];
   bool fits = step.outputs.size() == part.plan->outputs.size() &&
               step.buffers.size() == step.outputs.size() + part.plan->inputs.size() &&
               step.sizes.size() >= part.names.size() && (step.settings.empty() || !step.outputs.empty());
@@ -461,14 +461,14 @@ void check_kernels(const PlanStep& step, const Plan& plan) {
 /// Checks the kinds of steps that launch nothing.
 void check_kind(const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
-    BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
+    BufferKind kind = plan.buffers[id].kind;
     return kind == BufferKind::arena || kind == BufferKind::dynamic || kind == BufferKind::value;
   };
   for (const SizeSetting& setting : step.settings) {
     bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
     expect(is_there && setting.element >= 0, "a size is read where nothing is");
     if (setting.buffer < 0) continue;
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(setting.buffer)];
+    const PlanBuffer& buffer = plan.buffers[setting.buffer];
     expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is no integer");
     auto bytes = buffer.bytes.constant();
     expect(bytes && *bytes / byte_size(buffer.shape.dtype, 1) > setting.element,
@@ -488,7 +488,7 @@ void check_kind(const PlanStep& step, const Plan& plan) {
       return expect(std::ranges::all_of(step.buffers, is_working), "a swap moves what is not working memory");
     case StepKind::grow:
       expect(step.buffers.size() == 1, "room is made for no buffer");
-      return expect(plan.buffers[static_cast<size_t>(step.buffers[0])].kind == BufferKind::dynamic,
+      return expect(plan.buffers[step.buffers[0]].kind == BufferKind::dynamic,
                     "room is made for a buffer that cannot grow");
   }
 }
@@ -507,7 +507,7 @@ void check_load_step(const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
   expect(step.kind == StepKind::kernel, "packing weights is no plain step");
   for (int id : step.buffers) {
-    BufferKind kind = plan.buffers[static_cast<size_t>(id)].kind;
+    BufferKind kind = plan.buffers[id].kind;
     expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");
   }
 }
@@ -515,7 +515,7 @@ void check_load_step(const PlanStep& step, const Plan& plan) {
 void check_step(int index, const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
   for (int id : step.buffers) {
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    const PlanBuffer& buffer = plan.buffers[id];
     bool is_working = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::dynamic;
     bool is_there = !is_working || (buffer.first_step <= index && index <= buffer.last_step);
     expect(is_there, "a step uses memory that it does not have");

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/plan.h"
+#include "plan/plan.h"
 
 /// The parts of a saved program as bytes and back. The bytes exclude the contents of constants. These are laid out
 /// separately, so that a file can hold them aligned and a program can use them in the mapped file.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/plan.h"
+#include "plan/plan.h"
 #include "runtime/plan_bytes.h"
 
 /// Saved programs (.weft). One file holds a program and its code for one or more chips:

@@ -15,7 +15,7 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 /// Whether the step from input to output leaves the data in place at any sizes.
 bool is_moved_apart(const Plan& plan, const InPlace& pair) {
   auto is_buffer = [&](int id, BufferKind kind, int index) {
-    const PlanBuffer& buffer = plan.buffers[static_cast<size_t>(id)];
+    const PlanBuffer& buffer = plan.buffers[id];
     return buffer.kind == kind && buffer.index == index;
   };
   return std::ranges::any_of(plan.steps, [&](const PlanStep& step) {
@@ -62,8 +62,8 @@ const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, siz
 std::vector<std::string> donation_notes(const Plan& plan) {
   std::vector<std::string> notes;
   for (const Donation& d : plan.donations) {
-    std::string input = printable(plan.inputs[static_cast<size_t>(d.input)].name);
-    std::string output = printable(plan.outputs[static_cast<size_t>(d.output)].name);
+    std::string input = printable(plan.inputs[d.input].name);
+    std::string output = printable(plan.outputs[d.output].name);
     notes.push_back(d.why_not.empty()
                         ? cat("output '", output, "' is written in the place of input '", input, "'")
                         : cat("output '", output, "' cannot take the place of input '", input, "': ", d.why_not));

@@ -28,17 +28,17 @@ SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
   std::vector<int> known;
   for (size_t i = 0; i < plan.sizes.size(); ++i) {
     known.push_back(known_after(plan.sizes[i]));
-    due_[static_cast<size_t>(known.back() + 1)].sizes.push_back(static_cast<int>(i));
+    due_[known.back() + 1].sizes.push_back(static_cast<int>(i));
   }
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     if (plan.steps[i].kind != StepKind::kernel && plan.steps[i].kind != StepKind::host) continue;
     int last = before_run;
-    for (int size : plan.steps[i].sizes) last = std::max(last, known[static_cast<size_t>(size)]);
+    for (int size : plan.steps[i].sizes) last = std::max(last, known[size]);
     if (!plan.steps[i].variants.empty()) last = std::max(last, known_after(plan.steps[i].work));
     for (const StepVariant& variant : plan.steps[i].variants) {
-      for (int size : variant.sizes) last = std::max(last, known[static_cast<size_t>(size)]);
+      for (int size : variant.sizes) last = std::max(last, known[size]);
     }
-    due_[static_cast<size_t>(last + 1)].steps.push_back(static_cast<int>(i));
+    due_[last + 1].steps.push_back(static_cast<int>(i));
   }
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "plan/plan.h"
 #include "runtime/bind.h"
 
 namespace weft {
@@ -24,7 +24,7 @@ class SizeSchedule {
     std::vector<int> sizes;  ///< numbers of Plan::sizes
     std::vector<int> steps;  ///< kernel steps whose sizes are all known then
   };
-  const Due& due(int step) const { return due_[static_cast<size_t>(step + 1)]; }
+  const Due& due(int step) const { return due_[step + 1]; }
   bool is_run_time(const Dim& dim) const;
 
  private:

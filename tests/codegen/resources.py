@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
 CHIPS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201"]
 Kernel = collections.namedtuple("Kernel", "name vgprs agprs sgprs vgpr_spills sgpr_spills lds scratch group wave arguments")
-HEADER = 48  # bytes of an entry before its text (src/runtime/kernel_cache.cpp)
+HEADER = 48  # bytes of an entry before its text (src/kernel_build/kernel_cache.cpp)
 LINE = re.compile(rb"(\w+)((?: \d+){10})\n")
 
 

@@ -14,7 +14,7 @@
 #include "mutants/model_damage.h"
 #include "mutants/wire_tree.h"
 #include "passes/passes.h"
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernel_build/kernel_build.h"
 #include "runtime/faults.h"
-#include "runtime/kernel_build.h"
 #include "targets/cpu/object.h"
 
 using namespace weft;

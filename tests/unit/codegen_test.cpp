@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "runtime/codegen_loader.h"
+#include "kernel_build/codegen_loader.h"
 #include "targets/cpu/object.h"
 
 using namespace weft;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "ir/core_ops.h"
 #include "ir/text.h"
+#include "kernel_build/kernel_build.h"
 #include "lower/lower.h"
 #include "ops/registry.h"
 #include "ops/wide.h"
@@ -17,7 +18,6 @@
 #include "plan/lifetimes.h"
 #include "runtime/bind.h"
 #include "runtime/cpu_executable.h"
-#include "runtime/kernel_build.h"
 
 namespace weft {
 namespace {

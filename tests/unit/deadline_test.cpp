@@ -17,10 +17,10 @@
 #include "compile.h"
 #include "errors.h"
 #include "ir/text.h"
+#include "kernel_build/kernel_build.h"
+#include "kernel_build/kernel_cache.h"
 #include "ops/build.h"
 #include "ops/registry.h"
-#include "runtime/kernel_build.h"
-#include "runtime/kernel_cache.h"
 
 using namespace weft;
 using weft::test::code_of;

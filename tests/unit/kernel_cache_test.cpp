@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernel_cache.h"
+#include "kernel_build/kernel_cache.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 #include "base/log.h"
 #include "counts.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_build.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_build.h"
 #include "scratch.h"
 #include "targets/cpu/object.h"
 

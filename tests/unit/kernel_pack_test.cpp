@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernel_pack.h"
+#include "kernel_build/kernel_pack.h"
 
 #include <doctest/doctest.h>
 
@@ -10,9 +10,9 @@
 
 #include "base/chip_features.h"
 #include "base/text.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_build.h"
-#include "runtime/kernel_cache.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_build.h"
+#include "kernel_build/kernel_cache.h"
 #include "scratch.h"
 #include "targets/cpu/object.h"
 

@@ -22,7 +22,7 @@
 #include "passes/fold_constants.h"
 #include "passes/passes.h"
 #include "passes/program_files.h"
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 using namespace weft;
 

@@ -6,7 +6,7 @@
 #include "ir/text.h"
 #include "ops/build.h"
 #include "ops/registry.h"
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 using namespace weft;
 

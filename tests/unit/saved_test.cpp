@@ -22,12 +22,12 @@
 #include "counts.h"
 #include "errors.h"
 #include "ir/text.h"
+#include "kernel_build/kernel_build.h"
 #include "lower/lower.h"
 #include "ops/elementwise.h"
 #include "ops/registry.h"
 #include "plan/lifetimes.h"
 #include "runtime/cpu_executable.h"
-#include "runtime/kernel_build.h"
 #include "runtime/packed_weights.h"
 #include "runtime/plan_bytes.h"
 

@@ -26,7 +26,7 @@ Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   half_dims.back() = half;
   Expr even = reshape(slice(pairs, pair_axis, 0, 1), half_dims),
        odd = reshape(slice(pairs, pair_axis, 1, 1), half_dims);
-  paired[static_cast<size_t>(pair_axis)] = 1;
+  paired[pair_axis] = 1;
   Expr first = reshape(even * cosine - odd * sine, paired), second = reshape(even * sine + odd * cosine, paired);
   return reshape(concat(*x.at, {first, second}, pair_axis), dims);
 }

@@ -99,7 +99,7 @@ Dims Builder::sizes_or_bound(Value computed, const std::vector<std::optional<Dim
   Value picked = emit(Gather{.axis = 0}, {computed, weft::constant(module(), make_i64_tensor(open))});
   auto contents = known_contents(picked);
   Dims bound = contents ? *contents : bind_sizes(module(), picked, 0, std::move(bounds));
-  for (size_t k = 0; k < open.size(); ++k) sizes[static_cast<size_t>(open[k])] = bound[k];
+  for (size_t k = 0; k < open.size(); ++k) sizes[open[k]] = bound[k];
   return sizes;
 }
 

@@ -37,7 +37,7 @@ Expr magnitude(const Complex& z) {
 
 Expr transformed(Expr pairs, int64_t axis, const Dim& n, Way way, bool onesided) {
   std::vector<int64_t> order = axes_from(0, pairs.rank());
-  std::swap(order[static_cast<size_t>(axis)], order[order.size() - 2]);
+  std::swap(order[axis], order[order.size() - 2]);
   Expr y = fourier_transform(transpose(pairs, order), n, way == Way::inverse, onesided);
   if (way == Way::inverse) y = y * scalar(*pairs.at, n, pairs.dtype());
   return transpose(y, order);

@@ -50,7 +50,7 @@ std::vector<int64_t> axes_from(int64_t first, int64_t rank) {
 
 std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation) {
   std::vector<int64_t> back(permutation.size());
-  for (size_t k = 0; k < back.size(); ++k) back[static_cast<size_t>(permutation[k])] = static_cast<int64_t>(k);
+  for (size_t k = 0; k < back.size(); ++k) back[permutation[k]] = static_cast<int64_t>(k);
   return back;
 }
 
@@ -104,7 +104,7 @@ Expr with_rank(Expr x, int64_t rank) {
 
 Expr along(Expr x, int64_t axis, int64_t rank) {
   Dims dims(static_cast<size_t>(rank), 1);
-  dims[static_cast<size_t>(x.at->axis(axis, rank))] = x.value.shape().elements();
+  dims[x.at->axis(axis, rank)] = x.value.shape().elements();
   return reshape(x, dims);
 }
 

@@ -23,11 +23,11 @@ Twiddles twiddles(const Builder& c, const Dim& rows, const Dim& columns, const D
 
 /// x cut or filled with zeros to `size` elements along `axis`.
 Expr fitted(Expr x, int64_t axis, const Dim& size) {
-  Dim have = x.dims()[static_cast<size_t>(axis)];
+  Dim have = x.dims()[axis];
   if (known_equal(have, size)) return x;
   x = slice(x, axis, 0, min(have, size));
   Dims before(x.dims().size(), 0), after = before;
-  after[static_cast<size_t>(axis)] = size - min(have, size);
+  after[axis] = size - min(have, size);
   return pad(x, before, after);
 }
 

@@ -21,7 +21,7 @@ Expr in_batches(Expr y, Expr x) {
 }
 
 int64_t known_size(Expr x, int64_t axis) {
-  auto size = x.dims().at(static_cast<size_t>(axis)).constant();
+  auto size = x.dims().at(axis).constant();
   if (!size) x.at->unsupported(cat("needs matrices of known sizes, has ", x.value.shape()));
   return *size;
 }

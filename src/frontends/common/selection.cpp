@@ -40,18 +40,18 @@ Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive, bool reverse) {
 }
 
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest) {
-  const Dim& size = x.dims()[static_cast<size_t>(axis)];
+  const Dim& size = x.dims()[axis];
   if (known_less_equal(k, -1) || known_less_equal(size + 1, k))
     x.at->fail("E151", cat("k = ", k, " is not in [0, ", size, "]"));
   Values both = x.at->emit_all(TopK{.k = k, .axis = axis, .largest = largest}, {x});
   return {{x.at, both[0]}, {x.at, both[1]}};
 }
 
-Ordered sorted(Expr x, int64_t axis) { return top_k(x, x.dims()[static_cast<size_t>(axis)], axis, false); }
+Ordered sorted(Expr x, int64_t axis) { return top_k(x, x.dims()[axis], axis, false); }
 
 Expr arg_extreme(Expr x, int64_t axis, bool largest, bool keep, bool last) {
   GuardCollector guards(x.at->module());
-  require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat("elements to choose from along axis ", axis));
+  require_less_equal(1, x.dims()[axis], cat("elements to choose from along axis ", axis));
   return {x.at, x.at->emit(ArgReduce{.largest = largest, .axis = axis, .keep = keep, .last = last}, {x})};
 }
 
@@ -96,7 +96,7 @@ Expr flat(Expr x) { return reshape(x, {x.value.shape().elements()}); }
 
 Groups unique_neighbours(Expr x, int64_t axis) {
   const Builder& c = *x.at;
-  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Dim size = x.dims()[axis];
   Expr differs = convert(!equal(slice(x, axis, 1, size - 1), slice(x, axis, 0, size - 1)), DType::u8);
   std::vector<int64_t> others = axes_from(0, x.rank());
   std::erase(others, axis);

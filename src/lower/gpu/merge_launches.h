@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "base/plan.h"
+#include "plan/plan.h"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/library_call.h"
 #include "targets/gpu/device.h"
 
 namespace weft::gpu {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/library_call.h"
 #include "targets/gpu/device.h"
 
 /// Vendors' own libraries (cuBLASLt and cuDNN, hipBLASLt and MIOpen), found with dlopen at run time and never needed:
-/// tuning measures them beside Weft's kernels. A call (base/plan.h: LibraryCall) says what is to be computed.
+/// tuning measures them beside Weft's kernels. A call (plan/plan.h: LibraryCall) says what is to be computed.
 ///
 ///     auto work = prepare(device, call);        // finds an algorithm; kept for the process
 ///     work->launch(stream, operands);           // any number of times, also while a graph is captured

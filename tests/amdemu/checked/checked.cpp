@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernel_build/kernel_build.h"
 #include "runtime/gpu_executable.h"
-#include "runtime/kernel_build.h"
 #include "targets/gpu/device.h"
 
 using namespace weft;

@@ -113,7 +113,7 @@ Names write(Out& out, const Instruction& i, const Pad& op) {
   pads.insert(pads.end(), op.after.begin(), op.after.end());
   Names inputs = {out.name(i.inputs[0]), out.sizes(pads)};
   if (op.mode == PadMode::constant) inputs.push_back(out.name(i.inputs[1]));
-  return {out.add("Pad", inputs, {{"mode", std::string(names(op.mode)[static_cast<size_t>(op.mode)])}})};
+  return {out.add("Pad", inputs, {{"mode", std::string(enum_name(op.mode))}})};
 }
 
 Names all_names(const Out& out, const Instruction& i) {
@@ -166,7 +166,7 @@ std::string factor(Out& out, Value value, const Value& other) {
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;
   if (!is_matrix) return out.name(value);
   for (int64_t axis = 0; axis < plain.rank() - 2; ++axis)
-    if (!(plain.dims()[static_cast<size_t>(axis)] == Dim(1))) return out.name(plain);
+    if (!(plain.dims()[axis] == Dim(1))) return out.name(plain);
   if (plain.rank() == 2) return out.name(plain);
   Dims matrix(plain.dims().end() - 2, plain.dims().end());
   return out.add("Reshape", {out.name(plain), out.sizes(matrix)});
@@ -209,9 +209,7 @@ Names write(Out& out, const Instruction& i, const GatherNd& op) {
   return {out.add("GatherND", with_long_indices(out, i), {{"batch_dims", op.batch}})};
 }
 
-std::string reduction(ScatterFn fn) {
-  return fn == ScatterFn::replace ? "none" : std::string(names(fn)[static_cast<size_t>(fn)]);
-}
+std::string reduction(ScatterFn fn) { return fn == ScatterFn::replace ? "none" : std::string(enum_name(fn)); }
 Names write(Out& out, const Instruction& i, const ScatterElements& op) {
   return {out.add("ScatterElements", all_names(out, i), {{"axis", op.axis}, {"reduction", reduction(op.fn)}})};
 }
@@ -232,7 +230,7 @@ Names write(Out& out, const Instruction&, const Iota& op) {
 
 template <class T>
 std::string word(T value) {
-  return std::string(names(value)[static_cast<size_t>(value)]);
+  return std::string(enum_name(value));
 }
 
 Names write(Out& out, const Instruction& i, const Resize& op) {

@@ -613,8 +613,8 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
       auto made = made_by.find(name);
       if (made == made_by.end()) return;
       is_sorted = is_sorted && made->second < node.index;
-      readers[static_cast<size_t>(made->second)].push_back(node.index);
-      ++waits[static_cast<size_t>(node.index)];
+      readers[made->second].push_back(node.index);
+      ++waits[node.index];
     });
   }
   std::vector<const Node*> order;
@@ -622,14 +622,14 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
   for (const Node& node : nodes) {
     if (is_sorted) order.push_back(&node);
-    else if (waits[static_cast<size_t>(node.index)] == 0) ready.push(node.index);
+    else if (waits[node.index] == 0) ready.push(node.index);
   }
   while (!ready.empty()) {
     auto next = static_cast<size_t>(ready.top());
     ready.pop();
     order.push_back(&nodes[next]);
     for (int32_t reader : readers[next]) {
-      if (--waits[static_cast<size_t>(reader)] == 0) ready.push(reader);
+      if (--waits[reader] == 0) ready.push(reader);
     }
   }
   if (order.size() != nodes.size()) throw Error(cycle(nodes, waits, made_by));
@@ -638,19 +638,19 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
 
 /// The error for nodes that wait for each other in a cycle.
 ErrorInfo Importer::cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const {
-  auto stuck = [&](int32_t index) { return waits[static_cast<size_t>(index)] > 0; };
+  auto stuck = [&](int32_t index) { return waits[index] > 0; };
   int32_t at = std::ranges::find_if(nodes, [&](const Node& n) { return stuck(n.index); })->index;
   std::vector<int32_t> path;
   while (std::ranges::find(path, at) == path.end()) {
     path.push_back(at);
     int32_t before = at;
-    for_each_read(nodes[static_cast<size_t>(at)], [&](std::string_view name) {
+    for_each_read(nodes[at], [&](std::string_view name) {
       auto made = makers.find(name);
       if (made != makers.end() && stuck(made->second)) before = made->second;
     });
     at = before;
   }
-  auto show = [&](int32_t index) { return describe(nodes[static_cast<size_t>(index)]); };
+  auto show = [&](int32_t index) { return describe(nodes[index]); };
   std::string text = show(at);
   for (size_t i = path.size(); i-- > 0 && path[i] != at && text.size() < 1000;) text += cat(" -> ", show(path[i]));
   return fault("E130", cat("cycle: ", text, " -> ", show(at)));

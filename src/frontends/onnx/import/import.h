@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/plan.h"
+#include "base/port.h"
 #include "frontends/onnx/file/model.h"
 #include "ir/module.h"
 #include "ops/custom.h"

@@ -103,7 +103,7 @@ Value empty_past(Call& c, const ValueInfo& input, const Dim& rows, int64_t row_a
   const auto& declared = input.type.dims;
   Dims dims;
   for (int64_t a = 0; declared && std::ssize(*declared) == rank && a < rank; ++a) {
-    auto size = (*declared)[static_cast<size_t>(a)].value;
+    auto size = (*declared)[a].value;
     if (a == row_axis || a == token_axis) dims.push_back(a == row_axis ? rows : Dim(0));
     else if (size) dims.push_back(*size);
   }

@@ -90,7 +90,7 @@ Values three_way_rotary(Call& c) {
   std::vector<int64_t> stream;  // of each angle
   for (int64_t i = 0; i < *half; ++i) {
     int64_t chunk = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
-    int64_t turn = i % 3 > 0 && i < 3 * sections[static_cast<size_t>(i % 3)] ? i % 3 : 0;
+    int64_t turn = i % 3 > 0 && i < 3 * sections[i % 3] ? i % 3 : 0;
     stream.push_back(layout == 0 ? chunk : turn);
   }
   auto angles = [&](Expr table) {

@@ -265,8 +265,8 @@ Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                        " classes with ", supports, " supports"));
   std::vector<double> weights(static_cast<size_t>(supports * pairs), 0);
   auto take = [&](int64_t pair, int64_t owner, int64_t row) {
-    for (int64_t s = first[static_cast<size_t>(owner)], n = supports_of[static_cast<size_t>(owner)]; n > 0; ++s, --n)
-      weights[static_cast<size_t>(s * pairs + pair)] = coefficients[static_cast<size_t>(row * supports + s)];
+    for (int64_t s = first[owner], n = supports_of[owner]; n > 0; ++s, --n)
+      weights[s * pairs + pair] = coefficients[row * supports + s];
   };
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) take(pair, i, j - 1), take(pair, j, i);
@@ -280,7 +280,7 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
   std::vector<double> won(static_cast<size_t>(pairs * classes), 0), lost = won;
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) {
-      won[static_cast<size_t>(pair * classes + i)] = 1, lost[static_cast<size_t>(pair * classes + j)] = 1;
+      won[pair * classes + i] = 1, lost[pair * classes + j] = 1;
     }
   }
   Expr first = convert(decisions > 0, DType::f32);
@@ -301,8 +301,8 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   std::vector<int64_t> from(static_cast<size_t>(classes * classes), 2 * pairs);
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) {
-      from[static_cast<size_t>(i * classes + j)] = pair;
-      from[static_cast<size_t>(j * classes + i)] = pairs + pair;
+      from[i * classes + j] = pair;
+      from[j * classes + i] = pairs + pair;
     }
   }
   Expr r{&c, c.emit(Gather{.axis = 1}, {all, constant(c.module(), make_i64_tensor(from))})};

@@ -89,10 +89,10 @@ Values split_to_sequence(Call& c) {
   bool keeps_axis = c.flag("keepdims", true) || c.has_input(1);
   Dims less = x.dims();
   less.erase(less.begin() + axis);
-  auto lengths = known_lengths(c, x.dims()[static_cast<size_t>(axis)]);
+  auto lengths = known_lengths(c, x.dims()[axis]);
   Type element = as_element(x.value.type());
   if (!lengths) {
-    element.shape.dims[static_cast<size_t>(axis)] = placeholder(any_size);
+    element.shape.dims[axis] = placeholder(any_size);
     if (!keeps_axis) element.shape.dims.erase(element.shape.dims.begin() + axis);
     weft::Values inputs = {x};
     if (c.has_input(1)) inputs.push_back(convert(arg(c, 1), DType::i64));
@@ -109,7 +109,7 @@ Values split_to_sequence(Call& c) {
     begin += length;
   }
   GuardCollector guards(c.module());
-  require_equal(begin, x.dims()[static_cast<size_t>(axis)], "SplitToSequence: the parts make up the axis");
+  require_equal(begin, x.dims()[axis], "SplitToSequence: the parts make up the axis");
   if (!common) common = Shape{x.dtype(), {placeholder(no_element)}};
   return {collect(c.module(), Type::sequence(*common), std::move(parts))};
 }
@@ -126,7 +126,7 @@ Values concat_from_sequence(Call& c) {
       c.unsupported(cat("of ", all.type(), ", whose items have no known rank, is not supported"));
     int64_t place = c.axis(axis, std::ssize(dims) + is_new_axis);
     if (is_new_axis) dims.insert(dims.begin() + place, placeholder(any_size));
-    else dims[static_cast<size_t>(place)] = placeholder(any_size);
+    else dims[place] = placeholder(any_size);
     Value joined = host(
         c.module(), {.fn = HostFn::join, .numbers = {place, is_new_axis}, .types = {Type::optional(element)}}, {all});
     return {item_of(c.module(), joined, 0)};

@@ -271,7 +271,7 @@ Values scan_once(Call& c, Values inputs, size_t states) {
   auto in_back = c.integers(c.opset() == 8 ? "directions" : "scan_input_directions");
   auto out_axes = c.integers("scan_output_axes"), out_back = c.integers("scan_output_directions");
   auto axis_of = [&](size_t i) { return c.axis(entry(in_axes, i), inputs[states + i].rank()); };
-  auto length_of = [&](size_t i) { return inputs[states + i].dims()[static_cast<size_t>(axis_of(i))]; };
+  auto length_of = [&](size_t i) { return inputs[states + i].dims()[axis_of(i)]; };
   Dim length = length_of(0);
   GuardCollector guards(c.module());
   for (size_t i = 1; states + i < inputs.size(); ++i)

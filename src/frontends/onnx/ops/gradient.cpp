@@ -111,7 +111,7 @@ struct Rule {
     Values parts;
     Dim at = 0;
     for (size_t k = 0; k < i.inputs.size(); ++k) {
-      Dim size = in(k).dims()[static_cast<size_t>(axis)];
+      Dim size = in(k).dims()[axis];
       parts.push_back(slice(g, axis, at, size));
       at = at + size;
     }
@@ -130,8 +130,8 @@ struct Rule {
     Dims kept = in(0).dims();
     Dim count = 1;
     for (int64_t axis : op.axes) {
-      count = count * kept[static_cast<size_t>(axis)];
-      kept[static_cast<size_t>(axis)] = 1;
+      count = count * kept[axis];
+      kept[axis] = 1;
     }
     Expr share = g;
     if (op.fn == ReduceFn::mean) share = g / scalar(c, count, g.dtype());

@@ -55,7 +55,7 @@ void set_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, const Dim
   bool not_larger = policy == "not_larger";
   if (!not_larger && policy != "not_smaller")
     c.fail("E145", cat("keep_aspect_ratio_policy '", printable(policy), "' is unknown"));
-  auto is_open = [&](int64_t a) { return !r.op.dims[static_cast<size_t>(a)].is_constant(); };
+  auto is_open = [&](int64_t a) { return !r.op.dims[a].is_constant(); };
   bool is_known = std::ranges::all_of(sizes, &Dim::is_constant) && std::ranges::none_of(axes, is_open);
   if (is_known) r.set_sizes_in_ratio(axes, sizes, not_larger);
   else r.set_sizes_in_ratio(axes, run_time_numbers(c, 3, axes.size(), "sizes"), not_larger);

@@ -103,7 +103,7 @@ Values hardmax(Call& c) {
     axis = 1;
   }
   Expr best{&c, c.emit(ArgReduce{.axis = axis}, {x})};
-  Expr positions = along(iota(c, x.dims()[static_cast<size_t>(axis)]), axis, x.rank());
+  Expr positions = along(iota(c, x.dims()[axis]), axis, x.rank());
   return {reshape(convert(equal(positions, best), x.dtype()), dims)};
 }
 

@@ -30,7 +30,7 @@ Values dft(Call& c) {
   int64_t last = x.rank() - 1;
   if (axis == last) c.fail("E143", cat("axis ", axis, " is the one of the real and imaginary parts"));
   bool inverse = c.flag("inverse"), onesided = c.flag("onesided");
-  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Dim size = x.dims()[axis];
   Dim n = c.has_input(1) ? c.size(1) : inverse && onesided ? (size - 1) * 2 : size;
   auto order = axes_from(0, last + 1);
   std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end() - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernel_cache.h"
+#include "kernel_build/kernel_cache.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "targets/ref/ref.h"
+#include "runtime/ref_executable.h"
 
 #include <algorithm>
 #include <cstring>
@@ -218,8 +218,7 @@ class Interpreter {
                                .element = static_cast<int>(k),
                                .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
     }
-    set_sizes(
-        step, [&](int, int element) { return in[0].as<int64_t>()[static_cast<size_t>(element)]; }, request_.sizes);
+    set_sizes(step, [&](int, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
     return {};
   }
 

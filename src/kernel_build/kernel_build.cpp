@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernel_build.h"
+#include "kernel_build/kernel_build.h"
 
 #include <sched.h>
 
@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/watch.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/kernel_pack.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_cache.h"
+#include "kernel_build/kernel_pack.h"
 
 namespace weft {
 namespace {

@@ -48,7 +48,7 @@ BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& ch
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// These kernels and their shared parts for a pack (runtime/kernel_pack.h), compiled for the chip as kernels see it
+/// These kernels and their shared parts for a pack (kernel_build/kernel_pack.h), compiled for the chip as kernels see it
 /// (base/chip_features.h). Refused kernels are left out. `options.pack` is not read.
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options = {});

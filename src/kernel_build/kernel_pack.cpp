@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/kernel_pack.h"
+#include "kernel_build/kernel_pack.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "base/knobs.h"
 #include "base/text.h"
-#include "runtime/codegen_loader.h"
+#include "kernel_build/codegen_loader.h"
 
 namespace weft {
 namespace {

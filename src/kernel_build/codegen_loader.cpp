@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/codegen_loader.h"
+#include "kernel_build/codegen_loader.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/tunings.h"
+#include "kernel_build/tunings.h"
 
 #include <dlfcn.h>
 #include <sqlite3.h>
@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
-#include "runtime/codegen_loader.h"
-#include "runtime/kernel_cache.h"
+#include "kernel_build/codegen_loader.h"
+#include "kernel_build/kernel_cache.h"
 
 namespace weft {
 namespace {

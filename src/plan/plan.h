@@ -1,34 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/chip.h"
 #include "base/decision.h"
 #include "base/hash.h"
 #include "base/host_call.h"
+#include "base/library_call.h"
+#include "base/port.h"
 #include "base/shape.h"
 #include "base/tensor.h"
 
 /// A compiled program as plain data. Lowering and planning produce it, saved programs hold it, and the runtime executes
 /// it. Sizes are expressions; a context evaluates them when its inputs arrive.
 namespace weft {
-
-/// An input or output. Sizes may be symbolic.
-struct Port {
-  std::string name;
-  Type type = {};
-  std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
-  bool is_donated = false;                   ///< an input whose memory a run may write an output to
-  int rank = 0;                              ///< the device (of several) in whose memory the value lies
-};
 
 /// A condition on sizes that could not be proved while compiling.
 struct SizeCheck {
@@ -91,48 +81,6 @@ struct SizeSetting {
   Dim most = INT64_MAX;  ///< an upper limit beside the symbol's own; a greater value is an error (E314)
 };
 
-/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; operands A, B, D. Rows of A and B have k side by
-/// side; those of D follow each other without gaps. Strides count elements.
-struct LibraryProduct {
-  DType type = DType::f16, result = DType::f32;
-  int64_t batch = 1, m = 1, n = 1, k = 1;
-  int64_t a_row = 0, b_row = 0, a_batch = 0, b_batch = 0;
-};
-
-/// y = relu(convolution(x, weights) + bias + other); bias, other and relu are optional. Sums are f32 until y is
-/// rounded. Operands: x, weights, then bias, other and y. Tensors are channels last, weights [channel
-/// out][taps][channel in of a group], a bias f32; all but x lie without gaps. Spatial lists are as in lower/window.h.
-struct LibraryConvolution {
-  DType type = DType::f16;                                       ///< of all operands but the bias
-  Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
-  Dims in = {}, out = {}, kernel = {}, stride = {}, dilation = {}, pad = {};
-  Dim pixel = 1;  ///< elements from one pixel of x to the next
-  bool has_bias = false, has_other = false, has_relu = false;
-};
-
-/// A call of a vendor's library in place of a kernel.
-struct LibraryCall {
-  std::string library = {};  ///< "cublaslt", "cudnn"
-  std::variant<LibraryProduct, LibraryConvolution> work = {};
-  bool is_open = false;  ///< sizes are open, so the numbers hold for one run: no code may be compiled for them
-
-  size_t operands() const;
-  bool has_symbols() const;
-  /// The call with a number for every size; is_open if there were symbols.
-  LibraryCall at(const std::function<int64_t(const Dim&)>& number) const;
-  /// All fields as one line of text.
-  std::string text() const;
-};
-/// Bytes of working memory that a call gets as its last operand.
-inline constexpr int64_t library_workspace = int64_t{32} << 20;
-
-/// A vendor's libraries that a program may call; the name of a missing library is empty.
-struct VendorLibraries {
-  std::string products = {}, convolutions = {};      ///< "cublaslt", "cudnn"
-  bool fuses = false;                                ///< a convolution may have a bias, an other operand and relu
-  std::function<bool(const LibraryCall&)> can = {};  ///< whether the library can compute this call, all sizes known
-};
-
 enum class StepKind : uint8_t {
   kernel,      ///< one launch
   sizes,       ///< gives run-time symbols their values, in order, then checks the guards that they decide
@@ -145,13 +93,6 @@ enum class StepKind : uint8_t {
   library,     ///< GPUs: `call` on all buffers but the last, its working memory; such a plan cannot be saved
   collective,  ///< `collective` of `amount` elements, from buffers[0] to buffers[1]; such a plan cannot be saved
 };
-
-/// An operation that all ranks of a model do together: each makes the same call with the same number of elements.
-enum class CollectiveFn : uint8_t {
-  sum,     ///< the sum over all ranks, element by element
-  gather,  ///< the elements of all ranks, one rank after another
-};
-std::span<const std::string_view> names(CollectiveFn);
 
 std::span<const std::string_view> names(StepKind);
 
@@ -200,15 +141,6 @@ struct PlanStep {
 struct InPlace {
   int input = 0, output = 0;
   bool operator==(const InPlace&) const = default;
-};
-
-/// A request to write an output in the memory of an input, whose contents the caller gives up.
-struct DonationRequest {
-  std::string input, output;
-};
-struct Donation {
-  int input = 0, output = 0;
-  std::string why_not = {};  ///< empty: granted
 };
 
 struct Plan;
