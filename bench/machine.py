@@ -4,6 +4,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -32,6 +33,11 @@ def gpu():
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     name, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
     return f"{name}, driver {driver}"
+
+
+def of_device(device):
+    """The GPU or the processor that a device of Weft's is on."""
+    return gpu() if device.startswith(("gpu", "nvidia")) and shutil.which("nvidia-smi") else processor()
 
 
 def commit():

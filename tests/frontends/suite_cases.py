@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes and
-inputs that a case has. `suite_cases.py DEVICE PATTERN` prints a line for each case whose name matches."""
+inputs that a case has. `suite_cases.py DEVICE [PATTERN]` does so on any device, with the cases whose names match."""
+import argparse
 import dataclasses
+import functools
 import math
+import multiprocessing
 import os
 import pathlib
 import re
@@ -48,6 +51,7 @@ def value_of(value):
     return value if value is None else np.asarray(value)
 
 
+@functools.cache
 def node_cases():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -191,8 +195,36 @@ def faults(verdicts):
     return {name: verdict for name, verdict in verdicts.items() if not is_right(verdict)}
 
 
+def judge_named(task):
+    index, device = task
+    case = node_cases()[index]
+    return case.name, judge(case, device).replace("\n", " ")
+
+
+def main():
+    """Prints each case that is not right, and how many are; --out appends that to a file of bench/results."""
+    sys.path.append(str(ROOT / "bench"))
+    import machine
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("device")
+    parser.add_argument("pattern", nargs="?", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--out", help="a file of bench/results")
+    args = parser.parse_args()
+    chosen = [i for i, case in enumerate(node_cases()) if re.match(args.pattern, case.name)]
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        verdicts = dict(pool.imap_unordered(judge_named, [(i, args.device) for i in chosen], chunksize=4))
+    for name, verdict in sorted(verdicts.items()):
+        if verdict != "right":
+            print(name, verdict, flush=True)
+    found = faults(verdicts)
+    refused = sum(verdict.startswith("refused") for verdict in found.values())
+    values = {"right": len(verdicts) - len(found), "wrong": len(found) - refused, "refused": refused}
+    of = {"through": "`weft.compile` and `run`", "device": args.device}
+    machine.tell(machine.result("ONNX node cases", of, values, machine=machine.of_device(args.device)), args.out)
+    return 1 if found else 0
+
+
 if __name__ == "__main__":
-    wanted_device, pattern = sys.argv[1:]
-    for case in node_cases():
-        if re.match(pattern, case.name):
-            print(case.name, judge(case, wanted_device).replace("\n", " "), flush=True)
+    sys.exit(main())

@@ -22,6 +22,7 @@ import pytest
 from onnx import numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "robustness"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 from limits import BUILD, FULL, SEED  # noqa: E402
 from places import keep_count  # noqa: E402
 
@@ -100,7 +101,7 @@ def judged(device, precision, folders, chip="", jobs=None):
     return {name: words for part in done for name, words in part.items()}
 
 
-def sums(found, place="", precision=""):
+def sums(found, place="", precision="", out=None):
     """Cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
@@ -110,6 +111,11 @@ def sums(found, place="", precision=""):
     if place:
         print(f"{place} {precision}: {dict(total)} (WEFT_TEST_SEED={SEED})", flush=True)
         keep_count("ONNX node cases in 16 bits", {"place": place, "precision": precision}, cases=len(found), **total)
+    if out:
+        import machine
+
+        of, values = {"place": place, "precision": precision}, {"cases": len(found), "wrong": 0} | total
+        machine.keep(machine.result("ONNX node cases in 16 bits", of, values, machine=machine.of_device(place)), out)
     return total
 
 
@@ -176,6 +182,7 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default=",".join(PRECISIONS))
     parser.add_argument("--jobs", type=int, help="processes; as many as there are cores")
+    parser.add_argument("--out", help="a file of bench/results")
     words = parser.parse_args()
     wrong = 0
     with tempfile.TemporaryDirectory() as root:
@@ -185,7 +192,7 @@ def main():
             for name, verdict in found.items():
                 if not verdict.startswith("right"):
                     print(f"{words.device} {precision}: {name} {verdict[:400]}")
-            wrong += sums(found, os.environ.get("AMDEMU_CHIPS", words.device), precision)["wrong"]
+            wrong += sums(found, os.environ.get("AMDEMU_CHIPS", words.device), precision, words.out)["wrong"]
     return 1 if wrong else 0
 
 

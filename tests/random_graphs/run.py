@@ -38,8 +38,11 @@ if "AMDEMU_CHIPS" in os.environ:
 import graphs  # noqa: E402
 from node_cases import cases  # noqa: E402
 from draw import session_of  # noqa: E402
-from places import keep_count  # noqa: E402
+from places import ROOT, keep_count  # noqa: E402
 from onnx import numpy_helper  # noqa: E402
+
+sys.path.append(str(ROOT / "bench"))
+import machine  # noqa: E402
 
 SECONDS = 600  # for one graph, on a machine that is busy
 MOST_TEXT = 400  # of a failure
@@ -328,10 +331,17 @@ def run(first, count, devices, keep=None, jobs=None, precision=""):
         for done in [pool.submit(work, Worker(check_graphs, (devices, precision))) for _ in range(jobs)]:
             done.result()
     total["failed"].sort()
-    keep_count("random graphs", {"devices": ",".join(devices), "first seed": first}, graphs=count, wrong=len(total["failed"]),
-               **{key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")},
-               **total["precisions"])  # fmt: skip
+    row = counted(total, ",".join(devices), first, precision)
+    keep_count(row["what"], row["of"], **row["values"])
     return total
+
+
+def counted(total, devices, first, precision):
+    """The row of bench/results."""
+    of = {"devices": devices, "first seed": first} | ({"precision": precision} if precision else {})
+    values = {"graphs": total["graphs"], "wrong": len(total["failed"]), **total["precisions"]}
+    values |= {key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")}
+    return machine.result("random graphs", of, values, machine=machine.of_device(devices))
 
 
 def add(total, seen, has_failed):
@@ -368,10 +378,12 @@ def main():
     parser.add_argument("--devices", default=f"{PASSES},cpu")
     parser.add_argument("--jobs", type=int, help="processes; as many as there are cores")
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--out", help="a file of bench/results")
     parser.add_argument("--json", type=Path, help="write what was seen there too, to be added up over several runs")
     words = parser.parse_args()
     total = run(words.seed, words.count, words.devices.split(","), words.keep, words.jobs, words.precision)
     few = seldom(total)
+    machine.keep(counted(total, words.devices, words.seed, words.precision), words.out)
     if words.json:
         words.json.write_text(json.dumps(total))
     print(f"graphs in which each operator stands\n{table(total['operators'])}")

@@ -349,7 +349,7 @@ def results(found, end):
 def told(summary, of, out):
     summary = {key: count for key, count in summary.items() if count or key == "wrong"}
     print(json.dumps(summary))
-    machine.keep(machine.result("OpInfo samples of torch", of, {"wrong": 0} | summary), out)
+    machine.keep(machine.result("OpInfo samples of torch", of, {"wrong": 0} | summary, machine=machine.of_device(of["device"])), out)
 
 
 def main():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as users write them (odd_models.py): through torch.compile and from their archives they answer as in eager."""
+"""Models as users write them (odd_models.py): through torch.compile and from their archives they answer as in eager, on the device
+that WEFT_TEST_DEVICE names (the CPU otherwise)."""
 
 import io
+import os
 
 import odd_models
 import pytest
@@ -12,6 +14,7 @@ import weft
 import weft.torch
 
 NAMES = list(odd_models.MODELS)
+DEVICE = os.environ.get("WEFT_TEST_DEVICE", "cpu")
 
 
 def copied(inputs):
@@ -41,7 +44,7 @@ def test_compiled_as_in_eager(name):
     eager, _, _ = odd_models.made(name)
     torch._dynamo.reset()
     weft.torch.placements.clear()
-    fast = torch.compile(model, backend="weft", dynamic=options.get("dynamic"), options={"device": "cpu"})
+    fast = torch.compile(model, backend="weft", dynamic=options.get("dynamic"), options={"device": DEVICE})
     with torch.no_grad():
         for _ in range(2):
             given, known = copied(inputs), copied(inputs)
@@ -77,9 +80,9 @@ def test_archives_as_in_eager(name):
     tensors = [v for v in pytree.tree_leaves(inputs) if isinstance(v, torch.Tensor)]
     if refused:
         with pytest.raises(weft.Error, match=refused):
-            weft.compile(file.getvalue(), device="cpu")(*tensors)
+            weft.compile(file.getvalue(), device=DEVICE)(*tensors)
         return
-    run = weft.compile(file.getvalue(), device="cpu")
+    run = weft.compile(file.getvalue(), device=DEVICE)
     outputs = run(*[torch.view_as_real(v) if v.is_complex() else v for v in tensors])
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     got = [torch.as_tensor(v) for v, port in zip(outputs, run.outputs) if not port.name.endswith(".next")]

@@ -219,12 +219,11 @@ def main():
             if args.json:
                 Path(args.json).write_text("\n".join(map(json.dumps, rows)))
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    host = machine.gpu() if args.device.startswith("nvidia") else machine.processor()
     for kind in ("timm", "transformers"):
         of_kind = [row for row in rows if row["name"].startswith(kind)]
         if of_kind:
             counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
-            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, **versions}, counts, machine=host), args.out)
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, **versions}, counts, machine=machine.of_device(args.device)), args.out)
     return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 
