@@ -319,8 +319,10 @@ std::optional<Bytes> moved_constant(Module& module, Value value) {
 std::optional<Bytes> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return Bytes{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
-  if (auto known = moved_constant(module, value)) return known;
   Instruction& i = *value.def;
+  // Weights that are repeated to an unknown size stay constants.
+  auto known = i.is<Broadcast>() ? std::nullopt : moved_constant(module, value);
+  if (known) return known;
   if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);
   if (as_fn(value, Fn::sub)) {
     auto x = bytes_of(module, i.inputs[0]);
@@ -390,7 +392,17 @@ bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-Value sums_of(Module& module, Value x, int64_t axis) { return reduce(module, ReduceFn::sum, x, {axis}, true); }
+/// Sums in i32; of a repeated value before it is repeated.
+Value sums_of(Module& module, Value x, int64_t axis) {
+  if (x.def->is<Broadcast>()) {
+    Value once = x.def->inputs[0];
+    int64_t before = axis - (x.rank() - once.rank());
+    bool has_axis =
+        before >= 0 && known_equal(once.dims()[static_cast<size_t>(before)], x.dims()[static_cast<size_t>(axis)]);
+    if (has_axis) return sums_of(module, once, before);
+  }
+  return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
+}
 
 /// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), exactly, also where sums wrap.
 template <Factors factors>
@@ -407,8 +419,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
     if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});
     share_a = apply(module, Fn::mul, {sums_of(module, wide, rank - 1), b.zero});
   }
-  if (!is_zero(a.zero))
-    share_b = apply(module, Fn::mul, {sums_of(module, convert(module, b.x, DType::i32), rank - 2), a.zero});
+  if (!is_zero(a.zero)) share_b = apply(module, Fn::mul, {sums_of(module, b.x, rank - 2), a.zero});
   Value product = module.append(Dot{.type = DType::i32}, {a.x, b.x});
   return without(module, without(module, product, share_b), share_a);
 }
