@@ -120,14 +120,15 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// Rounded x / scale.
+  /// x / scale, for integers rounded.
   Value rounded(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);
-    if (splat_number(i.inputs[1]) == 1.0) return apply(module_, Fn::round, {x});
-    Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
-    Value y = apply(module_, Fn::div, {x, scale});
-    return is_float(op.to) ? y : apply(module_, Fn::round, {y});
+    if (splat_number(i.inputs[1]) != 1.0) {
+      Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
+      x = apply(module_, Fn::div, {x, scale});
+    }
+    return is_float(op.to) ? x : apply(module_, Fn::round, {x});
   }
 
   Value clamped(Value y, double low, double high) {

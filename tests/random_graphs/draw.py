@@ -28,6 +28,9 @@ LONG_ELEMENTS = 1 << 18  # of a value that only what reads long rows may read
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 BF16 = np.dtype(ml_dtypes.bfloat16)
+F8 = tuple(map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2)))
+INT4 = tuple(map(np.dtype, (ml_dtypes.int4, ml_dtypes.uint4)))
+QUANTA = (*F8, *INT4)  # which only DequantizeLinear reads here
 # Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The judges
 # compute some of f64 in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
@@ -209,7 +212,7 @@ class Drawing:
             check_sane(value, may_be_extreme or node.op_type.startswith("Reduce"), self.most)
         self.nodes.append(node)
         self.steps.append(Step(node, compute, results))
-        self.values.extend(value for value in results if not value.is_extreme)
+        self.values.extend(value for value in results if not value.is_extreme and value.dtype not in QUANTA)
         return results
 
     def pick(self, want=lambda value: True, recent=0.7):
@@ -267,7 +270,7 @@ class Drawing:
         read = {name for node in self.nodes for name in names_read(node)}
         made = [v for step in self.steps for v in step.results]
         ends = [v for v in made if v.name not in read]
-        inner = [v for v in made if v.name in read and v.dtype != BF16]
+        inner = [v for v in made if v.name in read and v.dtype not in (BF16, *QUANTA)]
         return ends + inner[len(inner) // 2 :][:1]
 
     def again(self, given):
@@ -510,7 +513,7 @@ def noisy(arrays):
 def is_exact(array, dtype, stored):
     """Whether all elements are multiples of a power of two that their type holds, with their sums and many products;
     f32 as `stored`."""
-    if dtype.kind in "biu":
+    if dtype.kind in "biu" or dtype in QUANTA:
         return True
     if dtype not in FLOATS:
         return False
@@ -523,7 +526,7 @@ def is_exact(array, dtype, stored):
 
 def check_sane(value, may_be_extreme=False, most=MOST_ELEMENTS):
     plain, wide = value.plain, value.wide
-    if plain.size > most or plain.shape != wide.shape or not (plain.dtype.kind in "iub" or plain.dtype in FLOATS):
+    if plain.size > most or plain.shape != wide.shape or not (plain.dtype.kind in "iub" or plain.dtype in FLOATS or plain.dtype in QUANTA):
         raise Skip
     if plain.dtype in FLOATS:
         plain = plain.astype(np.float64)

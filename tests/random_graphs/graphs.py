@@ -14,6 +14,7 @@ import microsoft
 import numpy as np
 import onnx
 import patterns
+import quantised
 import readers
 from node_cases import cases, draw_case
 from draw import BF16, OPSETS, Drawing, Skip
@@ -71,7 +72,7 @@ def draw_operator(d, domain, name):
 def draw_step(d):
     share = d.random.random()
     if share < 0.3:
-        return d.random.choice(patterns.ALL)(d)
+        return d.random.choice(patterns.ALL + quantised.ALL)(d)
     if share < (0.42 if d.precision == "f32" else 0.55):
         return readers.draw_reader(d, operators(), draw_operator)
     if share > 0.94 and d.depth == 0:
