@@ -116,7 +116,16 @@ void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) 
   for (const auto& [form, count] : forms)
     if (form != s.to && form != "float") counts += cat(", ", count, " in ", form);
   auto bytes = [](const std::string& path) {
-    return show_bytes(static_cast<double>(std::filesystem::file_size(path)));
+    uintmax_t sum = 0;
+    auto add = [&](const std::filesystem::path& file) { sum += std::filesystem::file_size(file); };
+    if (std::filesystem::is_directory(path)) {  // a SavedModel
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+        if (entry.is_regular_file()) add(entry.path());
+    } else {
+      for (const auto& file : {path, path + ".data"})
+        if (std::filesystem::exists(file)) add(file);
+    }
+    return show_bytes(static_cast<double>(sum));
   };
   print(cat(s.output, ": ", counts, ", ", forms["float"], " in float; ", bytes(s.model), " became ", bytes(s.output)));
   if (report["loss"].is_number())

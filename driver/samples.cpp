@@ -61,7 +61,11 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
           {.kind = ErrorKind::usage,
            .code = "E310",
            .what = cat(printable(file.string()), " holds '", printable(name), "', the model has no such input")});
-    values[is_only ? 0 : static_cast<size_t>(port - model.inputs().begin())] = std::move(array);
+    size_t place = is_only ? 0 : static_cast<size_t>(port - model.inputs().begin());
+    DType wanted = model.inputs()[place].type.shape.dtype;
+    bool is_narrow = wanted == DType::f16 || wanted == DType::bf16;  // numpy has no bf16
+    if (is_narrow && array.dtype == DType::f32) array = make_tensor(wanted, array.dims, to_doubles(array));
+    values[place] = std::move(array);
   }
   return values;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/numeric.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "quantise/gptq.h"
@@ -96,6 +97,14 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
   return best;
 }
 
+/// Rounded as the file holds it.
+float stored(float scale, DType type) {
+  if (type == DType::f32) return scale;
+  FloatFormat format = float_format(type);
+  auto rounded = static_cast<float>(decode_float(encode_float(static_cast<double>(scale), format, true), format));
+  return rounded == 0 ? 1 : rounded;
+}
+
 Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
                std::span<const float> importance) {
   if (method == WeightMethod::hqq) return hqq_scale(block, format);
@@ -113,11 +122,11 @@ void choose_scales(BlockWeights& to, int64_t row, std::span<const float> values,
     auto weights = importance.empty() ? importance : importance.subspan(begin, count);
     Scale scale = scale_of(values.subspan(begin, count), to.format, method, weights);
     auto place = static_cast<size_t>(row * to.blocks() + b);
-    to.scales[place] = scale.scale, to.zeros[place] = scale.zero;
+    to.scales[place] = stored(scale.scale, to.format.scales), to.zeros[place] = scale.zero;
   }
 }
 
-void round_row(BlockWeights& to, int64_t row, std::span<const float> values, const Lesson* lesson) {
+void round_row(BlockWeights& to, int64_t row, std::span<const float> values, const GptqData* gptq) {
   auto k = static_cast<size_t>(to.k), block = static_cast<size_t>(to.format.block);
   auto first = static_cast<size_t>(row * to.blocks());
   uint8_t* steps = to.steps.data() + first * block;
@@ -127,7 +136,7 @@ void round_row(BlockWeights& to, int64_t row, std::span<const float> values, con
     steps[i] = scale.step(value, to.format.greatest());
     return static_cast<float>(scale.value(steps[i]));
   };
-  if (lesson) return round_taught(values, *lesson, round);
+  if (gptq) return round_gptq(values, *gptq, round);
   for (size_t i = 0; i < k; ++i) round(i, values[i]);
 }
 
@@ -151,18 +160,19 @@ std::vector<float> rows_of(const Layer& layer) {
 
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads) {
+  format.scales = layer.type;
   BlockWeights weights{.format = format, .n = layer.channel_count(), .k = layer.values.dims[layer.inner]};
   auto scales = static_cast<size_t>(weights.n * weights.blocks()), k = static_cast<size_t>(weights.k);
   weights.steps.resize(scales * static_cast<size_t>(format.block));
   weights.scales.resize(scales), weights.zeros.resize(scales);
   std::vector<float> rows = rows_of(layer);
-  Lesson lesson;
-  bool is_taught = method == WeightMethod::gptq;
-  if (is_taught) lesson = lesson_of(hessian, k);
+  GptqData gptq;
+  bool is_gptq = method == WeightMethod::gptq;
+  if (is_gptq) gptq = gptq_data(hessian, k);
   run_parallel(static_cast<size_t>(weights.n), threads, [&](size_t row) {
     std::span<const float> values = std::span(rows).subspan(row * k, k);
-    choose_scales(weights, static_cast<int64_t>(row), values, method, lesson.importance);
-    round_row(weights, static_cast<int64_t>(row), values, is_taught ? &lesson : nullptr);
+    choose_scales(weights, static_cast<int64_t>(row), values, method, gptq.importance);
+    round_row(weights, static_cast<int64_t>(row), values, is_gptq ? &gptq : nullptr);
   });
   return weights;
 }

@@ -13,6 +13,7 @@ struct BlockFormat {
   int bits = 4;  ///< or 8
   int64_t block = 32;
   bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
+  DType scales = DType::f32;  ///< or f16, bf16
 
   int greatest() const { return (1 << bits) - 1; }
 };

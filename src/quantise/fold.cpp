@@ -22,7 +22,7 @@ Tensor scaled(const Tensor& given, size_t axis, std::span<const double> factors)
   ChannelOrder channel = order_of(given, axis);
   std::vector<double> values = to_doubles(given);
   for (size_t i = 0; i < values.size(); ++i) values[i] *= factors[channel(i)];
-  return make_tensor(DType::f32, given.dims, values);
+  return make_tensor(given.dtype, given.dims, values);
 }
 
 /// A place that can take the factors: constant inputs of a node, and for each the axis along which the factors apply.
@@ -72,7 +72,7 @@ class Folding {
   bool is_list(const std::string& name) const {
     if (!constants_.contains(name)) return false;
     const Tensor& value = constants_.value(name);
-    return value.dtype == DType::f32 && value.elements() == std::ssize(factors_);
+    return is_layer_type(value.dtype) && value.elements() == std::ssize(factors_);
   }
 
   bool take_norm(const onnx::Node& node, Place& place) const {
@@ -110,7 +110,7 @@ class Folding {
   void change_weight(Layer& layer) {
     layer.values = scaled(layer.values, layer.channels, factors_);
     layer.weight = edit_.new_name(layer.weight + "_scaled");
-    edit_.add_weight(layer.weight, layer.values);
+    edit_.add_weight(layer.weight, in_type(layer.values, layer.type));
     edit_.set_input(layer.node, 1, layer.weight);
   }
 

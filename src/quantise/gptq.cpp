@@ -36,16 +36,16 @@ std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
 
 }  // namespace
 
-Lesson lesson_of(std::span<const float> hessian, size_t k) {
-  Lesson lesson;
-  for (size_t i = 0; i < k; ++i) lesson.importance.push_back(hessian[i * k + i]), lesson.order.push_back(i);
-  std::ranges::sort(lesson.order, {}, [&](size_t i) { return std::pair(-lesson.importance[i], i); });
+GptqData gptq_data(std::span<const float> hessian, size_t k) {
+  GptqData gptq;
+  for (size_t i = 0; i < k; ++i) gptq.importance.push_back(hessian[i * k + i]), gptq.order.push_back(i);
+  std::ranges::sort(gptq.order, {}, [&](size_t i) { return std::pair(-gptq.importance[i], i); });
   std::vector<float> sorted(k * k);
   for (size_t i = 0; i < k; ++i)
-    for (size_t j = 0; j < k; ++j) sorted[i * k + j] = hessian[lesson.order[i] * k + lesson.order[j]];
+    for (size_t j = 0; j < k; ++j) sorted[i * k + j] = hessian[gptq.order[i] * k + gptq.order[j]];
   std::vector<double> factor = inverse_factor(sorted, k);
-  lesson.factor.assign(factor.begin(), factor.end());
-  return lesson;
+  gptq.factor.assign(factor.begin(), factor.end());
+  return gptq;
 }
 
 }  // namespace weft::quantise

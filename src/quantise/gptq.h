@@ -9,22 +9,22 @@
 namespace weft::quantise {
 
 /// The data of GPTQ for one layer, from the sum of x x' over the rows x of its inputs (the Hessian).
-struct Lesson {
+struct GptqData {
   std::vector<float> importance;  ///< of each column
   std::vector<size_t> order;      ///< columns, the most important first: all later columns compensate for its error
   std::vector<float> factor;      ///< of the inverse, [k, k], in that order
 };
-Lesson lesson_of(std::span<const float> hessian, size_t k);
+GptqData gptq_data(std::span<const float> hessian, size_t k);
 
 /// `round(column, value)` rounds the value, stores it, and returns the rounded number.
 template <class Round>
-void round_taught(std::span<const float> row, const Lesson& lesson, const Round& round) {
+void round_gptq(std::span<const float> row, const GptqData& gptq, const Round& round) {
   size_t k = row.size();
   std::vector<float> rest(k);
-  for (size_t t = 0; t < k; ++t) rest[t] = row[lesson.order[t]];
+  for (size_t t = 0; t < k; ++t) rest[t] = row[gptq.order[t]];
   for (size_t t = 0; t < k; ++t) {
-    const float* factor = lesson.factor.data() + t * k;
-    float error = (rest[t] - round(lesson.order[t], rest[t])) / factor[t];
+    const float* factor = gptq.factor.data() + t * k;
+    float error = (rest[t] - round(gptq.order[t], rest[t])) / factor[t];
     for (size_t j = t + 1; j < k; ++j) rest[j] -= error * factor[j];
   }
 }

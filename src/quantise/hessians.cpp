@@ -80,7 +80,8 @@ void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, S
     Runner runner(edited, settings.threads);
     for_each_item(runner, samples, [&](size_t item, const std::vector<Tensor>& inputs) {
       std::vector<Tensor> values = runner.run(inputs);
-      for (size_t i = 0; i < names.size(); ++i) add_rows(part.at(names[i]), values[i].as<float>(), threads);
+      for (size_t i = 0; i < names.size(); ++i)
+        add_rows(part.at(names[i]), in_type(values[i], DType::f32).as<float>(), threads);
       if (settings.progress) settings.progress({.phase = cat("gptq: item ", item + 1)});
     });
     for (auto& [name, sum] : part) {

@@ -70,11 +70,11 @@ std::string why_float(const onnx::Node& node, const Constants& constants) {
 }
 
 std::string why_float(const Tensor& weight, const onnx::Node& node) {
-  if (weight.dtype != DType::f32) return cat("its weight is of ", weight.dtype, ", not of f32");
+  if (!is_layer_type(weight.dtype)) return cat("its weight is of ", weight.dtype, ", not of f32, f16 or bf16");
   bool is_matrix = weight.dims.size() == 2;
   if (node.op_type != "Conv" && !is_matrix) return cat("its weight has ", weight.dims.size(), " axes, not 2");
   if (weight.elements() == 0) return "its weight is empty";
-  return is_finite(weight.as<float>()) ? "" : "its weight holds a NaN or an infinity";
+  return is_finite(in_type(weight, DType::f32).as<float>()) ? "" : "its weight holds a NaN or an infinity";
 }
 
 Layer layer_of(const onnx::Node& node, const Tensor& weight) {
@@ -82,7 +82,7 @@ Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   layer.node = static_cast<size_t>(node.index), layer.name = name_of(node), layer.op = node.op_type;
   layer.input = node.inputs[0], layer.weight = node.inputs[1];
   if (node.inputs.size() > 2) layer.bias = node.inputs[2];
-  layer.values = weight;
+  layer.type = weight.dtype, layer.values = in_type(weight, DType::f32);
   layer.channels = layer.is_convolution() || is_transposed(node) ? 0 : 1;
   layer.inner = 1 - layer.channels;
   return layer;
@@ -108,7 +108,7 @@ void find_sum(const ModelEdit& edit, const Constants& constants, Layer& layer) {
   std::string name(nodes[sum.node].inputs[sum.position]);
   if (!constants.contains(name)) return;
   const Tensor& value = constants.value(name);
-  bool is_list = value.dtype == DType::f32 && !value.dims.empty() && value.dims.back() == layer.channel_count();
+  bool is_list = is_layer_type(value.dtype) && !value.dims.empty() && value.dims.back() == layer.channel_count();
   if (is_list && value.elements() == layer.channel_count()) layer.sum = sum, layer.added = std::move(name);
 }
 
@@ -120,6 +120,11 @@ std::string name_of(const onnx::Node& node) {
 bool is_transposed(const onnx::Node& node) { return node.op_type == "Gemm" && integer(node, "transB", 0) != 0; }
 bool is_finite(std::span<const float> values) {
   return std::ranges::all_of(values, [](float x) { return std::isfinite(x); });
+}
+
+bool is_layer_type(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+Tensor in_type(const Tensor& values, DType type) {
+  return values.dtype == type ? values : make_tensor(type, values.dims, to_doubles(values));
 }
 
 size_t reads_of(const ModelEdit& edit, std::string_view value) {

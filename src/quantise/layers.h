@@ -24,7 +24,8 @@ struct Layer {
   std::string input, weight, bias;  ///< values; no bias: ""
   Operand sum = {};                 ///< of a MatMul: where an Add behind it reads a constant for each channel,
   std::string added = {};           ///< and that constant
-  Tensor values;                    ///< of the weight, f32
+  DType type = DType::f32;          ///< of the weight, and so of the input and the result
+  Tensor values;                    ///< of the weight, as f32
   bool is_last = false;             ///< the last product of at least three
   size_t channels = 0;              ///< the weight's axis of the result's channels
   size_t inner = 0;  ///< the weight's axis that is summed with the input's channels, within a group of a Conv
@@ -43,6 +44,10 @@ std::string name_of(const onnx::Node& node);
 /// A Gemm whose weight is [n, k].
 bool is_transposed(const onnx::Node& node);
 bool is_finite(std::span<const float> values);
+/// The types of layers: f32, f16, bf16.
+bool is_layer_type(DType type);
+/// The same numbers in another float type, rounded to nearest.
+Tensor in_type(const Tensor& values, DType type);
 
 struct Layers {
   std::vector<Layer> chosen;

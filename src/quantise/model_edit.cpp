@@ -23,7 +23,7 @@ namespace in_graph {
 constexpr uint32_t node = 1, weight = 5, input = 11, output = 12;
 }
 namespace in_node {
-constexpr uint32_t input = 1, attribute = 5;
+constexpr uint32_t input = 1, output = 2, attribute = 5;
 }
 namespace in_attribute {
 constexpr uint32_t graph = 6, graphs = 11;
@@ -192,6 +192,14 @@ void ModelEdit::set_input(size_t node, size_t position, std::string name) {
   inputs_[node].insert_or_assign(position, std::move(name));
 }
 
+void ModelEdit::cast_output(size_t node, DType type) {
+  std::string whole(model().graph.nodes[node].outputs[0]), wide = new_name(whole + "_f32");
+  results_[node] = wide;
+  auto& after = after_[node];
+  NewNode cast{.op = "Cast", .inputs = {wide}, .outputs = {whole}, .integers = {{"to", onnx::element_code(type)}}};
+  after.insert(after.begin(), std::move(cast));
+}
+
 void ModelEdit::put_behind(const std::string& value, NewNode added) {
   auto own = source_->makers.find(value);
   auto put = makers_.find(value);
@@ -281,7 +289,8 @@ std::string ModelEdit::node_text(size_t index) const {
   std::span<const std::byte> node = source_->nodes[index];
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
-  if (changed == inputs_.end()) return others;
+  auto result = results_.find(index);
+  if (changed == inputs_.end()) return others;  // a result is cast only where inputs change
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;
@@ -291,7 +300,8 @@ std::string ModelEdit::node_text(size_t index) const {
     put_text(out, 1, found != now.end() ? std::string_view(found->second) : i < given.size() ? given[i] : "");
   }
   for_each_field(std::as_bytes(std::span(others)), [&](uint32_t number, std::span<const std::byte> whole) {
-    if (number != in_node::input) out += as_text(whole);
+    if (number == in_node::output && result != results_.end()) put_text(out, number, result->second);
+    else if (number != in_node::input) out += as_text(whole);
   });
   return out;
 }
@@ -342,7 +352,10 @@ std::vector<std::string> ModelEdit::live_nodes(std::set<std::string>& read) cons
       continue;
     }
     size_t index = std::get<size_t>(entry);
-    if (std::ranges::none_of(model().graph.nodes[index].outputs, is_read)) continue;
+    auto result = results_.find(index);
+    if (result == results_.end() ? std::ranges::none_of(model().graph.nodes[index].outputs, is_read)
+                                 : !is_read(result->second))
+      continue;
     for (std::string& name : reads(index)) read.insert(std::move(name));
     live.push_back(node_text(index));
   }

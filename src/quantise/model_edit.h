@@ -42,6 +42,8 @@ class ModelEdit {
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
+  /// Casts the only result of a node, which now computes f32, to this type.
+  void cast_output(size_t node, DType type);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
@@ -107,6 +109,7 @@ class ModelEdit {
 
   std::shared_ptr<const Source> source_;
   std::map<size_t, std::map<size_t, std::string>> inputs_;
+  std::map<size_t, std::string> results_;  ///< of nodes whose result is cast
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;

@@ -50,9 +50,9 @@ void add_channels(Observed& to, const Tensor& value, size_t axis) {
   to.rows += static_cast<int64_t>(x.size() / channels);
 }
 
-void add(Observed& to, const Layer& layer, const Tensor& value, size_t item) {
-  if (value.dtype != DType::f32) to.why_not = cat("its input is of ", value.dtype, ", not of f32");
-  else if (!is_finite(value.as<float>())) to.why_not = cat("item ", item, " makes its input infinite or NaN");
+void add(Observed& to, const Layer& layer, const Tensor& given, size_t item) {
+  Tensor value = in_type(given, DType::f32);
+  if (!is_finite(value.as<float>())) to.why_not = cat("item ", item, " makes its input infinite or NaN");
   if (!to.why_not.empty() || value.data.empty()) return;
   to.histogram.add(value.as<float>());
   add_channels(to, value, channel_axis(layer, value));

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/knobs.h"
 #include "base/text.h"
 #include "frontends/onnx/file/reader.h"
@@ -52,8 +54,8 @@ void check(const Settings& settings) {
 
 Settings completed(Settings settings, bool has_data) {
   check(settings);
-  bool is_taught = has_data && (settings.to == Target::int4 || is_fp8(settings.to));
-  if (!settings.weights) settings.weights = is_taught ? WeightMethod::gptq : WeightMethod::nearest;
+  bool takes_gptq = has_data && (settings.to == Target::int4 || is_fp8(settings.to));
+  if (!settings.weights) settings.weights = takes_gptq ? WeightMethod::gptq : WeightMethod::nearest;
   if (settings.threads == 0)
     settings.threads = knobs().threads > 0 ? static_cast<int>(knobs().threads) : available_threads();
   return settings;
@@ -75,6 +77,8 @@ std::string_view name(WeightMethod method) { return weight_methods[static_cast<s
 
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples) {
+  auto folder = output.parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) file_error(output.string(), "create", ENOENT);
   Work work = started(read_any(model), model.parent_path(), settings, samples);
   Choice choice = choose_layers(work, output);
   ModelEdit edit = work.quantised(choice.floats);

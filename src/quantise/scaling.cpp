@@ -51,9 +51,9 @@ Tensor times(const Layer& layer, std::span<const double> factors) {
 }
 
 /// Adds a Mul after the value; returns the name of its result.
-std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse) {
+std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse, DType type) {
   std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
-  edit.add_weight(divisor, make_tensor(DType::f32, {std::ssize(inverse)}, inverse));
+  edit.add_weight(divisor, make_tensor(type, {std::ssize(inverse)}, inverse));
   edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}, .outputs = {scaled}});
   return scaled;
 }
@@ -65,14 +65,14 @@ void divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, c
   std::string scaled = layers[readers[0]].input;
   if (!fold_factors(edit, constants, layers, readers, inverse)) {
     if (layers[readers[0]].is_convolution()) return;
-    scaled = divided(edit, scaled, inverse);
+    scaled = divided(edit, scaled, inverse, layers[readers[0]].type);
   }
   for (size_t i : readers) {
     Layer& layer = layers[i];
     layer.values = times(layer, factors);
     layer.input = scaled;
     layer.weight = edit.new_name(layer.weight + "_scaled");
-    edit.add_weight(layer.weight, layer.values);
+    edit.add_weight(layer.weight, in_type(layer.values, layer.type));
     edit.set_input(layer.node, 0, scaled);
     edit.set_input(layer.node, 1, layer.weight);
   }

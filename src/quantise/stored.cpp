@@ -34,8 +34,9 @@ std::vector<WeightInput> operands_of(const onnx::Node& node) {
 
 class Finder {
  public:
-  Finder(const onnx::Model& model, const Layers& layers, const std::vector<std::string>& keep)
-      : main_(model.graph), keep_(keep) {
+  Finder(const onnx::Model& model, const Constants& constants, const Layers& layers,
+         const std::vector<std::string>& keep)
+      : main_(model.graph), constants_(constants), keep_(keep) {
     for (const Layer& layer : layers.chosen) chosen_.insert(layer.node);
     count(model.graph);
     for (const onnx::Graph& body : model.subgraphs) count(body);
@@ -76,11 +77,11 @@ class Finder {
   void take(const onnx::Node& node, const WeightInput& operand, const std::string& name) {
     std::string_view weight = node.inputs[operand.position];
     if (weight.empty() || reads_[weight] != weight_reads_[weight]) return;
-    auto [graph, data] = held(weight);
-    if (!data || data->type != DType::f32 || !taken_.emplace(graph, weight).second) return;
+    auto [graph, value] = held(weight);
+    if (!value || value->dtype != DType::f32 || !taken_.emplace(graph, weight).second) return;
     Layer layer;
     layer.node = static_cast<size_t>(node.index), layer.name = name, layer.op = node.op_type, layer.weight = weight;
-    layer.values = onnx::to_tensor(*data);
+    layer.values = *value;
     size_t rank = layer.values.dims.size();
     layer.channels = std::min(operand.channels, std::max<size_t>(rank, 1) - 1);
     if (rank < 2 || layer.values.elements() < least_elements || !is_finite(layer.values.as<float>())) return;
@@ -89,19 +90,25 @@ class Finder {
   }
 
   /// The constant of this name in the innermost graph that has one, and that graph.
-  std::pair<const onnx::Graph*, const onnx::TensorData*> held(std::string_view name) const {
+  std::pair<const onnx::Graph*, std::optional<Tensor>> held(std::string_view weight) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const onnx::Graph& graph = *scopes_[i];
-      if (std::ranges::find(graph.inputs, name, &onnx::ValueInfo::name) != graph.inputs.end() && i > 0) break;
+      if (std::ranges::find(graph.inputs, weight, &onnx::ValueInfo::name) != graph.inputs.end() && i > 0) break;
       for (const onnx::TensorData& data : graph.initializers)
-        if (data.name == name) return {&graph, &data};
+        if (data.name == weight) return {&graph, onnx::to_tensor(data)};
       for (const onnx::Node& node : graph.nodes)
-        if (std::ranges::find(node.outputs, name) != node.outputs.end()) return {&graph, held_tensor(node)};
+        if (std::ranges::find(node.outputs, weight) != node.outputs.end()) {
+          if (i == 0 && node.outputs.size() == 1 && constants_.contains(weight))
+            return {&graph, constants_.value(std::string(weight))};
+          const onnx::TensorData* data = held_tensor(node);
+          return {&graph, data ? std::optional(onnx::to_tensor(*data)) : std::nullopt};
+        }
     }
-    return {nullptr, nullptr};
+    return {};
   }
 
   const onnx::Graph& main_;
+  const Constants& constants_;
   const std::vector<std::string>& keep_;
   std::set<size_t> chosen_;
   std::map<std::string_view, int> reads_, weight_reads_;
@@ -112,8 +119,9 @@ class Finder {
 
 }  // namespace
 
-std::vector<StoredWeight> find_stored(const ModelEdit& edit, Layers& layers, const std::vector<std::string>& keep) {
-  std::vector<StoredWeight> found = Finder(edit.model(), layers, keep).run();
+std::vector<StoredWeight> find_stored(const ModelEdit& edit, const Constants& constants, Layers& layers,
+                                      const std::vector<std::string>& keep) {
+  std::vector<StoredWeight> found = Finder(edit.model(), constants, layers, keep).run();
   std::erase_if(layers.floats, [&](const Float& layer) {
     return std::ranges::any_of(found, [&](const StoredWeight& weight) { return weight.layer.name == layer.name; });
   });

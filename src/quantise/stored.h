@@ -18,7 +18,8 @@ struct StoredWeight {
 
 /// All such weights, except those of the chosen layers of the main graph and of nodes that `keep` names. Their layers
 /// are removed from `layers.floats`.
-std::vector<StoredWeight> find_stored(const ModelEdit& edit, Layers& layers, const std::vector<std::string>& keep);
+std::vector<StoredWeight> find_stored(const ModelEdit& edit, const Constants& constants, Layers& layers,
+                                      const std::vector<std::string>& keep);
 void place_stored(ModelEdit& edit, const std::vector<StoredWeight>& weights);
 
 }  // namespace weft::quantise

@@ -66,7 +66,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
   return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
 }
 
-ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              size_t threads) {
   std::vector<float> rows = rows_of(layer);
   size_t n = static_cast<size_t>(layer.channel_count()), k = rows.size() / n;
@@ -74,7 +74,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
   run_parallel(n, threads, [&](size_t row) {
     double scale = scales[scales.size() == 1 ? 0 : row];
     Grid grid{.type = type, .scale = scale};
-    round_taught(std::span(rows).subspan(row * k, k), lesson, [&](size_t i, float value) {
+    round_gptq(std::span(rows).subspan(row * k, k), gptq, [&](size_t i, float value) {
       double rounded = grid.rounded(type == DType::i8 ? std::max<double>(value, -127 * scale) : value);
       steps[layer.channels == 0 ? row * k + i : i * n + row] = rounded / scale;
       return static_cast<float>(rounded);

@@ -22,7 +22,7 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
 /// The same for a matrix, with statistics of its inputs.
-ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const Lesson& lesson,
+ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              size_t threads);
 
 /// The channel of an element is index / inner % count.

@@ -65,7 +65,7 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
         cat(name(settings_.to), is_blocked() ? cat(" by ", name(*settings_.weights)) : "", " needs data to learn from"),
         "give examples of the model's inputs (weft quantize: --data)");
   drop_unfit();
-  if (is_blocked()) stored_ = find_stored(edit_, layers_, settings_.keep);
+  if (is_blocked()) stored_ = find_stored(edit_, constants_, layers_, settings_.keep);
   check_any();
   if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
   check_any();
@@ -75,11 +75,11 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
 }
 
 bool Work::needs_data() const {
-  bool has_lesson = settings_.weights == WeightMethod::gptq,
-       is_taught = has_lesson || settings_.weights == WeightMethod::awq;
+  bool is_gptq = settings_.weights == WeightMethod::gptq,
+       reads_data = is_gptq || settings_.weights == WeightMethod::awq;
   // fp8 can be scaled by the values of each run.
   bool is_known = is_fp8(settings_.to) || !settings_.ranges.empty();
-  return (needs_ranges() && (!is_known || settings_.smooth > 0 || has_lesson)) || (is_blocked() && is_taught);
+  return (needs_ranges() && (!is_known || settings_.smooth > 0 || is_gptq)) || (is_blocked() && reads_data);
 }
 
 void Work::check_any() const {
@@ -141,9 +141,9 @@ std::string Work::why_not_known(const std::string& input) const {
 void Work::prepare() {
   prepared_.resize(layers_.chosen.size());
   auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
-  prepare_taught();
+  prepare_gptq();
   auto prepare_one = [&](size_t i) {
-    if (!is_taught(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
+    if (!takes_gptq(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
   // Rounding in blocks uses several threads itself.
   if (is_blocked())
@@ -152,16 +152,16 @@ void Work::prepare() {
 }
 
 /// GPTQ is for matrices; convolutions and the 8-bit layers of int4 are rounded to nearest.
-bool Work::is_taught(const Layer& layer) const {
+bool Work::takes_gptq(const Layer& layer) const {
   return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
          !is_last(layer);
 }
 
-void Work::prepare_taught() {
+void Work::prepare_gptq() {
   std::vector<Layer> matrices;
   std::vector<size_t> places;
   for (size_t i = 0; i < layers_.chosen.size(); ++i)
-    if (is_taught(layers_.chosen[i])) matrices.push_back(layers_.chosen[i]), places.push_back(i);
+    if (takes_gptq(layers_.chosen[i])) matrices.push_back(layers_.chosen[i]), places.push_back(i);
   if (matrices.empty()) return;
   for_each_hessian(edit_, matrices, *samples_, settings_, [&](size_t layer, std::span<const float> hessian) {
     prepared_[places[layer]] = prepared(matrices[layer], hessian);
@@ -184,8 +184,8 @@ Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hess
   if (hessian.empty()) {
     made.channels = round_weights(layer, std::move(scales), type);
   } else {
-    Lesson lesson = lesson_of(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
-    made.channels = round_weights(layer, std::move(scales), type, lesson, static_cast<size_t>(settings_.threads));
+    GptqData gptq = gptq_data(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
+    made.channels = round_weights(layer, std::move(scales), type, gptq, static_cast<size_t>(settings_.threads));
   }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);

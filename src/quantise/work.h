@@ -65,9 +65,9 @@ class Work {
   Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
   void add_lost_bias(const Layer& layer, Prepared& prepared) const;
   Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
-  void prepare_taught();
+  void prepare_gptq();
   ModelEdit with_static(const std::set<size_t>& floats) const;
-  bool is_taught(const Layer& layer) const;
+  bool takes_gptq(const Layer& layer) const;
   BlockWeights in_bytes(const Layer& layer) const;
 
   Settings settings_;

@@ -82,6 +82,20 @@ def test_example():
 
 
 @small
+@pytest.mark.parametrize("ending", ["", ".tflite"])
+def test_quantised_pitches(tmp_path, ending):
+    """The command takes both forms, and stores the weights of convolutions, which nodes transpose, in 8 bits."""
+    source, out = f"{fetch.package('basic-pitch') / PITCHES}{ending}", tmp_path / "out.onnx"
+    done = subprocess.run([BUILD / "bin/weft", "quantize", source, "-o", out, "--to", "int8-weights"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "in 8-bit storage" in done.stdout and "became" in done.stdout
+    sound = np.random.default_rng(4).random((1, 43844, 1)).astype(np.float32)
+    exact, small = (weft.compile(path, device="cpu").run({"input_2": sound}) for path in (source, out))
+    for name, y in exact.items():
+        assert 0 < np.abs(small[name] - y).max() < 0.05
+
+
+@small
 def test_emotions(tmp_path):
     """Bytes of weights beside floats: LiteRT rounds the operands of its products to bytes too, Weft does not."""
     against_lite(tmp_path, "fer", "fer/data/emotion_model_quantized.tflite", within=0.05)
