@@ -2,6 +2,7 @@
 #include "quantise/hessians.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/parallel.h"
@@ -19,29 +20,18 @@ struct Sum {
   std::vector<float> values;
 };
 
-/// Adds to the part right of the diagonal, four rows at a time. They stay in the cache while a few rows of the sum
-/// pass.
-void add_rows(Sum& sum, std::span<const float> x, size_t threads) {
-  constexpr size_t few = 8;
-  size_t k = sum.k;
-  run_parallel((k + few - 1) / few, threads, [&](size_t part) {
-    size_t row = 0, begin = part * few, end = std::min(begin + few, k);
-    for (; row + 4 * k <= x.size(); row += 4 * k) {
-      const float *a = x.data() + row, *b = a + k, *c = b + k, *d = c + k;
-      for (size_t i = begin; i < end; ++i) {
-        float* to = sum.values.data() + i * k;
-        for (size_t j = i; j < k; ++j) to[j] += (a[i] * a[j] + b[i] * b[j]) + (c[i] * c[j] + d[i] * d[j]);
-      }
-    }
-    for (; row < x.size(); row += k)
-      for (size_t i = begin; i < end; ++i)
-        for (size_t j = i; j < k; ++j) sum.values[i * k + j] += x[row + i] * x[row + j];
-  });
-}
-
-void mirror(Sum& sum) {
-  for (size_t i = 0; i < sum.k; ++i)
-    for (size_t j = 0; j < i; ++j) sum.values[i * sum.k + j] = sum.values[j * sum.k + i];
+/// Adds x' x of the value's rows x to the model; gives the name of the product.
+std::string put_product(ModelEdit& edit, const std::string& value, const Sum& sum, DType type) {
+  auto put = [&](const char* op, std::vector<std::string> inputs) {
+    NewNode node{.op = op, .inputs = std::move(inputs), .outputs = {edit.new_name(value + "_sum")}};
+    if (node.op == "Cast") node.integers = {{"to", 1}};
+    edit.put_behind(value, node);
+    return node.outputs[0];
+  };
+  std::string sizes = edit.new_name(value + "_sizes");
+  edit.add_weight(sizes, make_i64_tensor(std::vector{int64_t{-1}, static_cast<int64_t>(sum.k)}));
+  std::string rows = put("Reshape", {type == DType::f32 ? value : put("Cast", {value}), sizes});
+  return put("MatMul", {put("Transpose", {rows}), rows});
 }
 
 /// Groups of as many sums as fit the memory, at least one each.
@@ -68,26 +58,26 @@ std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layer
 void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
                       const Settings& settings,
                       const std::function<void(size_t layer, std::span<const float> hessian)>& visit) {
-  auto threads = static_cast<size_t>(std::max(settings.threads, 1));
   for (auto& part : parts_of(layers)) {
-    std::vector<std::string> names;
-    for (auto& [name, sum] : part) {
-      names.push_back(name);
-      sum.values.assign(sum.k * sum.k, 0);
-    }
     ModelEdit edited = edit;
+    std::vector<std::string> names;
+    std::vector<std::vector<float>*> sums;
+    for (auto& [name, sum] : part) {
+      names.push_back(put_product(edited, name, sum, layers[sum.layers[0]].type));
+      sum.values.assign(sum.k * sum.k, 0);
+      sums.push_back(&sum.values);
+    }
     edited.set_outputs(names);
     Runner runner(edited, settings.threads);
     for_each_item(runner, samples, [&](size_t item, const std::vector<Tensor>& inputs) {
       std::vector<Tensor> values = runner.run(inputs);
-      for (size_t i = 0; i < names.size(); ++i)
-        add_rows(part.at(names[i]), in_type(values[i], DType::f32).as<float>(), threads);
+      run_parallel(names.size(), static_cast<size_t>(settings.threads), [&](size_t i) {
+        std::ranges::transform(*sums[i], values[i].as<float>(), sums[i]->begin(), std::plus());
+      });
       if (settings.progress) settings.progress({.phase = cat("gptq: item ", item + 1)});
     });
-    for (auto& [name, sum] : part) {
-      mirror(sum);
+    for (auto& [name, sum] : part)
       for (size_t layer : sum.layers) visit(layer, sum.values);
-    }
   }
 }
 

@@ -10,8 +10,6 @@ namespace {
 /// The first values get few bins, which leaves room for later ones.
 constexpr int first_bins_log2 = 11;
 
-int64_t half(int64_t index) { return index >> 1; }  // downwards, also below 0
-
 }  // namespace
 
 int64_t Histogram::index_of(double value) const {
@@ -20,10 +18,11 @@ int64_t Histogram::index_of(double value) const {
 
 /// Merges bins by twos.
 void Histogram::halve() {
-  int64_t first = half(first_), last = half(first_ + static_cast<int64_t>(counts_.size()) - 1);
+  int64_t first = first_ >> 1,
+          last = (first_ + static_cast<int64_t>(counts_.size()) - 1) >> 1;  // downwards, also below 0
   std::vector<int64_t> merged(static_cast<size_t>(last - first + 1));
   for (size_t i = 0; i < counts_.size(); ++i)
-    merged[static_cast<size_t>(half(first_ + static_cast<int64_t>(i)) - first)] += counts_[i];
+    merged[static_cast<size_t>(((first_ + static_cast<int64_t>(i)) >> 1) - first)] += counts_[i];
   counts_ = std::move(merged);
   first_ = first;
   ++exponent_;

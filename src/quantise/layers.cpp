@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/glob.h"
 #include "base/text.h"
 #include "frontends/onnx/file/writer.h"
+#include "quantise/range.h"
 
 namespace weft::quantise {
 namespace {
@@ -28,24 +28,15 @@ constexpr std::string_view quantised_ops[] = {"QuantizeLinear",
                                               "GatherBlockQuantized",
                                               "QMoE"};
 
-[[noreturn]] void refuse(std::string what, std::string hint) {
-  throw Error({.kind = ErrorKind::usage, .code = "E222", .what = std::move(what), .hint = std::move(hint)});
-}
-
 void refuse_quantised(const onnx::Graph& graph) {
   for (const onnx::Node& node : graph.nodes) {
     if (std::ranges::find(quantised_ops, node.op_type) != std::end(quantised_ops))
-      refuse(cat("the model is quantised already: node '", printable(name_of(node)), "' is ", printable(node.op_type)),
+      refuse("E222",
+             cat("the model is quantised already: node '", printable(name_of(node)), "' is ", printable(node.op_type)),
              "quantise the float model that it was made of");
   }
 }
 
-/// An integer attribute of a node, or its default.
-int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise) {
-  for (const onnx::Attribute& attribute : node.attributes)
-    if (const auto* value = std::get_if<int64_t>(&attribute.value); value && attribute.name == name) return *value;
-  return otherwise;
-}
 float number(const onnx::Node& node, std::string_view name, float otherwise) {
   for (const onnx::Attribute& attribute : node.attributes)
     if (const auto* value = std::get_if<float>(&attribute.value); value && attribute.name == name) return *value;
@@ -114,6 +105,11 @@ void find_sum(const ModelEdit& edit, const Constants& constants, Layer& layer) {
 
 }  // namespace
 
+int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise) {
+  for (const onnx::Attribute& attribute : node.attributes)
+    if (const auto* value = std::get_if<int64_t>(&attribute.value); value && attribute.name == name) return *value;
+  return otherwise;
+}
 std::string name_of(const onnx::Node& node) {
   return node.name.empty() ? cat("node ", node.index) : std::string(node.name);
 }

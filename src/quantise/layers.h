@@ -41,6 +41,8 @@ struct Float {
 
 /// The name of a node, or "node 12".
 std::string name_of(const onnx::Node& node);
+/// An integer attribute of a node, or its default.
+int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise);
 /// A Gemm whose weight is [n, k].
 bool is_transposed(const onnx::Node& node);
 bool is_finite(std::span<const float> values);

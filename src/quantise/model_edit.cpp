@@ -51,12 +51,6 @@ std::string text_of(const NewNode& node) {
     put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::integer));
     put_text(out, 5, attribute);
   }
-  for (const auto& [name, value] : node.numbers) {
-    std::string attribute = attribute_text(name);
-    onnx::put_float(attribute, 2, value);
-    put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::number));
-    put_text(out, 5, attribute);
-  }
   if (!node.domain.empty()) put_text(out, 7, node.domain);
   return out;
 }
@@ -192,12 +186,14 @@ void ModelEdit::set_input(size_t node, size_t position, std::string name) {
   inputs_[node].insert_or_assign(position, std::move(name));
 }
 
-void ModelEdit::cast_output(size_t node, DType type) {
-  std::string whole(model().graph.nodes[node].outputs[0]), wide = new_name(whole + "_f32");
-  results_[node] = wide;
+void ModelEdit::put_on_result(size_t node, NewNode next) {
+  std::string whole(model().graph.nodes[node].outputs[0]);
+  std::string& result = results_[node];
+  next.outputs = {result.empty() ? whole : result};
+  result = new_name(whole + "_product");
+  next.inputs.insert(next.inputs.begin(), result);
   auto& after = after_[node];
-  NewNode cast{.op = "Cast", .inputs = {wide}, .outputs = {whole}, .integers = {{"to", onnx::element_code(type)}}};
-  after.insert(after.begin(), std::move(cast));
+  after.insert(after.begin(), std::move(next));
 }
 
 void ModelEdit::put_behind(const std::string& value, NewNode added) {
@@ -290,7 +286,7 @@ std::string ModelEdit::node_text(size_t index) const {
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
   auto result = results_.find(index);
-  if (changed == inputs_.end()) return others;  // a result is cast only where inputs change
+  if (changed == inputs_.end()) return others;  // a result changes only where inputs do
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;

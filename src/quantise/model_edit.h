@@ -20,7 +20,6 @@ struct NewNode {
   std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};
   std::vector<std::pair<std::string, int64_t>> integers = {};
-  std::vector<std::pair<std::string, float>> numbers = {};
 };
 
 /// The version of ONNX's own operators.
@@ -42,8 +41,8 @@ class ModelEdit {
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Casts the only result of a node, which now computes f32, to this type.
-  void cast_output(size_t node, DType type);
+  /// Puts a node between a node and its only result: `next` gets what the node computes as first input.
+  void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
@@ -109,7 +108,7 @@ class ModelEdit {
 
   std::shared_ptr<const Source> source_;
   std::map<size_t, std::map<size_t, std::string>> inputs_;
-  std::map<size_t, std::string> results_;  ///< of nodes whose result is cast
+  std::map<size_t, std::string> results_;  ///< of nodes whose result another node computes now
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;

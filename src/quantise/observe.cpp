@@ -11,10 +11,6 @@
 namespace weft::quantise {
 namespace {
 
-[[noreturn]] void refuse(std::string what, std::string hint) {
-  throw Error({.kind = ErrorKind::usage, .code = "E220", .what = std::move(what), .hint = std::move(hint)});
-}
-
 void check_numbers(const Executable& model, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].is_tensor() || !is_float(inputs[i].dtype) || inputs[i].data.empty()) continue;
@@ -22,14 +18,9 @@ void check_numbers(const Executable& model, const std::vector<Tensor>& inputs) {
     bool is_good = inputs[i].dtype == DType::f32 ? is_finite(inputs[i].as<float>())
                                                  : std::ranges::all_of(to_doubles(inputs[i]), is_number);
     if (!is_good)
-      refuse(cat("input '", printable(model.inputs()[i].name), "' holds a NaN or an infinity"),
+      refuse("E220", cat("input '", printable(model.inputs()[i].name), "' holds a NaN or an infinity"),
              "give it finite numbers");
   }
-}
-
-/// The axis of an input that holds its channels: the second of a convolution, the last of a product.
-size_t channel_axis(const Layer& layer, const Tensor& value) {
-  return layer.is_convolution() ? 1 : value.dims.size() - 1;
 }
 
 void add_channels(Observed& to, const Tensor& value, size_t axis) {
@@ -55,7 +46,7 @@ void add(Observed& to, const Layer& layer, const Tensor& given, size_t item) {
   if (!is_finite(value.as<float>())) to.why_not = cat("item ", item, " makes its input infinite or NaN");
   if (!to.why_not.empty() || value.data.empty()) return;
   to.histogram.add(value.as<float>());
-  add_channels(to, value, channel_axis(layer, value));
+  add_channels(to, value, layer.is_convolution() ? 1 : value.dims.size() - 1);
 }
 
 }  // namespace
@@ -64,6 +55,12 @@ Runner::Runner(const ModelEdit& edit, int threads) {
   executable_ =
       compile_bytes(Bytes::copy(as_bytes(edit.bytes())), {.device = "cpu", .threads = threads}, edit.folder());
   context_ = executable_->new_context();
+}
+
+std::vector<double> Observed::means() const {
+  std::vector<double> found = sums;
+  for (double& mean : found) mean /= static_cast<double>(rows);
+  return found;
 }
 
 void for_each_item(const Runner& runner, Samples& samples,
@@ -82,7 +79,7 @@ void for_each_item(const Runner& runner, Samples& samples,
     info.what = cat("item ", item, " of the data: ", info.what);
     throw Error(info);
   }
-  if (item == 0) refuse("the data has no item", "give examples of the model's inputs");
+  if (item == 0) refuse("E220", "the data has no item", "give examples of the model's inputs");
 }
 
 Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,

@@ -37,6 +37,8 @@ struct Observed {
   std::vector<float> greatest = {};  ///< the greatest magnitude of each input channel
   int64_t rows = 0;                  ///< that were summed
   std::string why_not = {};          ///< why the layer cannot be quantised; empty: it can
+
+  std::vector<double> means() const;  ///< of each input channel
 };
 
 /// Observations by the name of the value.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "quantise/layers.h"
 
 namespace weft::quantise {
 namespace {
@@ -14,12 +15,6 @@ int64_t format_of(int64_t opset) { return opset >= 21 ? 10 : 9; }
 const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
   auto found = std::ranges::find(node.attributes, name, &onnx::Attribute::name);
   return found == node.attributes.end() ? nullptr : &*found;
-}
-
-int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise) {
-  const onnx::Attribute* attribute = find(node, name);
-  const auto* value = attribute ? std::get_if<int64_t>(&attribute->value) : nullptr;
-  return value ? *value : otherwise;
 }
 
 /// Reductions whose axes became an input in operator set 18.

@@ -54,9 +54,10 @@ class Pairs {
     const Layer& layer = *entry.layer;
     edit_.set_input(layer.node, 0, input(layer.input, entry));
     edit_.set_input(layer.node, 1, weight(layer, entry.weights));
-    put_bias(entry);
-    if (layer.type != DType::f32) edit_.cast_output(layer.node, layer.type);
+    if (layer.type != DType::f32)
+      edit_.put_on_result(layer.node, {.op = "Cast", .integers = {{"to", onnx::element_code(layer.type)}}});
     else if (layer.is_convolution() && !is_float(entry.input.type)) shared_.insert(layer.input);
+    put_bias(entry);
   }
 
   /// Sums that read the same value as a quantised convolution read its quantised form.
@@ -91,6 +92,13 @@ class Pairs {
     if (!result.empty()) return result;
     const Grid& grid = entry.input;
     value = as_f32(edit_, value, entry.layer->type);
+    if (!entry.means.empty()) {
+      std::string means =
+          add_weight(edit_, value + "_means", make_tensor(DType::f32, {std::ssize(entry.means)}, entry.means));
+      NewNode centred{.op = "Sub", .inputs = {value, means}, .outputs = {edit_.new_name(value + "_centred")}};
+      edit_.put_behind(value, centred);
+      value = centred.outputs[0];
+    }
     std::string scale = entry.is_scaled_in_runs
                             ? scale_of_run(value, grid.type)
                             : add_weight(edit_, value + "_scale", scalar_tensor(DType::f32, grid.scale));
@@ -146,7 +154,13 @@ class Pairs {
   void put_sum(const StaticLayer& entry) {
     const auto& [node, position] = entry.layer->sum;
     const std::string& name = entry.layer->added;
-    if (name.empty() || entry.added_bias.empty()) return;
+    if (entry.added_bias.empty()) return;
+    if (name.empty()) {
+      std::vector<float> values(entry.added_bias.begin(), entry.added_bias.end());
+      return edit_.put_on_result(
+          entry.layer->node,
+          {.op = "Add", .inputs = {add_weight(edit_, entry.layer->weight + "_bias", vector_of(values))}});
+    }
     const Tensor& given = constants_.value(name);
     std::vector<double> values = to_doubles(given);
     std::ranges::transform(values, entry.added_bias, values.begin(), std::plus());

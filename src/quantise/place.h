@@ -20,6 +20,7 @@ struct StaticLayer {
   bool is_scaled_in_runs;  ///< the input's scale follows from the values of each run
   ChannelWeights weights;
   std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
+  std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
 };
 
 /// The domain of QuantizeLinear and DequantizeLinear: com.microsoft below operator set 13, which has no scales by channel.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cerrno>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/knobs.h"
 #include "base/text.h"
@@ -26,30 +25,23 @@ template <class Kind, size_t count>
 Kind parse(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
   auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<Kind>(found - names.begin());
-  throw Error({.kind = ErrorKind::usage,
-               .code = "E203",
-               .what = cat("'", printable(text), "' is no ", what),
-               .hint = cat("one of ", names)});
-}
-
-[[noreturn]] void refuse(std::string what) {
-  throw Error({.kind = ErrorKind::usage, .code = "E203", .what = std::move(what)});
+  refuse("E203", cat("'", printable(text), "' is no ", what), cat("one of ", names));
 }
 
 void check(const Settings& settings) {
   int64_t block = settings.block;
   if (block < 16 || block > 256 || (block & (block - 1)) != 0)
-    refuse(cat("a block of ", block, " weights is not a power of two from 16 to 256"));
+    refuse("E203", cat("a block of ", block, " weights is not a power of two from 16 to 256"));
   if (!(settings.percentile > 50 && settings.percentile <= 100))
-    refuse(cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
+    refuse("E203", cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
   if (!(settings.smooth >= 0 && settings.smooth < 1))
-    refuse(cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
+    refuse("E203", cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
   bool is_blocked = settings.to == Target::int4 || settings.to == Target::int8_weights,
        is_dynamic = settings.to == Target::int8_dynamic;
   auto weights = settings.weights.value_or(WeightMethod::nearest);
   bool is_known = weights == WeightMethod::nearest || (weights == WeightMethod::gptq && !is_dynamic);
-  if (!is_blocked && !is_known) refuse(cat(name(settings.to), " does not round weights by ", name(weights)));
-  if (settings.budget && !(*settings.budget >= 0)) refuse(cat("a budget of ", *settings.budget, " is below 0"));
+  if (!is_blocked && !is_known) refuse("E203", cat(name(settings.to), " does not round weights by ", name(weights)));
+  if (settings.budget && !(*settings.budget >= 0)) refuse("E203", cat("a budget of ", *settings.budget, " is below 0"));
 }
 
 Settings completed(Settings settings, bool has_data) {

@@ -110,13 +110,14 @@ Range by_entropy(const Histogram& seen) {
 
 }  // namespace
 
+void refuse(std::string code, std::string what, std::string hint) {
+  throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
+}
+
 RangeMethod parse_range_method(std::string_view text) {
   auto found = std::ranges::find(names, text);
   if (found == names.end())
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E203",
-                 .what = cat("'", printable(text), "' is no way to choose a range"),
-                 .hint = cat("one of ", names)});
+    refuse("E203", cat("'", printable(text), "' is no way to choose a range"), cat("one of ", names));
   return static_cast<RangeMethod>(found - names.begin());
 }
 

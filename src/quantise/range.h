@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "base/dtype.h"
 #include "quantise/histogram.h"
 
 namespace weft::quantise {
+
+/// Throws a usage error.
+[[noreturn]] void refuse(std::string code, std::string what, std::string hint = "");
 
 /// How the range of a value is chosen from its histogram.
 enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };

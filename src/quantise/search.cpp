@@ -7,7 +7,6 @@
 #include <map>
 #include <numeric>
 
-#include "base/error.h"
 #include "base/text.h"
 
 namespace weft::quantise {
@@ -100,9 +99,7 @@ class Search {
     }
     std::filesystem::remove(trial_);
     std::filesystem::remove(trial_.string() + ".data");
-    if (!std::isfinite(figure))
-      throw Error(
-          {.kind = ErrorKind::usage, .code = "E220", .what = cat("the metric gives ", figure, ", not a number")});
+    if (!std::isfinite(figure)) quantise::refuse("E220", cat("the metric gives ", figure, ", not a number"));
     return figure;
   }
 
@@ -213,11 +210,10 @@ class Search {
   }
 
   [[noreturn]] void refuse(double budget, double least) const {
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E221",
-                 .what = cat("no choice of layers meets the budget of ", budget * 100, " %: the least loss found is ",
-                             least * 100, " %, after ", choice_.evaluations.size(), " evaluations"),
-                 .hint = "allow more, give more data, or take another method; nothing was written"});
+    quantise::refuse("E221",
+                     cat("no choice of layers meets the budget of ", budget * 100, " %: the least loss found is ",
+                         least * 100, " %, after ", choice_.evaluations.size(), " evaluations"),
+                     "allow more, give more data, or take another method; nothing was written");
   }
 
   const Work& work_;
@@ -233,10 +229,7 @@ Choice choose_layers(const Work& work, const std::filesystem::path& output) {
   const Settings& settings = work.settings();
   Search search(work, output.string() + ".trial.onnx");
   if (settings.budget && !search.can_evaluate())
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E220",
-                 .what = "a budget needs data, or a metric",
-                 .hint = "give examples of the model's inputs"});
+    refuse("E220", "a budget needs data, or a metric", "give examples of the model's inputs");
   return search.run();
 }
 

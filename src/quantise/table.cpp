@@ -7,7 +7,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/file_reading.h"
 #include "base/text.h"
@@ -18,8 +17,8 @@ namespace {
 using Json = nlohmann::json;
 using Ranges = std::map<std::string, Range>;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
-  throw Error({.kind = ErrorKind::usage, .code = "E203", .what = cat("calibration table '", path, "': ", what)});
+[[noreturn]] void refuse_table(const std::string& path, const std::string& what) {
+  refuse("E203", cat("calibration table '", path, "': ", what));
 }
 
 /// Collects the numbers of nested lists and of wrapped numpy arrays.
@@ -34,13 +33,13 @@ void collect(const Json& value, std::vector<double>& numbers) {
 
 Ranges read_json(const std::string& path, std::string_view text) {
   Json table = Json::parse(text, nullptr, false);
-  if (!table.is_object()) refuse(path, "it is no JSON object");
+  if (!table.is_object()) refuse_table(path, "it is no JSON object");
   if (table.contains("CLS") && table.contains("data")) table = Json(table["data"]);
   Ranges ranges;
   for (const auto& [name, value] : table.items()) {
     std::vector<double> numbers;
     collect(value, numbers);
-    if (numbers.empty()) refuse(path, cat("'", printable(name), "' has no range"));
+    if (numbers.empty()) refuse_table(path, cat("'", printable(name), "' has no range"));
     auto [least, greatest] = std::ranges::minmax(numbers);
     if (numbers.size() == 1) greatest = std::abs(greatest), least = -greatest;
     ranges[name] = {std::min(least, 0.0), std::max(greatest, 0.0)};
@@ -60,7 +59,7 @@ Ranges read_text(const std::string& path, std::string_view text) {
     uint32_t bits = 0;
     auto [stop, code] = std::from_chars(line.data() + colon + 2, line.data() + line.size(), bits, 16);
     if (code != std::errc() || stop != line.data() + line.size())
-      refuse(path, cat("'", printable(line), "' does not end with a scale of 8 hex digits"));
+      refuse_table(path, cat("'", printable(line), "' does not end with a scale of 8 hex digits"));
     double most = 127.0 * static_cast<double>(std::bit_cast<float>(bits));
     ranges[std::string(line.substr(0, colon))] = {-most, most};
   }
@@ -80,7 +79,7 @@ Ranges read_ranges(const std::filesystem::path& path) {
     return !(range.high - range.low > 0) || !std::isfinite(range.high - range.low);
   };
   std::erase_if(ranges, is_useless);
-  if (ranges.empty()) refuse(path.string(), "it has no scale above 0");
+  if (ranges.empty()) refuse_table(path.string(), "it has no scale above 0");
   return ranges;
 }
 

@@ -83,13 +83,14 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
   return {.type = type, .scales = std::move(scales), .values = make_tensor(type, layer.values.dims, steps)};
 }
 
-std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means) {
+std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means,
+                              bool is_whole) {
   ChannelOrder channel = order_of(layer.values, layer.channels), inner = order_of(layer.values, layer.inner);
   std::vector<double> loss(channel.count);
   size_t groups = std::max<size_t>(means.size() / inner.count, 1);
   for_each_pair(layer, rounded, [&](size_t i, double before, double after) {
     size_t group = channel(i) * groups / channel.count;
-    loss[channel(i)] += (before - after) * means[group * inner.count + inner(i)];
+    loss[channel(i)] += (before - (is_whole ? 0 : after)) * means[group * inner.count + inner(i)];
   });
   return loss;
 }

@@ -33,8 +33,9 @@ struct ChannelOrder {
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
 /// The mean error that rounding makes in each output channel: the rounding errors of the weights times the means of the
-/// input's channels. The number of groups of a convolution follows from the sizes.
-std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means);
+/// input's channels. The number of groups of a convolution follows from the sizes. `is_whole`: the mean result itself.
+std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means,
+                              bool is_whole = false);
 
 /// The mean square of the rounding errors, over that of the weights.
 double weight_noise(const Layer& layer, const ChannelWeights& rounded);

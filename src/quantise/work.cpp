@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "quantise/hessians.h"
@@ -14,10 +13,6 @@
 
 namespace weft::quantise {
 namespace {
-
-[[noreturn]] void refuse(std::string code, std::string what, std::string hint) {
-  throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
-}
 
 DType weight_type(Target to) {
   if (to == Target::fp8) return DType::f8e4m3fn;
@@ -39,6 +34,26 @@ std::vector<std::string> input_names(const onnx::Model& model) {
     if (!is_weight || model.ir_version >= first_with_own_weights) names.emplace_back(input.name);
   }
   return names;
+}
+
+/// The sum of x x' for x less its mean.
+void centre(std::vector<float>& sums, const Observed& seen) {
+  std::vector<double> means = seen.means();
+  size_t k = means.size();
+  for (size_t i = 0; i < k * k; ++i)
+    sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
+}
+
+/// The grid of an input less its mean, and its noise, which falls with the power of the values.
+void centre(Prepared& made, const Observed& seen, DType type) {
+  std::vector<double> means = seen.means();
+  double most = 0, all = 0, power = 0;
+  for (size_t i = 0; i < means.size(); ++i) {
+    most = std::max(most, static_cast<double>(seen.greatest[i]) + std::abs(means[i]));
+    all += seen.squares[i], power += seen.squares[i] - static_cast<double>(seen.rows) * means[i] * means[i];
+  }
+  made.input = grid_of({-most, most}, type);
+  if (all > 0) made.input_noise *= std::max(power / all, 0.0);
 }
 
 }  // namespace
@@ -69,8 +84,12 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
   check_any();
   if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
   check_any();
-  if (needs_ranges() && settings_.smooth > 0) smooth_inputs();
-  if (is_blocked() && settings_.weights == WeightMethod::awq) protect_weights();
+  if (needs_ranges() && settings_.smooth > 0) {
+    smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth);
+    observe_inputs();  // as they are now
+  }
+  if (is_blocked() && settings_.weights == WeightMethod::awq)
+    protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
   prepare();
 }
 
@@ -94,16 +113,6 @@ void Work::check_any() const {
 BlockFormat Work::block_format() const {
   return {
       .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
-}
-
-/// Observed ranges are then those of the scaled inputs.
-void Work::smooth_inputs() {
-  smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth);
-  observe_inputs();
-}
-
-void Work::protect_weights() {
-  protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
 }
 
 /// Moves layers for which the target has no form to the floats.
@@ -140,15 +149,13 @@ std::string Work::why_not_known(const std::string& input) const {
 
 void Work::prepare() {
   prepared_.resize(layers_.chosen.size());
-  auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
+  choose_centred();
   prepare_gptq();
   auto prepare_one = [&](size_t i) {
     if (!takes_gptq(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
   // Rounding in blocks uses several threads itself.
-  if (is_blocked())
-    for (size_t i = 0; i < prepared_.size(); ++i) prepare_one(i);
-  else run_parallel(prepared_.size(), threads, prepare_one);
+  run_parallel(prepared_.size(), is_blocked() ? 1 : static_cast<size_t>(settings_.threads), prepare_one);
 }
 
 /// GPTQ is for matrices; convolutions and the 8-bit layers of int4 are rounded to nearest.
@@ -184,7 +191,9 @@ Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hess
   if (hessian.empty()) {
     made.channels = round_weights(layer, std::move(scales), type);
   } else {
-    GptqData gptq = gptq_data(hessian, static_cast<size_t>(layer.values.dims[layer.inner]));
+    std::vector<float> sums(hessian.begin(), hessian.end());
+    if (centred_.contains(layer.input)) centre(sums, seen_.at(layer.input));
+    GptqData gptq = gptq_data(sums, static_cast<size_t>(layer.values.dims[layer.inner]));
     made.channels = round_weights(layer, std::move(scales), type, gptq, static_cast<size_t>(settings_.threads));
   }
   made.weight_noise = weight_noise(layer, made.channels);
@@ -204,21 +213,45 @@ void Work::choose_input(const Layer& layer, Prepared& made) const {
     const Histogram& values = seen->second.histogram;
     made.input = grid_of(choose_range(values, settings_.method, settings_.percentile, to), to);
     made.input_noise = noise_share(values, made.input);
+    if (centred_.contains(layer.input)) centre(made, seen->second, to);
   }
 }
 
+bool Work::can_be_centred(const Layer& layer) const {
+  if (layer.is_convolution()) return false;  // which pads with 0
+  if (layer.bias.empty()) return true;
+  if (!constants_.contains(layer.bias)) return false;
+  const Tensor& bias = constants_.value(layer.bias);
+  return is_layer_type(bias.dtype) && bias.elements() == layer.channel_count();
+}
+
+/// Errors of 8-bit floats grow with the values. So the mean of each channel is taken away before, and its product with
+/// the weights becomes part of the bias.
+void Work::choose_centred() {
+  if (!is_fp8(settings_.to) || !settings_.correct_bias) return;
+  for (const Layer& layer : layers_.chosen)
+    if (!means_of(layer.input).empty()) centred_.insert(layer.input);
+  for (const Layer& layer : layers_.chosen)
+    if (!can_be_centred(layer)) centred_.erase(layer.input);
+}
+
+std::vector<double> Work::means_of(const std::string& input) const {
+  auto seen = seen_.find(input);
+  return seen == seen_.end() || seen->second.rows == 0 ? std::vector<double>() : seen->second.means();
+}
+
 void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
+  std::vector<double> means = means_of(layer.input);
+  bool is_centred = centred_.contains(layer.input);
   // Without an Add after the MatMul the correction would need a further node.
-  auto seen = seen_.find(layer.input);
-  if ((layer.op == "MatMul" && layer.added.empty()) || seen == seen_.end() || seen->second.rows == 0) return;
-  std::vector<double> means = seen->second.sums;
-  for (double& mean : means) mean /= static_cast<double>(seen->second.rows);
-  prepared.added_bias = mean_loss(layer, prepared.channels, means);
+  if (means.empty() || (layer.op == "MatMul" && layer.added.empty() && !is_centred)) return;
+  prepared.added_bias = mean_loss(layer, prepared.channels, means, is_centred);
+  if (is_centred) prepared.means = std::move(means);
 }
 
 Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
-  auto threads = static_cast<size_t>(std::max(settings_.threads, 1));
+  auto threads = static_cast<size_t>(settings_.threads);
   made.blocks =
       is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
@@ -230,7 +263,8 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
   for (size_t i = 0; i < prepared_.size(); ++i) {
     const Prepared& made = prepared_[i];
     if (!floats.contains(i))
-      placed.push_back({&layers_.chosen[i], made.input, made.is_scaled_in_runs, made.channels, made.added_bias});
+      placed.push_back(
+          {&layers_.chosen[i], made.input, made.is_scaled_in_runs, made.channels, made.added_bias, made.means});
   }
   ModelEdit edit = edit_;
   raise_opset(edit, opset_for(settings_));
@@ -242,7 +276,7 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
 BlockWeights Work::in_bytes(const Layer& layer) const {
   BlockFormat format = block_format();
   format.bits = 8;
-  return round_blocks(layer, format, WeightMethod::nearest, {}, static_cast<size_t>(std::max(settings_.threads, 1)));
+  return round_blocks(layer, format, WeightMethod::nearest, {}, static_cast<size_t>(settings_.threads));
 }
 
 ModelEdit Work::quantised(const std::set<size_t>& spared) const {

@@ -21,6 +21,7 @@ struct Prepared {
   ChannelWeights channels = {};         ///< for all targets but weights in blocks
   BlockWeights blocks = {};             ///< for weights in blocks
   std::vector<double> added_bias = {};  ///< of each channel
+  std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
   double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
 };
 
@@ -56,14 +57,15 @@ class Work {
   void observe_inputs();
   std::string why_not_known(const std::string& input) const;
   void choose_input(const Layer& layer, Prepared& made) const;
-  void smooth_inputs();
-  void protect_weights();
   BlockFormat block_format() const;
   bool needs_data() const;
   void prepare();
   Prepared prepared_channels(const Layer& layer, std::span<const float> hessian) const;
   Prepared prepared_blocks(const Layer& layer, std::span<const float> hessian) const;
   void add_lost_bias(const Layer& layer, Prepared& prepared) const;
+  bool can_be_centred(const Layer& layer) const;
+  void choose_centred();
+  std::vector<double> means_of(const std::string& input) const;
   Prepared prepared(const Layer& layer, std::span<const float> hessian) const;
   void prepare_gptq();
   ModelEdit with_static(const std::set<size_t>& floats) const;
@@ -78,6 +80,7 @@ class Work {
   Observation seen_;
   std::vector<StoredWeight> stored_;
   std::vector<Prepared> prepared_;
+  std::set<std::string> centred_;  ///< inputs whose means are taken away before they are quantised
 };
 
 }  // namespace weft::quantise

@@ -380,6 +380,22 @@ def test_what_is_added_to_a_product_makes_up_for_what_rounding_takes(tmp_path):
     assert shifts[0] < shifts[1] / 1.5, shifts
 
 
+@pytest.mark.parametrize("build", [products, lambda: chain("added"), lambda: narrowed(products(), TensorProto.FLOAT16)])
+def test_fp8_takes_the_mean_of_each_channel_away(tmp_path, build):
+    """Its product with the weights becomes part of what is added to the result."""
+    model = build()
+    dtype = helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
+    means = rng(70).standard_normal(64) * 8
+    data = [(rng(i).standard_normal((64, 64)) + means).astype(dtype) for i in range(8)]
+    losses = [quantized(tmp_path, model, data, to="fp8", weights="nearest", keep=["second", "last"], keep_bias=kept)[1]["loss"]
+              for kept in (True, False)]  # fmt: skip
+    assert losses[1] < losses[0] / 3, losses
+    assert operators(tmp_path / "out.onnx").count("Sub") == 1
+    x = np.concatenate(data)
+    there, right = (peer(tmp_path / name, x).astype("f") for name in ("out.onnx", "model.onnx"))
+    assert error(there, right) < 1.5 * losses[1] + 1e-3
+
+
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
     """The error in the norm that HQQ minimises, for weights with outliers."""
     model = products()
