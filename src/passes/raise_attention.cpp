@@ -94,6 +94,12 @@ Value with_heads(Module& module, Value x) {
   return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
 }
 
+/// A mask of three axes beside scores of four has one row of scores for each head, the same in all of the batch.
+Value mask_with_heads(Module& module, Value mask, int64_t rank) {
+  if (rank == 3 || mask.rank() != 3) return with_heads(module, mask);
+  return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
+}
+
 /// The offset if `mask` adds 0 where column <= row + offset and hides all else, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
@@ -127,7 +133,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
       attention.causal = true;
       attention.offset = *offset;
     } else {
-      operands.push_back(with_heads(module, *masked->mask));
+      operands.push_back(mask_with_heads(module, *masked->mask, rank));
       attention.nan_rows = probabilities.def == softmax;  // unless a select puts 0 there
     }
   }

@@ -45,8 +45,9 @@ def spelt_rms_norm(d):
 
 def spelt_attention(d):
     heads, queries, keys, width = d.random.choice([(2, 3, 5, 4), (1, 8, 8, 16), (3, 1, 7, 8), (4, 17, 17, 4)])
-    shape = (1, heads, queries, width)
-    q, k, v = (d.input((1, heads, n, width)) for n in (queries, keys, keys))
+    batch = d.random.choice([1, 1, 2, heads])
+    shape = (batch, heads, queries, width)
+    q, k, v = (d.input((batch, heads, n, width)) for n in (queries, keys, keys))
     if d.random.random() < 0.5:
         k = d.add("Transpose", d.add("Transpose", k, perm=[0, 2, 1, 3]), perm=[0, 2, 1, 3])
     if d.random.random() < 0.3:
@@ -55,7 +56,9 @@ def spelt_attention(d):
     scores = d.add("Mul", scores, f32(0.25)) if d.random.random() < 0.5 else d.add("Div", scores, f32(2))
     kind = d.random.randrange(4)
     if kind == 1:
-        scores = d.add("Add", scores, d.array((1, 1, queries, keys)))
+        all_axes = (batch, heads, queries, keys)
+        sizes = tuple(n if d.random.random() < 0.6 else 1 for n in all_axes)[d.random.choice([0, 0, 1, 2]) :]
+        scores = d.add("Add", scores, d.array(sizes))
     if kind == 2:
         seen = np.tril(np.ones((queries, keys), bool), keys - queries if keys >= queries else 0)
         seen[:, 0] = True
@@ -65,7 +68,7 @@ def spelt_attention(d):
     result = d.add("MatMul", d.add("Softmax", scores, axis=-1), v)
     if result.shape != shape:
         raise Skip
-    return d.add("Reshape", d.add("Transpose", result, perm=[0, 2, 1, 3]), np.array([1, queries, heads * width], np.int64))
+    return d.add("Reshape", d.add("Transpose", result, perm=[0, 2, 1, 3]), np.array([batch, queries, heads * width], np.int64))
 
 
 # --- simplify_algebra

@@ -475,6 +475,25 @@ def what_weft_lacks(self, x):
     return torch.matrix_exp(x * 2) + 1
 
 
+@case(lambda: floats(4, 6, 8), lambda: floats(4, 6, 6), dynamic=True)
+def biases_of_heads(self, x, bias):
+    """Three axes beside scores of four: the first is that of the heads, not of the batch, which is as long."""
+    q = x.unflatten(-1, (4, 2)).transpose(1, 2)
+    return ((q @ q.transpose(-2, -1)) * 0.5 + bias).softmax(-1) @ q
+
+
+@case(lambda: floats(3, 4), lambda: torch.tensor([[0, 2], [2, 2]]), buffers=lambda: {"table": 3 * torch.randn(4, 5)})
+def rows_of_most_length(self, x, ids):
+    return F.embedding(ids, self.table.clone(), max_norm=1.5), torch.i0(x), torch.special.i1e(x), torch.special.i0e(x), torch.special.i1(x)
+
+
+@case(lambda: floats(3, 4))
+def without_autocast(self, x):
+    with torch.autocast("cpu", enabled=False):
+        y = x.float() @ x.float().t()
+    return y.relu()
+
+
 @case(lambda: floats(2, 50), buffers=lambda: {"window": torch.hann_window(16)})
 def spectra(self, x):
     z = torch.stft(x, 16, 8, window=self.window, return_complex=True)

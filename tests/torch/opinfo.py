@@ -6,7 +6,7 @@ compared with torch within the tolerances that torch's own tests allow.
     ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--core | --compiled] [--jobs 16] [NAME...]
                                      [--out FILE]
 
-A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it). With
+A sample is right, refused (Weft says what it lacks), wrong, random, or not exported (torch.export has no program of it). With
 --core only entries count of which torch writes the first sample in core ATen, and programs are so written. With --compiled
 samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong; random ones differ from call to call in eager, too.
 --out appends a row to a file of bench/results; --limit ends the count after so many seconds, and the row says how many samples
@@ -102,26 +102,33 @@ def in_core(program):
         program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)
 
 
+def known(results):
+    return [v for v in pytree.tree_leaves(results) if v is not None]
+
+
+class RandomResult(Exception):
+    """torch gives other results at each call."""
+
+
 def archive(sample_input, op, decomposed=False):
-    """The .pt2 of one sample, its inputs, and torch's results."""
+    """The .pt2 of one sample, its inputs, torch's results, and the program."""
     args = (sample_input.input, *sample_input.args)
     tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
     model = Sample(op.op, args, sample_input.kwargs).eval()
     with torch.no_grad():
-        wanted = pytree.tree_map(lambda v: v.cpu() if isinstance(v, torch.Tensor) else v, model(*[t.clone() for t in tensors]))
+        wanted, again = (pytree.tree_map(lambda v: v.cpu() if isinstance(v, torch.Tensor) else v, model(*[t.clone() for t in tensors]))
+                         for _ in range(2))  # fmt: skip
+        if not all(map(is_same, wanted, again)):
+            raise RandomResult
         program = torch.export.export(model, tuple(tensors), strict=False)
         if decomposed:
             program = in_core(program)
     file = io.BytesIO()
     torch.export.save(program, file)
-    return file.getvalue(), tensors, [v for v in pytree.tree_leaves(wanted) if v is not None]
+    return file.getvalue(), tensors, known(wanted), program
 
 
 def is_same(got, wanted):
-    if str(getattr(got, "dtype", "")) == "bfloat16":  # numpy's, of inputs that are no tensors
-        got = got.astype("float32")
-        wanted = wanted.float() if isinstance(wanted, torch.Tensor) else wanted
-        return is_same(got, wanted)
     got = torch.as_tensor(got)
     if isinstance(wanted, torch.Tensor) and wanted.is_complex() and not got.is_complex():
         wanted = torch.view_as_real(wanted.resolve_conj())
@@ -137,28 +144,59 @@ def is_same(got, wanted):
     return True
 
 
+NARROW = (torch.float16, torch.bfloat16)
+
+
+def in_torch(value):
+    """Results are numpy's where no input is a tensor."""
+    is_bf16 = str(getattr(value, "dtype", "")) == "bfloat16"
+    return torch.as_tensor(value.astype("float32")).bfloat16() if is_bf16 else value
+
+
+def is_between(got, *answers):
+    """Whether each element of a narrow type lies between torch's answers, within the tolerance: rounded at every step, at fewer or
+    at none."""
+    relative, absolute = (max(pair) for pair in zip(tolerance(answers[0].dtype), LOOSE))
+    got, answers = torch.as_tensor(got).float(), [torch.as_tensor(a).float() for a in answers]
+    if any(got.shape != a.shape for a in answers):
+        return False
+    least, most = torch.stack(answers).amin(0), torch.stack(answers).amax(0)
+    within = (got >= least - absolute - relative * least.abs()) & (got <= most + absolute + relative * most.abs())
+    return bool((within | (got == answers[0]) | (got.isnan() & answers[0].isnan())).all())
+
+
 def in_f32(sample_input, op):
     """torch's results in f32 for the same numbers: a narrow type may agree with these instead, because torch itself
     rounds more often."""
 
     def wide(v):
-        return v.float() if isinstance(v, torch.Tensor) and v.dtype in (torch.float16, torch.bfloat16) else v
+        if isinstance(v, torch.Tensor):
+            return v.float() if v.dtype in NARROW else v
+        return torch.float32 if v in NARROW else v
 
     args, kwargs = pytree.tree_map(wide, ((sample_input.input, *sample_input.args), sample_input.kwargs))
     try:
         with torch.no_grad():
-            return [v for v in pytree.tree_leaves(op.op(*args, **kwargs)) if v is not None]
+            return known(op.op(*args, **kwargs))
     except RuntimeError:
         return None
+
+
+def other_answers(tensors, sample_input, op, program):
+    """Of torch: in f32, and of the program that Weft has read."""
+    with torch.no_grad():
+        own = known(program.module()(*[t.clone() for t in tensors])) if program else None
+    return [answers for answers in (in_f32(sample_input, op), own) if answers]
 
 
 #: Sorting operators, which may put equal elements in any order: the values at the positions are compared.
 ORDERS = {"sort", "argsort", "topk"}
 
 
-def is_same_order(got, wanted, sample_input):
-    x, got = sample_input.input, torch.as_tensor(got)
-    dim = next((v for v in (*sample_input.args, sample_input.kwargs.get("dim")) if isinstance(v, int) and not isinstance(v, bool)), -1)
+def is_same_order(got, wanted, sample_input, name):
+    x, got, args = sample_input.input, torch.as_tensor(got), sample_input.args
+    args = args[1:] if name == "topk" else args  # how many
+    dim = next((v for v in (*args, sample_input.kwargs.get("dim")) if isinstance(v, int) and not isinstance(v, bool)), -1)
     if x.ndim == 0 or got.shape != wanted.shape:
         return False
     return is_same(x.gather(dim, got), x.gather(dim, wanted))
@@ -189,9 +227,11 @@ def are_factors(got, wanted, name):
 
 
 def judge(sample_input, op, device, decomposed=False):
-    """("right" | "refused" | "wrong" | "no export", why)"""
+    """("right" | "refused" | "wrong" | "random" | "no export", why)"""
     try:
-        file, tensors, wanted = archive(sample_input, op, decomposed)
+        file, tensors, wanted, program = archive(sample_input, op, decomposed)
+    except RandomResult:
+        return "random", ""
     except Exception as error:  # torch.export refuses in many ways
         return "no export", f"{type(error).__name__}: {error}".partition("\n")[0]
     try:
@@ -203,24 +243,26 @@ def judge(sample_input, op, device, decomposed=False):
     got = outputs if isinstance(outputs, tuple) else (outputs,)
     names = [port.name for port in model.outputs]
     got = [value for value, name in zip(got, names) if not name.endswith(".next")]
-    return compared(got, wanted, tensors, sample_input, op)
+    return compared(got, wanted, tensors, sample_input, op, program)
 
 
-def compared(got, wanted, tensors, sample_input, op):
+def compared(got, wanted, tensors, sample_input, op, program=None):
+    got = [in_torch(value) for value in got]
     if len(got) != len(wanted):
         return "wrong", f"{len(got)} outputs, torch has {len(wanted)}"
     if op.name in FACTORS:
         return ("right", "") if are_factors(got, wanted, op.name) else ("wrong", f"weft {got} torch {wanted}"[:600])
-    precise = None
+    others = None
     for i, (value, reference) in enumerate(zip(got, wanted)):
         if is_same(value, reference):
             continue
         is_places = op.name in ORDERS and isinstance(reference, torch.Tensor) and reference.dtype == torch.int64
-        if is_places and is_same_order(value, reference, sample_input):
+        if is_places and is_same_order(value, reference, sample_input, op.name):
             continue
-        if isinstance(reference, torch.Tensor) and reference.dtype in (torch.float16, torch.bfloat16):
-            precise = precise or in_f32(sample_input, op)
-        if precise is None or not is_same(value, precise[i].to(reference.dtype)):
+        is_narrow = isinstance(reference, torch.Tensor) and reference.dtype in NARROW
+        if is_narrow and others is None:
+            others = other_answers(tensors, sample_input, op, program)
+        if not is_narrow or not is_between(value, reference, *(answer[i] for answer in others)):
             return "wrong", f"weft {str(value)[:300]} torch {str(reference)[:300]} inputs {str(tensors)[:300]}"
     return "right", ""
 

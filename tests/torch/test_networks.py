@@ -27,8 +27,13 @@ ENCODERS = {"bert", "roberta"}
 
 
 def compiled(model, inputs, shapes):
-    with torch.no_grad():
-        program = torch.export.export(model, inputs, dynamic_shapes=shapes)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(model, inputs, dynamic_shapes=shapes)
+    except torch._dynamo.exc.UserError as error:
+        if torch.__version__ >= "2.13":
+            raise
+        pytest.skip(f"torch {torch.__version__} does not export it with open sizes: {str(error)[:80]}")
     file = io.BytesIO()
     torch.export.save(program, file)
     return weft.compile(file.getvalue(), device="cpu")

@@ -14,6 +14,7 @@ import weft
 import weft.torch
 
 NAMES = list(odd_models.MODELS)
+OLD = torch.__version__ < "2.13"
 DEVICE = os.environ.get("WEFT_TEST_DEVICE", "cpu")
 
 
@@ -56,7 +57,7 @@ def test_compiled_as_in_eager(name):
             for (_, value), (_, reference) in zip(model.named_buffers(), eager.named_buffers(), strict=True):
                 compare(value, reference)
     left = {p.why for p in weft.torch.placements if p.on_weft < p.total}
-    assert bool(left) == ("eager" in options), left
+    assert bool(left) == ("eager" in options) or (OLD and not left), left  # before 2.13 checks of matrices are no nodes
     assert not left or options["eager"] in str(left)
 
 
@@ -68,6 +69,8 @@ def test_archives_as_in_eager(name):
         with torch.no_grad():
             program = torch.export.export(model, copied(inputs), strict=False)
     except Exception:
+        if OLD and refused is None:
+            pytest.skip(f"torch {torch.__version__} does not export it")
         assert refused == "not exported"
         return
     assert refused != "not exported"

@@ -8,6 +8,7 @@
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"
+#include "frontends/common/special.h"
 #include "frontends/common/views.h"
 #include "frontends/common/windows.h"
 #include "frontends/tensorflow/network.h"
@@ -75,16 +76,12 @@ Values one_input(Call& c, Expr (*formula)(Expr)) {
   return {formula(c.input(0))};
 }
 
-/// exp(-x^2) times a polynomial (Press et al., Numerical Recipes): 1 - erf(x) has no digits left where erf is near 1.
+/// 1 - erf(x) has no digits left where erf is near 1.
 Values erfc(Call& c) {
   c.expect_inputs(1, 1);
-  if (c.input(0).dtype() == DType::f64) c.unsupported("of f64 is not supported");
-  constexpr double terms[] = {0.17087277,  -0.82215223, 1.48851587, -1.13520398, 0.27886807,
-                              -0.18628806, 0.09678418,  0.37409196, 1.00002368};
-  Expr x = convert(c.input(0), DType::f32), size = abs(x), t = 2 / (size + 2), sum = like(x, 0);
-  for (double term : terms) sum = sum * t + term;
-  Expr tail = t * exp(sum * t - 1.26551223 - size * size);
-  return {convert(select(x < 0, 2 - tail, tail), c.input(0).dtype())};
+  DType type = c.input(0).dtype();
+  if (type == DType::f64) c.unsupported("of f64 is not supported");
+  return {convert(frontend::erfc(convert(c.input(0), DType::f64)), type)};
 }
 
 /// x / y, but 0 where y is 0.

@@ -89,24 +89,20 @@ std::string plain_name(std::string_view name) {
       {"negative", "neg"},
       {"not_equal", "ne"},
       {"sgn", "sign"},
-      {"special_erf", "erf"},
-      {"special_expit", "sigmoid"},
-      {"special_expm1", "expm1"},
-      {"special_log1p", "log1p"},
-      {"special_logit", "logit"},
-      {"special_softmax", "softmax"},
-      {"special_log_softmax", "log_softmax"},
-      {"special_xlogy", "xlogy"},
-      {"special_exp2", "exp2"},
-      {"special_logsumexp", "logsumexp"},
-      {"special_round", "round"},
+      {"expit", "sigmoid"},
+      {"gammaln", "lgamma"},
+      {"multigammaln", "mvlgamma"},
+      {"psi", "digamma"},
       {"subtract", "sub"},
   };
-  constexpr std::string_view prefix = "aten.", copy = "_copy";
+  constexpr std::string_view prefix = "aten.", special = "special_", copy = "_copy";
   if (!name.starts_with(prefix)) return {};
   std::string_view overload = name.substr(name.rfind('.')), base = name.substr(prefix.size());
   base = base.substr(0, base.rfind('.'));
+  bool is_special = base.starts_with(special);
+  if (is_special) base.remove_prefix(special.size());
   if (auto other = others.find(base); other != others.end()) return cat(prefix, other->second, overload);
+  if (is_special) return cat(prefix, base, overload);
   return base.ends_with(copy) ? cat(prefix, base.substr(0, base.size() - copy.size()), overload) : "";
 }
 
@@ -473,11 +469,12 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // For the indices and counts of `unique`, torch before 2.13 records the type of the values.
-      bool is_of_set =
-          tensors > 0 && c.node().target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
-      if (is_read && !is_of_set)  // torch 2.11 notes odd sizes for an LSTM's states
-        check_type(c, item.text, values[tensors]);
+      // torch before 2.13 notes the type of the values for the indices and counts of `unique`, and one axis too many for
+      // the states of an LSTM.
+      std::string_view target = c.node().target;
+      bool is_of_set = target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
+      bool is_misnoted = tensors > 0 && (is_of_set || target.starts_with("aten.lstm."));
+      if (is_read && !is_misnoted) check_type(c, item.text, values[tensors]);
       auto noted = scope_->graph->tensors.find(item.text);
       bool is_pair = noted != scope_->graph->tensors.end() && is_complex(noted->second.dtype);
       bind_output(item, {.tensor = values[tensors], .is_complex = is_pair}, base, c.node(), tensors);

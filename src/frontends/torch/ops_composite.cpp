@@ -397,6 +397,10 @@ Values is_close(Call& c) {
   return one(c.flag("equal_nan") ? close | (is_nan(x) & is_nan(y)) : close);
 }
 
+Expr shortened(Expr x, Expr norm, Expr is_long, double most) {
+  return x * convert(select(is_long, most / (norm + 1e-7), frontend::like(norm, 1)), x.dtype());
+}
+
 Values renormalized(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank());
@@ -404,8 +408,18 @@ Values renormalized(Call& c) {
   std::erase(others, axis);
   double most = c.number("maxnorm");
   Expr norm = norm_of(convert(x, wide_of(x.dtype())), c.number("p"), others, true);
-  Expr factor = select(norm > most, most / (norm + 1e-7), frontend::like(norm, 1));
-  return one(x * convert(factor, x.dtype()));
+  return one(shortened(x, norm, norm > most, most));
+}
+
+/// Rows of a table that indices name.
+Values renormalized_rows(Call& c) {
+  Expr x = c.tensor("self"), index = frontend::flat(convert(c.tensor("indices"), DType::i64));
+  double most = c.number("max_norm");
+  Expr norm = norm_of(convert(x, wide_of(x.dtype())), c.number("norm_type"), {1}, true);
+  auto all = [&](Dims dims, double value) { return frontend::full(c, DType::i64, std::move(dims), value); };
+  Dims rows = {x.dims()[0]};
+  Expr is_named = frontend::scatter_elements(all(rows, 0), index, all(index.dims(), 1), 0) > 0;
+  return one(shortened(x, norm, (norm > most) & reshape(is_named, norm.dims()), most));
 }
 
 Values softmax_gradient(Call& c) {
@@ -515,6 +529,7 @@ constexpr Operator rows[] = {
     {"aten.cumulative_trapezoid.dx", cumulative_trapezoid},
     {"aten.isclose.default", is_close},
     {"aten.renorm.default", renormalized},
+    {"aten.embedding_renorm.default", renormalized_rows},
     {"aten._softmax_backward_data.default", softmax_gradient},
     {"aten._safe_softmax.default", safe_softmax},
     {"aten.im2col.default", image_to_columns},

@@ -44,6 +44,13 @@ Values wrapped(Call& c) {
   return c.importer().inlined(c, graph, inputs);
 }
 
+/// A region in which autocast is off: torch's own types stand there.
+Values without_autocast(Call& c) {
+  if (c.argument(2).items.at(0).integer != 0) c.unsupported("with autocast on is not supported");
+  for (size_t i : {0, 1, 3}) c.argument(i);  // the device, the type, a cache
+  return wrapped(c);
+}
+
 Values cond(Call& c) {
   const Argument& predicate = c.argument(0);
   const Graph &yes = body_at(c, 1), &no = body_at(c, 2);
@@ -106,6 +113,7 @@ constexpr Operator rows[] = {
     {"higher_order.map_impl", map},
     {"higher_order.invoke_subgraph", wrapped},
     {"higher_order.wrap_with_set_grad_enabled", wrapped},
+    {"higher_order.wrap_with_autocast", without_autocast},
     {"higher_order.cond", cond},
     {"higher_order.while_loop", while_loop},
 };

@@ -17,8 +17,8 @@ namespace {
 
 Expr index_of(Call& c, std::string_view argument) {
   Expr index = c.tensor(argument);
-  if (index.dtype() != DType::i64 && index.dtype() != DType::i32) c.unsupported(cat("with indices of ", index.dtype()));
-  return index;
+  if (!is_integer(index.dtype())) c.unsupported(cat("with indices of ", index.dtype()));
+  return index.dtype() == DType::i32 ? index : convert(index, DType::i64);
 }
 
 Values index_select(Call& c) {
@@ -40,6 +40,7 @@ Values gather(Call& c) {
   int64_t axis = c.axis_of("dim", x.rank());
   if (x.rank() == 0) x = reshape(x, {1});
   Dims dims = index.dims();
+  if (known_equal(index.value.shape().elements(), 0)) return one(frontend::full(c, x.dtype(), dims, 0));
   if (index.rank() == 0) index = reshape(index, {1});
   return one(reshape(frontend::gather_elements(x, index, axis), dims));
 }

@@ -226,6 +226,7 @@ Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
 
 Values adaptive_average(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
+  DType type = x.dtype();
   if (x.rank() != static_cast<int64_t>(axes) + 2) c.fail("E140", cat("has ", x.value.shape(), " for ", axes, " axes"));
   Dims wanted = c.sizes("output_size");
   if (wanted.size() == 1) wanted.assign(axes, wanted[0]);
@@ -243,8 +244,9 @@ Values adaptive_average(Call& c, size_t axes) {
   bool is_pool = window.kernel.size() == axes && std::ranges::all_of(window.kernel, [](int64_t k) { return k > 0; });
   window.strides = window.kernel;
   if (is_pool) return one(unbatched(frontend::pool(PoolFn::average, x, window), is_added));
+  x = convert(x, wide_of(type));
   for (size_t a = 0; a < axes; ++a) x = averaged_parts(c, x, static_cast<int64_t>(a) + 2, wanted[a]);
-  return one(unbatched(x, is_added));
+  return one(unbatched(convert(x, type), is_added));
 }
 
 /// Elements at places of planes of `output_size`, 0 elsewhere.

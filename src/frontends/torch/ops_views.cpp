@@ -369,12 +369,14 @@ Values copy(Call& c) {
   return one(broadcast(convert(c.tensor("src"), x.dtype()), x.dims()));
 }
 
-/// Outside of training nothing is dropped.
+/// Outside of training nothing is dropped; a share of 1 is everything.
 Values dropout(Call& c) {
   Expr x = c.tensor(c.node().inputs.empty() ? "input" : c.node().inputs[0].name);
-  bool drops = c.number("p", 0.5) > 0;
-  c.require_default("train", !drops || (!c.flag("train") && !c.flag("training")));
+  double share = c.number("p", 0.5);
+  bool drops = share > 0 && (c.flag("train") || c.flag("training"));
   c.ignore({"train", "training"});
+  if (drops && share == 1) return one(frontend::full(c, x.dtype(), x.dims(), 0));
+  c.require_default("train", !drops);
   return one(x);
 }
 
@@ -564,6 +566,7 @@ constexpr Operator rows[] = {
      [](Call& c) { return one(convert(c.tensor("a"), c.element("dtype").value_or(DType::f32))); }},
     {"aten.copy.default", copy},
     {"aten.dropout.default", dropout},
+    {"aten.native_dropout.default", dropout},
     {"aten.feature_dropout.default", dropout},
     {"aten.alpha_dropout.default", dropout},
     {"aten.constant_pad_nd.default", constant_pad},
