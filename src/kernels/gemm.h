@@ -182,7 +182,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
   const i64 panels = tasks::ceil_div(block.cols, tile.nr()), units = step.segments * step.length;
   const bool is_thin = thin && block.rows == 1;
-  const bool small = !Near::used && panels * units * unit_bytes <= (block.far ? 16384 : 131072);
+  const bool small = !Near::used && panels * units * unit_bytes <= (block.far ? 16384 : tile.near);
   if constexpr (Mac::header > 0) make_row_terms<Mac, tile>(block, step, pointers, terms);
   const i64 group = small || is_thin ? panels * tile.nr() : tile.nr();
   const i64 stride = block.sums ? block.stride : tile.nr();
@@ -209,7 +209,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       call.row_stride = rows.stride;
       call.a_offset = step.offset + rows.first;
       call.length = length;
-      if (tile.short_runs && left > count)
+      if (tile.short_runs > 0 && step.length <= tile.short_runs && left > count)
         fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count), block.zeros);
       for (i64 col = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);

@@ -12,7 +12,9 @@ namespace weft::kernel {
 using tasks::GemmTile;
 
 /// The tile for 4-byte accumulators on the machine that is compiled for.
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(__AVX512BF16__) && !defined(__AVX512FP16__)
+inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true, .bf16 = true});
+#elif defined(__AVX512F__)
 inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true});
 #elif defined(__aarch64__)
 inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});

@@ -172,6 +172,25 @@ View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
 }
 
+/// Weights of one group as [taps][out][in].
+View few_weights(Lowering& lowering, const Window& w, Value value) {
+  View from = lowering.view_of(value);
+  if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
+  WeightStrides strides = weight_strides(w, from);
+  View by_tap{from.buffer, from.dtype, {w.taps(), w.channels_out, w.channels_in}, {}, from.offset};
+  by_tap.strides = {*tap_stride(from), strides.out, strides.in};
+  return lowering.copy_of(by_tap, value, "weights with input channels last");
+}
+
+/// Whether kernels/conv_few.h is faster than a product of matrices, which computes all columns of a vector.
+bool has_few_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
+  constexpr int64_t least_summed = 64;
+  int lanes = lowering.tile().lanes;
+  bool is_long = w.channels_in.lower_bound() >= lanes && (w.taps() * w.channels_in).lower_bound() >= least_summed;
+  return i.inputs.size() == 2 && known_equal(w.groups, 1) && w.channels_out.upper_bound() <= std::min(4, lanes / 2) &&
+         w.channels_out.is_constant() && is_long && depthwise_sum(i) == DType::f32;
+}
+
 /// Writes the store lambda: `row` counts output pixels of all images, `channel` all channels.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
@@ -277,6 +296,22 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
   lowering.add_step(std::move(step), why);
 }
 
+void lower_few(Lowering& lowering, const Region& region, const Window& w, const View& x) {
+  View weights = few_weights(lowering, w, region.anchor->inputs[1]);
+  KernelBuilder kernel("conv_few.h");
+  std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
+  kernel.line("const ConvSizes s", window_text(kernel, w), ";");
+  kernel.line("conv_few<", w.channels_out.value(), ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
+              ", raw(", b, "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, ",
+              "[[maybe_unused]] auto lanes) WEFT_LAMBDA {");
+  emit_store(lowering, kernel, region, DType::f32);
+  kernel.line("});");
+  kernel.set_tasks(cat("few_tasks(ConvSizes", window_text(kernel, w), ")"));
+  PlanStep step = kernel.finish(lowering.plan(), cat("conv_few_", x.dtype));
+  step.flops = work(w);
+  lowering.add_step(std::move(step), cat(w.channels_out.value(), " output channels: vectors along the input's"));
+}
+
 /// The value of padding, in the type of the pixels in memory.
 std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType pixels) {
   const auto& inputs = region.anchor->inputs;
@@ -373,6 +408,7 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   View x = lowering.pixel_view_of(i.inputs[0]);
   w.pixel = pixel_stride(x);
   if (sum) return lower_depthwise(lowering, region, w, x, channels, *sum);
+  if (has_few_channels(lowering, i, w)) return lower_few(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);
   WinogradChoice winograd = choose_winograd(lowering, i, w, mac, x);

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/conv_few.h"
 #include "kernels/depthwise.h"
 #include "kernels/pool.h"
 
@@ -215,6 +216,46 @@ TEST_CASE("convolution of groups of a few channels") {
       CHECK(group_error<2>(window, channels) < 1e-4);
       CHECK(group_error<4>(window, channels) < 1e-4);
       if constexpr (native_lanes >= 8) CHECK(group_error<8>(window, channels) < 1e-4);
+    }
+  }
+}
+
+template <int C>
+double few_error(const ConvSizes& window, i64 channels) {
+  ConvSizes s = sized(window, channels);
+  s.channels_in = channels, s.channels_out = C;
+  const auto x = random_values(s.batch * s.in[0] * s.in[1] * s.in[2] * channels, 3),
+             w = random_values(s.taps() * C * channels, 4);
+  std::vector<f32> y(static_cast<size_t>(s.rows() * C), -99.f);
+  run_split(few_tasks(s), [&](const Launch<>& launch) {
+    conv_few<C>(launch, s, x.data(), w.data(),
+                [&](i64 row, i64 c, auto v, auto lanes) { store(y.data() + row * C + c, v, lanes); });
+  });
+  double worst = 0;
+  for (i64 at = 0; at < s.rows() * C; ++at) {
+    double sum = 0;
+    plain_window(s, at / C, [&](i64 tap, i64 pixel) {
+      for (i64 j = 0; j < channels && pixel >= 0; ++j) {
+        sum += static_cast<double>(x[static_cast<size_t>(pixel * channels + j)]) *
+               w[static_cast<size_t>((tap * C + at % C) * channels + j)];
+      }
+    });
+    worst = std::max(worst, std::abs(sum - y[static_cast<size_t>(at)]) / static_cast<double>(s.taps() * channels));
+  }
+  return worst;
+}
+
+TEST_CASE("convolution to a few channels") {
+  std::vector<ConvSizes> all(std::begin(windows), std::end(windows));
+  all.insert(all.end(), std::begin(transposed_windows), std::end(transposed_windows));
+  for (const ConvSizes& window : all) {
+    CAPTURE(window.kernel[2]);
+    for (const i64 channels : {1, 16, 21, 56}) {
+      CAPTURE(channels);
+      CHECK(few_error<1>(window, channels) < 1e-6);
+      CHECK(few_error<2>(window, channels) < 1e-6);
+      CHECK(few_error<3>(window, channels) < 1e-6);
+      CHECK(few_error<4>(window, channels) < 1e-6);
     }
   }
 }
