@@ -336,16 +336,23 @@ def better_peer(row):
 
 
 def zoo_cpu(rows, page):
-    """The slowest beside the better peer first."""
+    """A table for each machine, the one measured last first; in it the slowest beside the better peer first."""
     rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft"]
-    rows = list(best(rows, lambda row: (row["of"]["model"], json.dumps(row["of"]["sizes"]))).values())
+    found = collections.defaultdict(list)
+    for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
+        found[row["machine"]].append(row)
     if not rows:
         return "\n\nNot kept yet: `python bench/zoo.py --out FILE`.\n\n"
+    newest_first = sorted(found.values(), key=lambda rows: max((row["date"], row["file"]) for row in rows), reverse=True)
+    return "\n".join(zoo_of_machine(sorted(rows, key=better_peer, reverse=True), page) for rows in newest_first)
+
+
+def zoo_of_machine(rows, page):
     lines = [[row["of"]["model"], row["of"]["sizes"]["batch"], number(row["values"]["cpu_ms"]),
-              *[ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]]
-             for row in sorted(rows, key=better_peer, reverse=True)]
-    head = ["network, f32, one thread", "batch", "Weft ms", *[f"to {name}" for name in PEERS.values()]]
-    return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the better peer')}.\n" + table(head, lines) + sources(rows, page)
+              *[ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS], row["values"]["load"]] for row in rows]
+    head = ["network, f32, one thread", "batch", "Weft ms", *[f"to {name}" for name in PEERS.values()], "load"]
+    summary = in_short([better_peer(row) for row in rows], "the better peer")
+    return f"\n\n**{rows[0]['machine']}**\n\nIn short: {summary}.\n" + table(head, lines) + sources(rows, page)
 
 
 def tensorflow_cpu(rows, page):
