@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Depthwise convolution (one input and one output channel in each group), channels last, vectors along the channels. On
-/// CPUs also of groups of 2, 4 or 8 channels: a vector holds whole groups, and each channel is spread over its group.
+/// CPUs also of groups of G channels in and O channels out, 1 <= G <= O <= 8: a vector holds whole groups, and each
+/// channel of the input is spread over its group.
 /// Bound by loads: a tile of neighbouring output pixels reads each input column once and uses it for every output whose
 /// window holds it. Sums of a tile pass through a small buffer, so that the epilogue stands in one place.
 #include "device.h"
@@ -53,28 +54,37 @@ template <int... lanes>
 struct LaneList {};
 template <class T, T... lanes>
 using ListOfLanes = LaneList<lanes...>;
-/// Channel `from` of each group of G lanes in all lanes of the group.
-template <int G, int from, class V, int... lanes>
-WEFT_INLINE V spread_lanes(V v, LaneList<lanes...>) {
-  return __builtin_shufflevector(v, v, (lanes / G * G + from)...);
+/// Channel `from` of each group of G lanes in all O lanes of the group of the result.
+template <int G, int O, int from, class V, int... lanes>
+WEFT_INLINE auto spread_lanes(V v, LaneList<lanes...>) {
+  return __builtin_shufflevector(v, v, (lanes / O * G + from)...);
 }
-template <int G, int from, class V>
-WEFT_INLINE V spread(V v) {
-  if constexpr (G == 1) return v;
-  else return spread_lanes<G, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V>>());
+template <int G, int O, int from, class V>
+WEFT_INLINE auto spread(V v) {
+  if constexpr (O == 1) return v;
+  else return spread_lanes<G, O, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V> / G * O>());
+}
+/// The lanes of the input that belong to lanes of the result.
+template <int G, int O>
+WEFT_INLINE Full input_lanes(Full) {
+  return {};
+}
+template <int G, int O>
+WEFT_INLINE Part input_lanes(Part part) {
+  return {part.n / O * G};
 }
 
 /// sums[i] += values[i] by the weights of one tap, for i where `use(i)`: those of the next channel of the group are
 /// `apart` elements further.
-template <int G, int from = 0, int pixels, class V, class W, class Lanes, class Use>
-WEFT_INLINE void add_tap(const V (&values)[pixels], const W* w, i64 apart, Lanes lanes, const Use& use,
+template <int G, int O, int from = 0, int pixels, class X, class V, class W, class Lanes, class Use>
+WEFT_INLINE void add_tap(const X (&values)[pixels], const W* w, i64 apart, Lanes lanes, const Use& use,
                          V (&sums)[pixels]) {
   if constexpr (from < G) {
     const V factor = convert<Elem<V>>(load<lanes_of<V>>(w + from * apart, lanes));
     WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
-      if (use(i)) sums[i] = multiply_add<lanes_of<V>>(spread<G, from>(values[i]), factor, sums[i]);
+      if (use(i)) sums[i] = multiply_add<lanes_of<V>>(spread<G, O, from>(values[i]), factor, sums[i]);
     }
-    add_tap<G, from + 1>(values, w, apart, lanes, use, sums);
+    add_tap<G, O, from + 1>(values, w, apart, lanes, use, sums);
   }
 }
 
@@ -147,7 +157,7 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
 }
 
 /// One vector of channels of all pixels of a tile, for any width, stride and dilation.
-template <int G, bool edge, class Acc, class X, class W, class Lanes>
+template <int G, int O, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& l,
                                          i64 c, Lanes lanes, Acc* out) {
   constexpr int L = native_lanes, pixels = depthwise_pixels, half = pixels / 2;
@@ -158,7 +168,7 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   const i64 apart = s.groups * s.channels_out;
   WEFT_NO_UNROLL for (int line = 0; line < l.lines; ++line) {
     const W* w = l.w[line] + t.channel + c;
-    const X* at = l.x[line] + t.first * l.pixel + t.channel + c;
+    const X* at = l.x[line] + t.first * l.pixel + (t.channel + c) / O * G;
     if (l.ahead != 0) {
       WEFT_NO_UNROLL for (i64 j = 0; j < pixels * s.stride[2]; ++j)
           __builtin_prefetch(at + l.ahead + j * l.pixel, 0, 2);
@@ -166,16 +176,16 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
     i64 column = 0;
     WEFT_NO_UNROLL for (i64 k = 0; k < s.kernel[2]; ++k, w += l.weights, at += tap, column += s.dilation[2]) {
       const X* second = at + half * step;
-      Sum value[pixels];
+      Vec<Acc, L / O * G> value[pixels];
       bool inside[pixels];
       WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
         const i64 here = column + i * s.stride[2];
         inside[i] = !edge || (here >= t.low && here < t.high);
         if (!inside[i]) continue;
         const X* from = (i < half ? at : second) + (i % half == 3 ? three : i % half * step);
-        value[i] = convert<Acc>(load<L>(from, lanes));
+        value[i] = convert<Acc>(load<L / O * G>(from, input_lanes<G, O>(lanes)));
       }
-      add_tap<G>(value, w, apart, lanes, [&](int i) WEFT_LAMBDA { return inside[i]; }, sum);
+      add_tap<G, O>(value, w, apart, lanes, [&](int i) WEFT_LAMBDA { return inside[i]; }, sum);
     }
   }
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
@@ -208,31 +218,32 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// `depthwise_tile` for any width, stride and dilation and for groups of G channels; for WEFT_SHARED_PART.
-template <int G, class Acc, class X, class W>
+/// `depthwise_tile` for any width, stride and dilation and for groups of G and O channels; for WEFT_SHARED_PART.
+template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
 };
-template <int G, bool edge, class Acc, class X, class W>
+template <int G, int O, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 group_tile(const ConvSizes& s, const DepthwiseTile& t,
                                                 const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
   constexpr bool masks = L == 16;
   i64 c = 0;
-  WEFT_NO_UNROLL for (; c + L <= t.channels; c += L) depthwise_vector_of_any<G, edge>(s, t, line, c, Full{}, out);
+  WEFT_NO_UNROLL for (; c + L <= t.channels; c += L) depthwise_vector_of_any<G, O, edge>(s, t, line, c, Full{}, out);
   if (!masks || c == t.channels) return c;
-  depthwise_vector_of_any<G, edge>(s, t, line, c, Part{static_cast<int>(t.channels - c)}, out);
+  depthwise_vector_of_any<G, O, edge>(s, t, line, c, Part{static_cast<int>(t.channels - c)}, out);
   return t.channels;
 }
-template <int G, class Acc, class X, class W>
-__attribute__((noinline)) i64 GroupTiles<G, Acc, X, W>::run(const ConvSizes& s, const DepthwiseTile& t,
-                                                            const DepthwiseLine<X, W>& line, Acc* out) {
+template <int G, int O, class Acc, class X, class W>
+__attribute__((noinline)) i64 GroupTiles<G, O, Acc, X, W>::run(const ConvSizes& s, const DepthwiseTile& t,
+                                                               const DepthwiseLine<X, W>& line, Acc* out) {
   const i64 reach = (depthwise_pixels - 1) * s.stride[2] + (s.kernel[2] - 1) * s.dilation[2];
-  return t.low <= 0 && t.high > reach ? group_tile<G, false>(s, t, line, out) : group_tile<G, true>(s, t, line, out);
+  return t.low <= 0 && t.high > reach ? group_tile<G, O, false>(s, t, line, out)
+                                      : group_tile<G, O, true>(s, t, line, out);
 }
 
 /// Channels [c, end) of a tile for any kernel, pixel by pixel.
-template <int G, class Acc, class X, class W>
+template <int G, int O, class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
                                                     i64 c, const X* x, const W* w, Acc* out) {
   constexpr int L = native_lanes;
@@ -243,13 +254,15 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
     const TapRange width = valid_taps(s, 2, first);
     const auto vector = [&](i64 at, auto lanes) WEFT_LAMBDA {
       Sum sum[1] = {Sum(0)};
-      for_each_line(s, p, x + t.channel + at, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
-        WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
-          const Sum value[1] = {convert<Acc>(load<L>(line + first * s.pixel + k * step, lanes))};
-          add_tap<G>(
-              value, weights + k * tap_weights(s), s.groups * G, lanes, [](int) WEFT_LAMBDA { return true; }, sum);
-        }
-      });
+      for_each_line(
+          s, p, x + (t.channel + at) / O * G, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
+            WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
+              const Vec<Acc, L / O * G> value[1] = {
+                  convert<Acc>(load<L / O * G>(line + first * s.pixel + k * step, input_lanes<G, O>(lanes)))};
+              add_tap<G, O>(
+                  value, weights + k * tap_weights(s), s.groups * O, lanes, [](int) WEFT_LAMBDA { return true; }, sum);
+            }
+          });
       store(out + at, sum[0], Full{});
     };
     i64 at = c;
@@ -260,17 +273,17 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
 
 /// Some forms of kernels have a tile of their own. Returns how many channels are done; the others are left to
 /// depthwise_any.
-template <int G, int from = 0, class Acc, class X, class W>
+template <int G, int O, int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
                                    Acc* out) {
   if (line.lines < 0) return 0;
-  if constexpr (G == 1 && from < sizeof(tasks::depthwise_forms) / sizeof(tasks::DepthwiseForm)) {
+  if constexpr (O == 1 && from < sizeof(tasks::depthwise_forms) / sizeof(tasks::DepthwiseForm)) {
     constexpr tasks::DepthwiseForm form = tasks::depthwise_forms[from];
     if (s.kernel[2] == form.taps && s.stride[2] == form.stride && s.dilation[2] == 1)
       return DepthwiseTiles<form.taps, form.stride, Acc, X, W>::run(t, line, out);
-    return depthwise_lines_of<G, from + 1>(s, t, line, out);
+    return depthwise_lines_of<G, O, from + 1>(s, t, line, out);
   }
-  return GroupTiles<G, Acc, X, W>::run(s, t, line, out);
+  return GroupTiles<G, O, Acc, X, W>::run(s, t, line, out);
 }
 
 /// The lines of taps for the line of output that holds pixel p; none (-1) if there are too many.
@@ -287,17 +300,17 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
   return line;
 }
 
-/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). `s` has groups of G channels, as
-/// many in as out; padding counts as zero. `w` is [taps][G][channels]. X and W are any float types and Acc f32, or
-/// integers of at most 16 bits and Acc i32. Transposed ones have G = 1. `store(row, channel, Vec<Acc, native_lanes>,
+/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). `s` has groups of G channels in
+/// and O out, and a vector at least two channels in; padding counts as zero. `w` is [taps][G][channels out]. X and W are any float types and Acc f32, or
+/// integers of at most 16 bits and Acc i32. Transposed ones have G = O = 1. `store(row, channel, Vec<Acc, native_lanes>,
 /// lanes)`. No scratch.
-template <class Acc = f32, int G = 1, class L, class X, class W, class Store>
+template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;
-  if constexpr (G == 1) {
+  if constexpr (O == 1) {
     if (s.transposed) return depthwise_transposed<Acc>(launch, s, x, w, store);
   }
-  const i64 rows = s.rows(), all = s.groups * G, chunk = tasks::window_pixels(rows, s.out[2], all, s.taps());
+  const i64 rows = s.rows(), all = s.groups * O, chunk = tasks::window_pixels(rows, s.out[2], all, s.taps());
   // The weights of some channels stay in the L1 cache.
   const i64 group = least(tasks::round_up(most(2048 / most(s.taps() * G, 1), 1), 2 * N), depthwise_channels);
   const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
@@ -318,8 +331,8 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
                     columns = (count - 1) * s.stride[2] + (s.kernel[2] - 1) * s.dilation[2] + 1,
                     first = (p.at[2] + at - row) * s.stride[2] - s.pad[2];
           const DepthwiseTile tile{count, c, channels, first, -first, least(columns, s.in[2] - first)};
-          const i64 done = depthwise_lines_of<G>(s, tile, line, sums);
-          if (done < channels) depthwise_any<G>(s, p, tile, done, x, w, sums);
+          const i64 done = depthwise_lines_of<G, O>(s, tile, line, sums);
+          if (done < channels) depthwise_any<G, O>(s, p, tile, done, x, w, sums);
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;

@@ -12,8 +12,8 @@ namespace weft::kernel {
 using tasks::GemmTile;
 
 /// The tile for 4-byte accumulators on the machine that is compiled for.
-#if defined(__AVX512F__) && defined(__AVX512BF16__) && !defined(__AVX512FP16__)
-inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true, .bf16 = true});
+#if defined(__AVX512BF16__) && !defined(__AVXVNNI__) && !defined(__AMX_TILE__)
+inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true, .narrow = true});
 #elif defined(__AVX512F__)
 inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true});
 #elif defined(__aarch64__)

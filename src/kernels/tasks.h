@@ -18,13 +18,13 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 /// starts in a cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
 /// `few` units divided by the rows. A task has at least `columns`. B is packed in panels of nr() columns. Runs of a row
 /// of at most `short_runs` units are too short for the hardware prefetcher. At most `near` bytes of B stay in the cache
-/// while all rows pass.
+/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
   int fma = 2;
   int deep = 512, few = 4096, columns = 1;
-  int short_runs = 0, near = 131072;
+  int short_runs = 0, near = 131072, ahead = 0;
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
@@ -34,9 +34,9 @@ struct GemmTile {
 inline constexpr GemmTile avx2_tile{};
 inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
-/// The same for AMD, whose prefetchers feed the first cache from the second as fast as products need it.
+/// The same for Zen 4, whose prefetchers feed the first cache from the second as fast as products need it.
 inline constexpr GemmTile zen_tile = [](GemmTile tile) {
-  tile.deep = 256, tile.few = 8192, tile.short_runs = 64, tile.near = 32768;
+  tile.deep = 256, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 2048;
   return tile;
 }(avx512_tile);
 /// The same for at most 16 columns of f32.
@@ -52,12 +52,13 @@ inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, 
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// The properties of a processor that decide its tile. Kernels ask the compiler's macros, the host asks the processor;
-/// both must describe the same target. AVX-512 with products of bf16 but without f16 is AMD's.
+/// both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which multiplies bf16 but
+/// has neither AVX-VNNI nor AMX.
 struct MatrixTarget {
-  bool avx512 = false, bf16 = false, f16 = false, aarch64 = false;
+  bool avx512 = false, narrow = false, aarch64 = false;
 };
 constexpr GemmTile cpu_tile(const MatrixTarget& t) {
-  if (t.avx512) return t.bf16 && !t.f16 ? zen_tile : avx512_tile;
+  if (t.avx512) return t.narrow ? zen_tile : avx512_tile;
   return t.aarch64 ? neon_tile : avx2_tile;
 }
 

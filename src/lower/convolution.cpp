@@ -48,16 +48,25 @@ bool is_matrix_product(const Window& w, const Convolution& op) {
          known_equal(w.groups, 1) && !w.transposed;
 }
 
-/// The channels of a group that kernels/depthwise.h computes: 1, or on CPUs a few of floats that share a vector; else 0.
-int depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
-  bool is_one_group = known_equal(w.groups, 1);
-  if (i.inputs.size() > 2 || !known_equal(w.channels_in, w.channels_out) || (w.transposed && is_one_group)) return 0;
-  if (known_equal(w.channels_in, 1)) return 1;
-  if (lowering.on_gpu() || w.transposed || is_one_group || !is_float(i.inputs[0].dtype())) return 0;
-  for (int channels : {2, 4, 8}) {
-    if (channels <= lowering.tile().lanes && known_equal(w.channels_in, channels)) return channels;
-  }
-  return 0;
+/// Channels of a group, in and out.
+struct GroupChannels {
+  int64_t in, out;
+};
+
+/// Those that kernels/depthwise.h computes: one and one, or on CPUs a few of floats that share a vector.
+std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
+  bool is_one_group = known_equal(w.groups, 1),
+       is_one = known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1);
+  if (i.inputs.size() > 2 || (w.transposed && is_one_group)) return std::nullopt;
+  if (is_one) return GroupChannels{1, 1};
+  bool is_known = w.channels_in.is_constant() && w.channels_out.is_constant();
+  if (lowering.on_gpu() || w.transposed || is_one_group || !is_known || !is_float(i.inputs[0].dtype()))
+    return std::nullopt;
+  int64_t in = w.channels_in.value(), out = w.channels_out.value(), lanes = lowering.tile().lanes;
+  auto is_share = [](int64_t channels) { return channels == 1 || channels == 2 || channels == 4 || channels == 8; };
+  bool fits = out <= lanes && (in == out || lanes / out * in >= 2);
+  if (!is_share(in) || !is_share(out) || in > out || !fits) return std::nullopt;
+  return GroupChannels{in, out};
 }
 
 /// Whether pixels consist of whole units: the channels of a group, and the pixels' distance, are multiples of the Mac's
@@ -234,10 +243,10 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
 }
 
 /// Declares the tiles of depthwise convolutions as shared parts: those for a known width and stride, and for any.
-void share_tiles(KernelBuilder& kernel, int channels, DType sum, DType x, DType weights) {
-  kernel.share("depthwise.h", cat("GroupTiles<", channels, ", ", kernel_type(sum), ", ", kernel_type(x), ", ",
-                                  kernel_type(weights), ">"));
-  if (channels > 1) return;
+void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
+  kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
+                                  kernel_type(x), ", ", kernel_type(weights), ">"));
+  if (channels.out > 1) return;
   for (auto [taps, stride] : tasks::depthwise_forms) {
     kernel.share("depthwise.h", cat("DepthwiseTiles<", taps, ", ", stride, ", ", kernel_type(sum), ", ", kernel_type(x),
                                     ", ", kernel_type(weights), ">"));
@@ -267,8 +276,8 @@ std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Wind
   return line;
 }
 
-void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x, int channels,
-                     DType sum) {
+void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x,
+                     const GroupChannels& channels, DType sum) {
   View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
@@ -277,7 +286,7 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
   auto line = depthwise_line(lowering, w, x, weights.dtype);
   std::string function =
       line ? cat("depthwise_line<", sum, ", ", line->lanes, ", ", line->taps, ", ", line->step, ", ", line->pixels, ">")
-           : cat("depthwise<", sum, channels > 1 ? cat(", ", channels) : "", ">");
+           : cat("depthwise<", sum, channels.out > 1 ? cat(", ", channels.in, ", ", channels.out) : "", ">");
   kernel.line(function, "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset), ", raw(", b,
               "), [&]([[maybe_unused]] i64 row, [[maybe_unused]] i64 channel, auto acc, auto lanes) WEFT_LAMBDA {");
   emit_store(lowering, kernel, region, sum);
@@ -290,9 +299,10 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
   }
   PlanStep step = kernel.finish(lowering.plan(), cat("depthwise_", x.dtype));
   step.flops = work(w);
-  std::string why = channels > 1 ? cat(channels, " channels a group: vectors of whole groups")
-                    : line       ? cat("one channel a group: ", line->pixels, " pixels of vectors of channels")
-                                 : "one channel a group: vectors along the channels";
+  std::string why = channels.out > 1
+                        ? cat(channels.in, " to ", channels.out, " channels a group: vectors of whole groups")
+                    : line ? cat("one channel a group: ", line->pixels, " pixels of vectors of channels")
+                           : "one channel a group: vectors along the channels";
   lowering.add_step(std::move(step), why);
 }
 
@@ -402,12 +412,12 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
   Window w = window_of(i);
   check_spatial_rank(w.in.size(), "convolution");
-  int channels = depthwise_channels(lowering, i, w);
-  auto sum = channels > 0 ? depthwise_sum(i) : std::nullopt;
+  auto channels = depthwise_channels(lowering, i, w);
+  auto sum = channels ? depthwise_sum(i) : std::nullopt;
   if (lowering.on_gpu() && !sum) return lower_convolution_on_gpu(lowering, region, w);
   View x = lowering.pixel_view_of(i.inputs[0]);
   w.pixel = pixel_stride(x);
-  if (sum) return lower_depthwise(lowering, region, w, x, channels, *sum);
+  if (sum) return lower_depthwise(lowering, region, w, x, *channels, *sum);
   if (has_few_channels(lowering, i, w)) return lower_few(lowering, region, w, x);
   Mac mac = mac_for(lowering, i);
   if (is_matrix_product(w, op)) return lower_as_matrix_product(lowering, region, w, mac, x);

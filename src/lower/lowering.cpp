@@ -83,8 +83,8 @@ LoweredProgram::LoweredProgram(const Program& from, const Chip& target, LowerOpt
 tasks::GemmTile Lowering::tile() const {
   if (on_gpu()) return {.lanes = tasks::gpu_lanes};
   return tasks::cpu_tile({.avx512 = has_feature(all_.chip, "avx512f"),
-                          .bf16 = has_feature(all_.chip, "avx512bf16"),
-                          .f16 = has_feature(all_.chip, "avx512fp16"),
+                          .narrow = has_feature(all_.chip, "avx512bf16") && !has_feature(all_.chip, "avxvnni") &&
+                                    !has_feature(all_.chip, "amx-tile"),
                           .aarch64 = all_.chip.kind == ChipKind::arm});
 }
 

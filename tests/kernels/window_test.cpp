@@ -181,16 +181,17 @@ TEST_CASE("depthwise convolution") {
   }
 }
 
-template <int G>
-double group_error(const ConvSizes& window, i64 channels) {
-  ConvSizes s = sized(window, channels);
-  s.groups = channels / G, s.channels_in = s.channels_out = G;
-  const auto x = random_values(s.batch * s.in[0] * s.in[1] * s.in[2] * channels, 3),
+template <int G, int O>
+double group_error(const ConvSizes& window, i64 groups) {
+  const i64 channels = groups * O, channels_in = groups * G;
+  ConvSizes s = sized(window, channels_in);
+  s.groups = groups, s.channels_in = G, s.channels_out = O;
+  const auto x = random_values(s.batch * s.in[0] * s.in[1] * s.in[2] * channels_in, 3),
              w = random_values(s.taps() * G * channels, 4);
   std::vector<f32> y(static_cast<size_t>(s.rows() * channels), -99.f);
   run_split(tasks::window_tasks(s.rows(), s.out[2], channels, s.taps()), [&](const Launch<>& launch) {
-    depthwise<f32, G>(launch, s, x.data(), w.data(),
-                      [&](i64 row, i64 c, auto v, auto lanes) { store(y.data() + row * channels + c, v, lanes); });
+    depthwise<f32, G, O>(launch, s, x.data(), w.data(),
+                         [&](i64 row, i64 c, auto v, auto lanes) { store(y.data() + row * channels + c, v, lanes); });
   });
   double worst = 0;
   for (i64 row = 0; row < s.rows(); ++row) {
@@ -198,7 +199,7 @@ double group_error(const ConvSizes& window, i64 channels) {
       double sum = 0;
       plain_window(s, row, [&](i64 tap, i64 at) {
         for (i64 j = 0; j < G && at >= 0; ++j) {
-          sum += static_cast<double>(x[static_cast<size_t>(at * channels + c / G * G + j)]) *
+          sum += static_cast<double>(x[static_cast<size_t>(at * channels_in + c / O * G + j)]) *
                  w[static_cast<size_t>((tap * G + j) * channels + c)];
         }
       });
@@ -211,11 +212,18 @@ double group_error(const ConvSizes& window, i64 channels) {
 TEST_CASE("convolution of groups of a few channels") {
   for (const ConvSizes& window : windows) {
     CAPTURE(window.kernel[2]);
-    for (const i64 channels : {8, 24, 56, 320}) {
-      CAPTURE(channels);
-      CHECK(group_error<2>(window, channels) < 1e-4);
-      CHECK(group_error<4>(window, channels) < 1e-4);
-      if constexpr (native_lanes >= 8) CHECK(group_error<8>(window, channels) < 1e-4);
+    for (const i64 groups : {1, 3, 8, 40}) {
+      CAPTURE(groups);
+      CHECK(group_error<2, 2>(window, groups) < 1e-4);
+      CHECK(group_error<4, 4>(window, groups) < 1e-4);
+      CHECK(group_error<1, 2>(window, groups) < 1e-4);
+      CHECK(group_error<2, 4>(window, groups) < 1e-4);
+      if constexpr (native_lanes >= 8) {
+        CHECK(group_error<8, 8>(window, groups) < 1e-4);
+        CHECK(group_error<1, 4>(window, groups) < 1e-4);
+        CHECK(group_error<4, 8>(window, groups) < 1e-4);
+      }
+      if constexpr (native_lanes >= 16) CHECK(group_error<1, 8>(window, groups) < 1e-4);
     }
   }
 }

@@ -652,9 +652,14 @@ def picture(d, ranks=(3, 4), least=None, most=1024, dtype=None):
                   and (dtype is None or v.dtype == dtype))  # fmt: skip
 
 
+def many_channels(d):
+    """A picture whose channels fill vectors."""
+    return d.input((d.random.choice((1, 2)), d.random.choice((16, 21, 32)), *d.random.choice(((11,), (5, 7)))))
+
+
 @draws("Conv")
 def conv(d, name):
-    x = picture(d)
+    x = many_channels(d) if d.chance(0.15) else picture(d)
     c = x.shape[1]
     groups = d.random.choice([g for g in (1, 1, 2, c) if c % g == 0])
     out = groups * d.random.choice((1, 2, 3, 8))
@@ -670,11 +675,11 @@ def conv(d, name):
 
 @draws("ConvTranspose")
 def conv_transpose(d, name):
-    x = picture(d, most=600)
+    x = many_channels(d) if d.chance(0.2) else picture(d, most=600)
     c = x.shape[1]
     groups = d.random.choice([g for g in (1, 1, 2) if c % g == 0])
     words = window_words(d, x.shape[2:])
-    w = d.array((c, 3, *words["kernel_shape"]), x.dtype) / np.asarray(4, x.dtype)
+    w = d.array((c, d.random.choice((1, 3, 3, 6)), *words["kernel_shape"]), x.dtype) / np.asarray(4, x.dtype)
     return d.add(name, x, w, group=groups, exact=True, **words)
 
 
