@@ -39,9 +39,11 @@ void show_steps(const Plan& plan, const char* title, const std::vector<PlanStep>
     const PlanStep& step = steps[i];
     line(cat(i, " ", step_name(plan, step), " from ", step.source));
     line(cat("  why: ", step.reason));
-    line(cat("  buffers ", step.buffers, " writes ", step.outputs, " blocks ", step.blocks, " work ", step.work));
+    static const LaunchStep none;
+    const LaunchStep& launch = step.is<LaunchStep>() ? launch_of(step) : none;
+    line(cat("  buffers ", step.buffers, " writes ", step.outputs, " blocks ", launch.blocks, " work ", launch.work));
     line(cat("  sizes ", sizes_of(plan, step.sizes)));
-    for (const StepVariant& variant : step.variants) {
+    for (const StepVariant& variant : launch.variants) {
       const std::string& kernel = plan.kernels.at(static_cast<size_t>(variant.kernel)).name;
       line(cat("  from ", variant.from, ": ", kernel, " blocks ", variant.blocks));
       line(cat("    sizes ", sizes_of(plan, variant.sizes)));

@@ -49,7 +49,9 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
 /// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
 [[noreturn]] void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
-    const PlanKernel& kernel = plan.kernels[step.kernel];
+    const auto* launch = step.as<LaunchStep>();
+    if (!launch) continue;
+    const PlanKernel& kernel = plan.kernels[launch->kernel];
     if (kernel.kind != KernelKind::custom || error.info().what.find(kernel.name) == std::string::npos) continue;
     throw Error({.kind = ErrorKind::usage,
                  .code = "E217",

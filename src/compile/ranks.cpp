@@ -14,9 +14,10 @@ namespace {
 std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {
-    if (step.kind != StepKind::collective) continue;
+    const auto* exchange = step.as<CollectiveStep>();
+    if (!exchange) continue;
     DType type = plan.buffers[step.buffers[0]].shape.dtype;
-    text += cat(enum_name(step.collective), " ", step.amount, " ", type, "; ");
+    text += cat(enum_name(exchange->fn), " ", exchange->elements, " ", type, "; ");
   }
   return text;
 }

@@ -63,8 +63,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
   lowering.set_sizes({}, lowering.guards().on_entry(body));
   lowering.lower_body(body, views, slots);
   lowering.set_sizes(std::move(settings), {});
-  if (!swaps.empty())
-    lowering.add_control({.buffers = swaps, .reason = "results of the branch", .kind = StepKind::swap});
+  if (!swaps.empty()) lowering.add_control({.action = SwapStep{}, .buffers = swaps, .reason = "results of the branch"});
 }
 
 /// The state of lowering one loop: buffers of the carried values, before and after a trip, and of the rows.
@@ -85,8 +84,8 @@ class LoopLowering {
     int head = lowering_.next_step();
     std::vector<int> exits = branches();
     trip();
-    lowering_.add_control({.reason = "next trip", .kind = StepKind::jump, .target = head});
-    for (int branch : exits) lowering_.step(branch).target = lowering_.next_step();
+    lowering_.add_control({.action = JumpStep{head}, .reason = "next trip"});
+    for (int branch : exits) lowering_.end_jump(branch);
     end();
   }
 
@@ -157,12 +156,11 @@ class LoopLowering {
   std::vector<int> branches() {
     std::vector<int> steps;
     if (op_.trips != Dim(INT64_MAX)) {
-      steps.push_back(lowering_.add_control(
-          {.reason = "trips are left", .kind = StepKind::branch, .amount = op_.trips - number()}));
+      steps.push_back(lowering_.add_control({.action = BranchStep{op_.trips - number()}, .reason = "trips are left"}));
     }
     if (op_.conditional) {
       steps.push_back(
-          lowering_.add_control({.buffers = {swaps_[0]}, .reason = "the loop goes on", .kind = StepKind::branch}));
+          lowering_.add_control({.action = BranchStep{}, .buffers = {swaps_[0]}, .reason = "the loop goes on"}));
     }
     return steps;
   }
@@ -178,7 +176,7 @@ class LoopLowering {
       add_settings(settings, op_.carries, body_.parameters()[k].type().shape.dims, result(k).type().shape.dims);
     lowering_.set_sizes(std::move(settings), {});
     if (!swaps_.empty())
-      lowering_.add_control({.buffers = swaps_, .reason = "carried to the next trip", .kind = StepKind::swap});
+      lowering_.add_control({.action = SwapStep{}, .buffers = swaps_, .reason = "carried to the next trip"});
   }
 
   void add_row(size_t k, int buffer) {
@@ -193,13 +191,12 @@ class LoopLowering {
       settings.push_back(set(waiting(dims(k)[a]), row.dims()[a - 1]));
     }
     if (!checks.empty())
-      lowering_.add_control({.reason = "rows are alike", .kind = StepKind::sizes, .checks = std::move(checks)});
+      lowering_.add_control({.action = SizesStep{.checks = std::move(checks)}, .reason = "rows are alike"});
     lowering_.set_sizes(std::move(settings), {});
     Shape shape = row.shape();
     if (is_open(k)) {
       shape.dims.insert(shape.dims.begin(), op_.counter + 1);
-      lowering_.add_control(
-          {.buffers = {buffer}, .reason = "room for a row", .kind = StepKind::grow, .amount = bytes_of(shape)});
+      lowering_.add_control({.action = GrowStep{bytes_of(shape)}, .buffers = {buffer}, .reason = "room for a row"});
     }
     View to = contiguous_view(buffer, row.shape());
     to.offset = op_.counter * row.shape().elements();
@@ -223,8 +220,8 @@ class LoopLowering {
       }
     }
     lowering_.set_sizes(std::move(settings), lowering_.guards().after(i_), swaps_);
-    if (lowering_.step(lowering_.next_step() - 1).kind == StepKind::jump)  // the step after a loop ends its lifetimes
-      lowering_.add_control({.reason = "the loop is left", .kind = StepKind::sizes});
+    if (lowering_.plan().steps.back().is<JumpStep>())  // the step after a loop ends its lifetimes
+      lowering_.add_control({.action = SizesStep{}, .reason = "the loop is left"});
   }
 
   Lowering& lowering_;
@@ -278,12 +275,12 @@ void lower_if(Lowering& lowering, const Region& region) {
     if (is_open) lowering.set_view({&i, k}, contiguous_view(buffer, i.types[k].shape));
     targets.push_back(buffer);
   }
-  int branch = lowering.add_control({.buffers = {condition}, .reason = "which branch", .kind = StepKind::branch});
+  int branch = lowering.add_control({.action = BranchStep{}, .buffers = {condition}, .reason = "which branch"});
   lower_branch(lowering, i, 0, yes, targets);
-  int jump = lowering.add_control({.reason = "the branch is done", .kind = StepKind::jump});
-  lowering.step(branch).target = lowering.next_step();
+  int jump = lowering.add_control({.action = JumpStep{}, .reason = "the branch is done"});
+  lowering.end_jump(branch);
   lower_branch(lowering, i, 1, no, targets);
-  lowering.step(jump).target = lowering.next_step();
+  lowering.end_jump(jump);
   std::vector<SizeSetting> settings;
   for (const Dim& symbol : op.sets) settings.push_back(take(symbol));
   lowering.set_sizes(std::move(settings), lowering.guards().after(i));

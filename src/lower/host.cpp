@@ -11,10 +11,9 @@ void lower_host(Lowering& lowering, const Region& region) {
   std::vector<View> operands, results;
   for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
   for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
-  lowering.add_host_step({.reason = "strings, sequences, optionals and maps are the host's",
-                          .kind = StepKind::host,
-                          .host = i.as<HostOp>()->call()},
-                         operands, results);
+  lowering.add_host_step(
+      {.action = HostStep{i.as<HostOp>()->call()}, .reason = "strings, sequences, optionals and maps are the host's"},
+      operands, results);
 }
 
 void lower_cpu_part(Lowering& lowering, const Region& region) {
@@ -24,12 +23,13 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
   for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
   lowering.set_known(op.sets);
   for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
-  PlanStep step{.kernel = static_cast<int>(op.part), .reason = op.why, .kind = StepKind::part};
+  PartStep part{.part = static_cast<int>(op.part)};
   for (size_t k = 0; k < op.sets.size(); ++k) {
     int buffer = results.back().buffer;
     lowering.plan().buffers[buffer].kind = BufferKind::value;
-    step.settings.push_back({.symbol = *op.sets[k].as_symbol(), .buffer = buffer, .element = static_cast<int>(k)});
+    part.settings.push_back({.symbol = *op.sets[k].as_symbol(), .buffer = buffer, .element = static_cast<int>(k)});
   }
+  PlanStep step{.action = std::move(part), .reason = op.why};
   for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_number(size));
   lowering.add_host_step(std::move(step), operands, results);
   lowering.set_sizes({}, lowering.guards().after(i));
@@ -41,16 +41,12 @@ void lower_collective(Lowering& lowering, const Region& region) {
   View from = lowering.whole_view_of(i.inputs[0]), to = lowering.new_result({region.anchor, 0});
   if (from.dtype != to.dtype)
     from = lowering.copy_of(from, i.inputs[0], "the ranks exchange values as they lie in memory", to.dtype);
-  Dim elements = product(from.dims);
   lowering.add_control(
-      {.buffers = {from.buffer, to.buffer},
+      {.action = CollectiveStep{op.fn, product(from.dims)},
+       .buffers = {from.buffer, to.buffer},
        .outputs = {to.buffer},
        .reason = cat(op.fn == CollectiveFn::sum ? "the sum over " : "the parts of ", op.ranks, " ranks"),
-       .blocks = 1,
-       .bytes = bytes_of({from.dtype, from.dims}) * Dim(op.ranks + 1),
-       .kind = StepKind::collective,
-       .amount = elements,
-       .collective = op.fn});
+       .bytes = bytes_of({from.dtype, from.dims}) * Dim(op.ranks + 1)});
 }
 
 }  // namespace weft

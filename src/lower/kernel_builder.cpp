@@ -139,8 +139,9 @@ PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
                     .cluster = cluster_,
                     .kind = kind_,
                     .notes_faults = notes_faults_};
-  PlanStep step{.kernel = plan.kernel_number(std::move(kernel), [&] { return text(name); })};
-  if (blocks_) step.blocks = *blocks_;
+  LaunchStep launch{.kernel = plan.kernel_number(std::move(kernel), [&] { return text(name); })};
+  if (blocks_) launch.blocks = *blocks_;
+  PlanStep step{.action = std::move(launch)};
   for (const Argument& argument : buffers_) {
     step.buffers.push_back(argument.buffer);
     if (argument.written) step.outputs.push_back(argument.buffer);

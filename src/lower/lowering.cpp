@@ -332,7 +332,7 @@ static bool is_same_place(const View& a, const View& b) {
 void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time,
                     double less) {
   if (!value.type().is_tensor() || (on_gpu() && is_text(value.type())))
-    return add_host_step({.reason = reason, .kind = StepKind::host, .host = {.fn = HostFn::same}}, {from}, {to});
+    return add_host_step({.action = HostStep{{.fn = HostFn::same}}, .reason = reason}, {from}, {to});
   KernelBuilder kernel("pointwise.h");
   lower_copy(*this, from, to, value, kernel, less);
   PlanStep step = kernel.finish(all_.plan, "copy");
@@ -491,7 +491,7 @@ View Lowering::shared(View to) {
   auto& steps = all_.plan.load_steps;
   bool is_newest = to.buffer + 1 == static_cast<int>(all_.plan.buffers.size());
   if (!is_newest || steps.empty() || steps.back().outputs != std::vector{to.buffer}) return to;
-  std::vector<int> key{steps.back().kernel};
+  std::vector<int> key{launch_of(steps.back()).kernel};
   for (int id : steps.back().buffers) key.push_back(id == to.buffer ? -1 : id);
   std::ranges::copy(steps.back().sizes, std::back_inserter(key));
   auto [entry, is_new] = all_.filled.try_emplace(std::move(key), to.buffer);
@@ -683,7 +683,7 @@ bool Lowering::has_value(const Dim& dim) const {
 void Lowering::add_check(SizeCheck check) {
   if (all_.depth == 0 && !is_run_time(check.a) && !is_run_time(check.b))
     return all_.plan.checks.push_back(std::move(check));
-  add_control({.reason = "a condition on sizes", .kind = StepKind::sizes, .checks = {std::move(check)}});
+  add_control({.action = SizesStep{.checks = {std::move(check)}}, .reason = "a condition on sizes"});
 }
 
 int Lowering::add_control(PlanStep step) {
@@ -705,7 +705,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
-      if (views == &results && step.kind == StepKind::part) continue;  // a part returns its sizes itself
+      if (views == &results && step.is<PartStep>()) continue;  // a part returns its sizes itself
       step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
       for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }
@@ -720,11 +720,9 @@ void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::G
   std::vector<SizeCheck> checks;
   for (const Guard* guard : decided) checks.push_back(size_check(*guard));
   if (settings.empty() && checks.empty() && buffers.empty()) return;
-  add_control({.buffers = std::move(buffers),
-               .reason = settings.empty() ? "conditions on sizes" : "sizes that only the run tells",
-               .kind = StepKind::sizes,
-               .settings = std::move(settings),
-               .checks = std::move(checks)});
+  const char* reason = settings.empty() ? "conditions on sizes" : "sizes that only the run tells";
+  add_control(
+      {.action = SizesStep{std::move(settings), std::move(checks)}, .buffers = std::move(buffers), .reason = reason});
 }
 
 void Lowering::lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots) {

@@ -125,7 +125,8 @@ class Lowering {
 
   /// Appends a step of another kind than `kernel`, for the current region; gives its number.
   int add_control(PlanStep step);
-  PlanStep& step(int number) { return all_.plan.steps[number]; }
+  /// Lets a branch or a jump continue at the step that comes next.
+  void end_jump(int number) { *all_.plan.steps[number].target() = next_step(); }
   /// The view of a whole buffer that holds the value's elements in order; of a container its place.
   View whole_view_of(Value value);
   int next_step() const { return static_cast<int>(all_.plan.steps.size()); }

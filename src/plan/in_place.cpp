@@ -101,7 +101,7 @@ void share_working_memory(Plan& plan) {
   std::vector<bool> moves_about(plan.buffers.size());
   for (const PlanStep& step : plan.steps) {
     for (int id : step.buffers) {
-      if (step.kind != StepKind::kernel) moves_about[id] = true;
+      if (!step.is<LaunchStep>()) moves_about[id] = true;
     }
   }
   for (size_t at = 0; at < plan.steps.size(); ++at) {

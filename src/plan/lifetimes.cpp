@@ -11,7 +11,7 @@ namespace {
 std::set<std::string> run_time_symbols(const Plan& plan) {
   std::set<std::string> names;
   for (const PlanStep& step : plan.steps) {
-    for (const SizeSetting& setting : step.settings) names.insert(setting.symbol.name);
+    for (const SizeSetting& setting : step.settings()) names.insert(setting.symbol.name);
   }
   return names;
 }
@@ -33,7 +33,7 @@ void mark_swapped(Plan& plan) {
   for (bool changed = true; changed;) {
     changed = false;
     for (const PlanStep& step : plan.steps) {
-      if (step.kind != StepKind::swap) continue;
+      if (!step.is<SwapStep>()) continue;
       for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
         PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
         if (a.kind == b.kind) continue;
@@ -54,7 +54,7 @@ void note_uses(Plan& plan) {
   };
   for (size_t step = 0; step < plan.steps.size(); ++step) {
     for (int id : plan.steps[step].buffers) use(id, step);
-    for (const SizeSetting& setting : plan.steps[step].settings) use(setting.buffer, step);
+    for (const SizeSetting& setting : plan.steps[step].settings()) use(setting.buffer, step);
   }
 }
 
@@ -63,11 +63,11 @@ void note_uses(Plan& plan) {
 bool stretch_over_loops(Plan& plan) {
   bool changed = false;
   for (size_t step = 0; step < plan.steps.size(); ++step) {
-    const PlanStep& jump = plan.steps[step];
-    if (jump.kind != StepKind::jump || jump.target > static_cast<int>(step)) continue;
+    const auto* jump = plan.steps[step].as<JumpStep>();
+    if (!jump || jump->target > static_cast<int>(step)) continue;
     int left = static_cast<int>(step) + 1;
     for (PlanBuffer& buffer : plan.buffers) {
-      if (buffer.first_step >= jump.target || buffer.last_step < jump.target || buffer.last_step >= left) continue;
+      if (buffer.first_step >= jump->target || buffer.last_step < jump->target || buffer.last_step >= left) continue;
       buffer.last_step = left;
       changed = true;
     }
@@ -79,7 +79,7 @@ bool stretch_over_loops(Plan& plan) {
 bool join_swapped(Plan& plan) {
   bool changed = false;
   for (const PlanStep& step : plan.steps) {
-    if (step.kind != StepKind::swap) continue;
+    if (!step.is<SwapStep>()) continue;
     for (size_t i = 0; i + 1 < step.buffers.size(); i += 2) {
       PlanBuffer &a = plan.buffers[step.buffers[i]], &b = plan.buffers[step.buffers[i + 1]];
       if (a.first_step == b.first_step && a.last_step == b.last_step) continue;

@@ -3,23 +3,19 @@
 
 #include <algorithm>
 
+#include "base/overloaded.h"
 #include "base/text.h"
 
 namespace weft {
-
-std::span<const std::string_view> names(StepKind) {
-  static constexpr std::string_view list[] = {"kernel", "sizes", "branch",   "jump",    "swap",
-                                              "grow",   "host",  "cpu_part", "library", "collective"};
-  return list;
-}
 
 bool is_led_by_host(const Plan& plan) {
   auto is_decided = [&](const SizeSetting& setting) {
     return setting.buffer >= 0 && plan.buffers[setting.buffer].kind == BufferKind::input;
   };
   return !is_cpu(plan.chip.kind) && !std::ranges::all_of(plan.steps, [&](const PlanStep& step) {
-    return step.kind == StepKind::kernel || step.kind == StepKind::library || step.kind == StepKind::collective ||
-           (step.kind == StepKind::sizes && std::ranges::all_of(step.settings, is_decided));
+    const auto* sizes = step.as<SizesStep>();
+    return sizes ? std::ranges::all_of(sizes->settings, is_decided)
+                 : step.is<LaunchStep>() || step.is<LibraryStep>() || step.is<CollectiveStep>();
   });
 }
 
@@ -28,11 +24,12 @@ static DType type_of(const LibraryCall& call) {
 }
 
 std::string step_name(const Plan& plan, const PlanStep& step) {
-  if (step.kind == StepKind::kernel) return plan.kernels[step.kernel].name;
-  if (step.kind == StepKind::host) return cat("host_", enum_name(step.host.fn));
-  if (step.kind == StepKind::collective) return cat("ranks_", enum_name(step.collective));
-  if (step.kind == StepKind::library) return cat(step.call.library, "_", type_of(step.call));
-  return std::string(enum_name(step.kind));
+  return std::visit(Overloaded{[&](const LaunchStep& launch) { return plan.kernels[launch.kernel].name; },
+                               [](const HostStep& host) { return cat("host_", enum_name(host.call.fn)); },
+                               [](const CollectiveStep& exchange) { return cat("ranks_", enum_name(exchange.fn)); },
+                               [](const LibraryStep& l) { return cat(l.call.library, "_", type_of(l.call)); },
+                               [](const auto& other) { return std::string(other.name); }},
+                    step.action);
 }
 
 }  // namespace weft

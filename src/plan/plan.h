@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/chip.h"
@@ -81,23 +83,7 @@ struct SizeSetting {
   Dim most = INT64_MAX;  ///< an upper limit beside the symbol's own; a greater value is an error (E314)
 };
 
-enum class StepKind : uint8_t {
-  kernel,      ///< one launch
-  sizes,       ///< gives run-time symbols their values, in order, then checks the guards that they decide
-  branch,      ///< goes on at `target` unless buffers[0] (a bool) is true; without a buffer, unless amount > 0
-  jump,        ///< goes on at `target`; backwards only to a branch that may leave the loop
-  swap,        ///< buffers 0 and 1 change places, then 2 and 3 ...: values that a loop carries to its next trip
-  grow,        ///< buffers[0] gets room for `amount` bytes and keeps its contents
-  host,        ///< a function over strings or containers: reads the buffers that are no outputs, writes those that are
-  part,        ///< GPUs: the processor runs Plan::parts[kernel]; operands and sizes as of `host`
-  library,     ///< GPUs: `call` on all buffers but the last, its working memory; such a plan cannot be saved
-  collective,  ///< `collective` of `amount` elements, from buffers[0] to buffers[1]; such a plan cannot be saved
-};
-
-std::span<const std::string_view> names(StepKind);
-
-/// Another kernel for the buffers of a step, to be launched in place of its own where PlanStep::work is at least
-/// `from`.
+/// Another kernel for the buffers of a step, launched in place of its own where LaunchStep::work is at least `from`.
 struct StepVariant {
   int kernel = 0;
   std::vector<int> sizes = {};
@@ -105,18 +91,85 @@ struct StepVariant {
   int64_t from = 0;
 };
 
+/// One launch of a kernel on the step's buffers and sizes.
+struct LaunchStep {
+  int kernel = 0;
+  Dim blocks = 0;                          ///< GPU: blocks that have work at these sizes; any other number is right too
+  Dim work = 0;                            ///< GPU: an amount that grows with the sizes and selects the variant
+  std::vector<StepVariant> variants = {};  ///< ordered by `from`
+  bool is_spare = false;                   ///< GPU: launched only if the library cannot do the work of the step before
+};
+
+/// Gives run-time symbols their values, in order, then checks the conditions that they decide.
+struct SizesStep {
+  static constexpr std::string_view name = "sizes";
+  std::vector<SizeSetting> settings = {};
+  std::vector<SizeCheck> checks = {};
+};
+
+/// Continues at step `target` unless the step's only buffer (a bool) is true; without a buffer, unless `amount` > 0.
+struct BranchStep {
+  static constexpr std::string_view name = "branch";
+  Dim amount = 0;
+  int target = 0;
+};
+
+/// Continues at step `target`; backwards only to a branch that may leave the loop.
+struct JumpStep {
+  static constexpr std::string_view name = "jump";
+  int target = 0;
+};
+
+/// Buffers 0 and 1 of the step change places, then 2 and 3 ...: values that a loop carries to its next trip.
+struct SwapStep {
+  static constexpr std::string_view name = "swap";
+};
+
+/// The step's buffer gets room for `bytes` bytes and keeps its contents.
+struct GrowStep {
+  static constexpr std::string_view name = "grow";
+  Dim bytes = 0;
+};
+
+/// A function over strings or containers on the host. It reads the buffers that are no outputs and writes the outputs.
+/// The step's sizes are the rank and then the sizes of each operand and result.
+struct HostStep {
+  HostCall call = {};
+};
+
+/// GPU: the CPU runs Plan::parts[part]. The step's sizes are the values of PlanPart::names, then the rank and sizes of
+/// each operand. The part returns its sizes itself: the last output holds those that `settings` read.
+struct PartStep {
+  static constexpr std::string_view name = "cpu_part";
+  int part = 0;
+  std::vector<SizeSetting> settings = {};
+};
+
+/// GPU: a vendor's library works on all buffers of the step but the last, which is the library's working memory. Such a
+/// plan cannot be saved.
+struct LibraryStep {
+  LibraryCall call = {};
+  std::vector<int64_t> offsets = {};  ///< of the operands in their buffers, in bytes
+};
+
+/// `elements` values go from buffer 0 of the step through all ranks to buffer 1. Such a plan cannot be saved.
+struct CollectiveStep {
+  CollectiveFn fn = CollectiveFn::sum;
+  Dim elements = 0;
+};
+
+using StepAction = std::variant<LaunchStep, SizesStep, BranchStep, JumpStep, SwapStep, GrowStep, HostStep, PartStep,
+                                LibraryStep, CollectiveStep>;
+
 /// Steps run in order but for branches and jumps, which nest as the model's own control flow does.
 struct PlanStep {
-  int kernel = 0;
-  std::vector<int> buffers = {};  ///< in the order of the kernel's arguments
-  std::vector<int> sizes = {};    ///< numbers of Plan::sizes
+  StepAction action = LaunchStep{};
+  std::vector<int> buffers = {};  ///< operands and results; of a launch in the order of the kernel's arguments
+  std::vector<int> sizes = {};    ///< what the kernel or function is told: numbers of Plan::sizes
   std::vector<int> outputs = {};  ///< buffers that it writes
   std::string source = {};        ///< node(s) of the model
-  std::string reason = {};        ///< why this kernel
-  Dim blocks = 0;                 ///< GPU: blocks that have work at these sizes; any other number is right as well
-  Dim work = 0;                   ///< GPU: an amount that grows with the sizes and selects the variant
-  std::vector<StepVariant> variants = {};  ///< ordered by `from`
-  Dim flops = 0, bytes = 0;                ///< work, for profiles and the roofline
+  std::string reason = {};        ///< why this step
+  Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
   /// Operands that may share the result's memory: each task reads an element before it writes the same place.
   std::vector<int> in_place = {};
   /// The operand that the step copies to the same places of its result; with both in one memory there is nothing to do.
@@ -124,18 +177,39 @@ struct PlanStep {
   bool moves_apart = false;  ///< it copies the whole operand, and no other step writes to those places
   /// While lowering: no other step writes the places that this one writes, and this one reads nothing of these buffers.
   bool writes_apart = false;
-  StepKind kind = StepKind::kernel;
-  int target = 0;
-  Dim amount = 0;
-  std::vector<SizeSetting> settings = {};
-  std::vector<SizeCheck> checks = {};
-  HostCall host = {};
-  LibraryCall call = {};
-  CollectiveFn collective = CollectiveFn::sum;
-  std::vector<int64_t> offsets = {};  ///< of the call's operands in their buffers, in bytes
-  bool is_spare = false;              ///< GPUs: launched only if the library cannot compute the call of the step before
-  int decision = -1;                  ///< the entry of Plan::decisions that led to this step
+  int decision = -1;  ///< the entry of Plan::decisions that led to this step
+
+  /// The action if it is a T, else null.
+  template <class T>
+  const T* as() const {
+    return std::get_if<T>(&action);
+  }
+  template <class T>
+  T* as() {
+    return std::get_if<T>(&action);
+  }
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(action);
+  }
+  /// The step that a branch or a jump names, else null.
+  const int* target() const {
+    if (const auto* branch = as<BranchStep>()) return &branch->target;
+    const auto* jump = as<JumpStep>();
+    return jump ? &jump->target : nullptr;
+  }
+  int* target() { return const_cast<int*>(std::as_const(*this).target()); }
+  /// The run-time symbols that the step sets.
+  std::span<const SizeSetting> settings() const {
+    if (const auto* sizes_step = as<SizesStep>()) return sizes_step->settings;
+    const auto* part = as<PartStep>();
+    return part ? std::span<const SizeSetting>(part->settings) : std::span<const SizeSetting>();
+  }
 };
+
+/// The launch of a step that is known to be one: all load steps are.
+inline const LaunchStep& launch_of(const PlanStep& step) { return std::get<LaunchStep>(step.action); }
+inline LaunchStep& launch_of(PlanStep& step) { return std::get<LaunchStep>(step.action); }
 
 /// An output that may be the same memory as an input.
 struct InPlace {
@@ -177,7 +251,7 @@ struct Plan {
 /// True for a plan of a GPU in which the host decides something between two steps: it runs step by step.
 bool is_led_by_host(const Plan& plan);
 
-/// The name of a step in profiles and reports: its kernel's name, or its kind.
+/// The name of a step in profiles and reports: its kernel's name, or what it does.
 std::string step_name(const Plan& plan, const PlanStep& step);
 
 }  // namespace weft

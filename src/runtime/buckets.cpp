@@ -39,7 +39,7 @@ SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
     for (const Dim& dim : port.type.shape.dims) dim.visit_symbols(round);
   }
   for (const PlanStep& step : plan.steps) {
-    for (const SizeSetting& setting : step.settings) round(setting.symbol);
+    for (const SizeSetting& setting : step.settings()) round(setting.symbol);
   }
   return bound;
 }
@@ -59,7 +59,10 @@ std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) 
 std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
   std::vector<int64_t> work;
   work.reserve(plan.steps.size());
-  for (const PlanStep& step : plan.steps) work.push_back(step.variants.empty() ? 0 : values.evaluate(step.work));
+  for (const PlanStep& step : plan.steps) {
+    const auto* launch = step.as<LaunchStep>();
+    work.push_back(!launch || launch->variants.empty() ? 0 : values.evaluate(launch->work));
+  }
   return work;
 }
 
@@ -90,11 +93,13 @@ BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const Symbo
   bucket.offsets = std::move(layout.offsets);
   bucket.arena_bytes = layout.bytes;
   for (const PlanStep& step : plan.steps) {
+    static const LaunchStep none;
+    const LaunchStep& launch = step.is<LaunchStep>() ? launch_of(step) : none;
     int chosen = -1;
-    int64_t work = step.variants.empty() ? 0 : at_bound(step.work, values, bound);
+    int64_t work = launch.variants.empty() ? 0 : at_bound(launch.work, values, bound);
     bucket.work.push_back(work);
-    while (chosen + 1 < std::ssize(step.variants) && step.variants[chosen + 1].from <= work) ++chosen;
-    const Dim& blocks = chosen < 0 ? step.blocks : step.variants[chosen].blocks;
+    while (chosen + 1 < std::ssize(launch.variants) && launch.variants[chosen + 1].from <= work) ++chosen;
+    const Dim& blocks = chosen < 0 ? launch.blocks : launch.variants[chosen].blocks;
     bucket.variants.push_back(chosen);
     bucket.blocks.push_back(std::max<int64_t>(at_bound(blocks, values, bound), 0));
   }

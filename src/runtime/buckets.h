@@ -26,7 +26,7 @@ struct BucketPlan {
 
 /// Bytes of every buffer at these sizes.
 std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
-/// PlanStep::work of every step at these sizes; 0 of those without variants.
+/// LaunchStep::work of every step at these sizes; 0 of those without variants.
 std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
 
 /// Where each buffer lies in one arena with the inputs and outputs, if they are of these bytes.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/kept_file.h"
 #include "base/knobs.h"
+#include "base/overloaded.h"
 #include "base/random.h"
 #include "base/watch.h"
 #include "kernels/launch.h"
@@ -145,7 +146,7 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   }
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
-  const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[step.kernel].name; }
+  const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel].name; }
   /// The address of each persistent and constant buffer.
   std::span<std::byte* const> weights() const { return weights_.memory(); }
 
@@ -188,14 +189,15 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
                     .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
                     .scratch_bytes = launcher.scratch_stride,
                     .fault = &fault};
-    StepRun run{kernels_[step.kernel].entry, args, launcher};
+    int kernel = launch_of(step).kernel;
+    StepRun run{kernels_[kernel].entry, args, launcher};
     if (launcher.checked) {
       run.args.scratch = launcher.scratch;
       fault = launcher.checked->run(run.entry, run.args, step.buffers, bound.tasks);
     } else {
       launcher.workers.run(bound.tasks, &StepRun::run, &run);
     }
-    if (fault.kind != FaultKind::none) report_fault(plan_, step, step.kernel, fault);
+    if (fault.kind != FaultKind::none) report_fault(plan_, step, kernel, fault);
     if (!knobs().break_kernel.empty() && kernel_name(step).find(knobs().break_kernel) != std::string::npos) {
       damage(step, memory);
     }
@@ -231,9 +233,10 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
   BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
     BoundStep bound;
     for (int size : step.sizes) bound.sizes.push_back(sizes[size]);
-    if (step.kind != StepKind::kernel) return bound;
+    const auto* launch = step.as<LaunchStep>();
+    if (!launch) return bound;
     i64 out[2] = {0, 0};
-    kernels_[step.kernel].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
+    kernels_[launch->kernel].plan(reinterpret_cast<const i64*>(bound.sizes.data()), out);
     bound.tasks = out[0];
     bound.scratch_bytes = (out[1] + 63) / 64 * 64;
     return bound;
@@ -537,50 +540,46 @@ class CpuContext final : public Context {
 
   /// Runs one step and gives the number of the next.
   size_t execute(const PlanStep& step, size_t index, const RunOptions& options, Launcher& launcher) {
-    switch (step.kind) {
-      case StepKind::kernel:
-        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
-        if (!is_there(step)) program_->run_step(step, bound_.steps[index], memory_, launcher);
-        break;
-      case StepKind::sizes:
-        set_sizes(step, [&](int id, int element) { return read<int64_t>(id, element); }, values_);
-        program_->update(bound_, program_->schedule().due(static_cast<int>(index)), values_);
-        reserve_scratch(launcher);
-        break;
-      case StepKind::branch:
-        if (!(step.buffers.empty() ? values_.evaluate(step.amount) > 0 : read<bool>(step.buffers[0], 0)))
-          return static_cast<size_t>(step.target);
-        break;
-      case StepKind::jump: return static_cast<size_t>(step.target);
-      case StepKind::swap:
-        for (size_t k = 0; k + 1 < step.buffers.size(); k += 2)
-          swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]), launcher);
-        break;
-      case StepKind::grow: grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount)); break;
-      case StepKind::host:
-        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
-        host_.run(index, bound_.steps[index].sizes, memory_);
-        if (launcher.checked) launcher.checked->written(step.outputs);
-        break;
-      case StepKind::collective:
-        for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
-        exchange(step, options);
-        if (launcher.checked) launcher.checked->written(step.outputs);
-        break;
-      case StepKind::part:
-      case StepKind::library: internal_error("a CPU has no library to call, and runs all of a program");
-    }
+    if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? index + 1 : branch->target;
+    if (const auto* jump = step.as<JumpStep>()) return jump->target;
+    std::visit(Overloaded{[&](const LaunchStep&) {
+                            prepare_outputs(step, options, launcher);
+                            if (!is_there(step)) program_->run_step(step, bound_.steps[index], memory_, launcher);
+                          },
+                          [&](const SizesStep&) {
+                            set_sizes(step, [&](int id, int element) { return read<int64_t>(id, element); }, values_);
+                            program_->update(bound_, program_->schedule().due(static_cast<int>(index)), values_);
+                            reserve_scratch(launcher);
+                          },
+                          [&](const SwapStep&) { swap_buffers(step.buffers, launcher); },
+                          [&](const GrowStep& g) { grow(step.buffers[0], values_.evaluate(g.bytes)); },
+                          [&](const HostStep&) {
+                            prepare_outputs(step, options, launcher);
+                            host_.run(index, bound_.steps[index].sizes, memory_);
+                            if (launcher.checked) launcher.checked->written(step.outputs);
+                          },
+                          [&](const CollectiveStep& c) {
+                            prepare_outputs(step, options, launcher);
+                            exchange(c, step, options);
+                            if (launcher.checked) launcher.checked->written(step.outputs);
+                          },
+                          [](const auto&) { internal_error("a CPU runs all of a program, without libraries"); }},
+               step.action);
     return index + 1;
   }
 
-  void exchange(const PlanStep& step, const RunOptions& options) {
+  bool holds(const BranchStep& branch, const PlanStep& step) const {
+    return step.buffers.empty() ? values_.evaluate(branch.amount) > 0 : read<bool>(step.buffers[0], 0);
+  }
+
+  void exchange(const CollectiveStep& collective, const PlanStep& step, const RunOptions& options) {
     check(options.rank != nullptr, "a split program runs as one of several");
     auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
-    options.rank->exchange({.fn = step.collective,
+    options.rank->exchange({.fn = collective.fn,
                             .type = plan().buffers[from].shape.dtype,
                             .from = memory_[from],
                             .to = memory_[to],
-                            .elements = values_.evaluate(step.amount)},
+                            .elements = values_.evaluate(collective.elements)},
                            nullptr);
   }
 
@@ -595,6 +594,10 @@ class CpuContext final : public Context {
     T value;
     std::memcpy(&value, memory_[buffer] + static_cast<size_t>(element) * sizeof value, sizeof value);
     return value;
+  }
+
+  void prepare_outputs(const PlanStep& step, const RunOptions& options, const Launcher& launcher) {
+    for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
   }
 
   /// Memory for a buffer that a step is about to write, unless it was placed before the run.
@@ -635,6 +638,11 @@ class CpuContext final : public Context {
     blocks_[id] = std::move(block);
     memory_[id] = blocks_[id].data();
     note_peak();
+  }
+
+  void swap_buffers(const std::vector<int>& pairs, const Launcher& launcher) {
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2)
+      swap_buffers(static_cast<size_t>(pairs[k]), static_cast<size_t>(pairs[k + 1]), launcher);
   }
 
   void swap_buffers(size_t a, size_t b, const Launcher& launcher) {

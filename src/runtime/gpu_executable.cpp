@@ -70,7 +70,7 @@ class GpuContext final : public GpuRun {
   std::vector<int64_t> sizes_in_inputs(std::span<const Tensor> inputs, const RunOptions& options) const {
     std::vector<int64_t> found;
     for (const PlanStep& step : plan().steps) {
-      for (const SizeSetting& setting : step.settings) {
+      for (const SizeSetting& setting : step.settings()) {
         const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(setting.buffer)];
         found.push_back(element_of(inputs[static_cast<size_t>(buffer.index)], setting.element, options));
       }
@@ -105,7 +105,7 @@ class GpuContext final : public GpuRun {
     sizes_in_inputs_ = sizes_in_inputs(inputs, options);
     size_t next = 0;
     for (const PlanStep& step : plan().steps) {
-      if (step.kind == StepKind::sizes) set_sizes(step, [&](int, int) { return sizes_in_inputs_[next++]; }, values_);
+      if (step.is<SizesStep>()) set_sizes(step, [&](int, int) { return sizes_in_inputs_[next++]; }, values_);
     }
     check_sizes(plan().checks, values_);
     input_sizes_ = std::move(sizes);
@@ -184,7 +184,7 @@ class GpuContext final : public GpuRun {
   /// skipped.
   void forget_writes(size_t i) const {
     const PlanStep& step = plan().steps[i];
-    bool is_seen = step.kind == StepKind::kernel && !is_needless(i) &&
+    bool is_seen = step.is<LaunchStep>() && !is_needless(i) &&
                    plan().kernels[static_cast<size_t>(kernel_of(i))].code.find("raw(") == std::string::npos;
     for (int id : step.outputs) {
       auto buffer = static_cast<size_t>(id);
@@ -228,20 +228,20 @@ class GpuContext final : public GpuRun {
   /// or a library without a way for these sizes.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
-    if (step.kind == StepKind::library) return !works_[i];
-    if (step.is_spare && works_[i - 1]) return true;
-    if (step.kind == StepKind::sizes) return true;
+    if (step.is<LibraryStep>()) return !works_[i];
+    if (step.is<SizesStep>()) return true;
+    if (const auto* launch = step.as<LaunchStep>(); launch && launch->is_spare && works_[i - 1]) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
     return memory_[from] == memory_[to] &&
            (step.moves_apart || known_equal(plan().buffers[from].bytes, plan().buffers[to].bytes));
   }
 
-  /// The kernel that a step launches at these sizes.
+  /// The kernel that step `i`, a launch, uses at these sizes.
   int kernel_of(size_t i) const {
-    const PlanStep& step = plan().steps[i];
+    const LaunchStep& launch = launch_of(plan().steps[i]);
     int variant = bucket_->plan.variants[i];
-    return variant < 0 ? step.kernel : step.variants[static_cast<size_t>(variant)].kernel;
+    return variant < 0 ? launch.kernel : launch.variants[static_cast<size_t>(variant)].kernel;
   }
 
   /// True if this run launches its steps one by one: because somebody looks at them, because ranks connect to each other
@@ -256,11 +256,12 @@ class GpuContext final : public GpuRun {
   }
 
   void launch_step(size_t i, bool overlap, Rank* rank) const {
-    if (plan().steps[i].kind == StepKind::library) return call_library(i);
-    if (plan().steps[i].kind == StepKind::collective) return exchange(plan().steps[i], rank);
-    program_->launch(stream_, plan().steps[i], kernel_of(i), bucket_->plan.blocks[i], memory_,
+    const PlanStep& step = plan().steps[i];
+    if (step.is<LibraryStep>()) return call_library(i);
+    if (step.is<CollectiveStep>()) return exchange(step, rank);
+    program_->launch(stream_, step, kernel_of(i), bucket_->plan.blocks[i], memory_,
                      extras_of(block_, i, sizes_.data(), faults_.data()), overlap);
-    damage(plan().steps[i], kernel_of(i));
+    damage(step, kernel_of(i));
   }
 
   void run_graph(const RunOptions& options) {
@@ -280,7 +281,7 @@ class GpuContext final : public GpuRun {
       for (size_t i = 0; i < plan().steps.size(); ++i) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);
-        if (bucket_->plan.blocks[i] > 0) is_ours = plan().steps[i].kind == StepKind::kernel;
+        is_ours = plan().steps[i].is<LaunchStep>() && (is_ours || bucket_->plan.blocks[i] > 0);
       }
       bucket_->graphs.push_back({memory_, works_, stream_.end_capture()});
       known = bucket_->graphs.end() - 1;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/kept_file.h"
+#include "base/overloaded.h"
 #include "base/random.h"
 #include "base/texts.h"
 #include "base/watch.h"
@@ -82,7 +83,7 @@ class LedContext final : public GpuRun {
     Works works;
   };
   /// A launch of a run that is captured; kernel -1: a library.
-  struct Launch {
+  struct Launched {
     size_t step;
     int kernel;
     int64_t blocks;
@@ -90,7 +91,7 @@ class LedContext final : public GpuRun {
     size_t sizes;  // the first of its words
   };
   struct Trace {
-    std::vector<Launch> launches;
+    std::vector<Launched> launches;
     std::vector<int64_t> words;
   };
   /// The launches of a run, for these sizes and addresses; no graph before the second run.
@@ -148,8 +149,10 @@ class LedContext final : public GpuRun {
     }
     offsets_ = std::move(layout.offsets);
     works_.clear();  // with open sizes the step after a library's does the work
-    for (const PlanStep& step : plan().steps)
-      works_.push_back(step.call.has_symbols() ? nullptr : program_->work_of(step, values_));
+    for (const PlanStep& step : plan().steps) {
+      const auto* use = step.as<LibraryStep>();
+      works_.push_back(use && !use->call.has_symbols() ? program_->work_of(step, values_) : nullptr);
+    }
     placed_ = Placed{values_, bytes_, memory_, works_};
   }
 
@@ -200,15 +203,9 @@ class LedContext final : public GpuRun {
   bool steps_follow_from_sizes() const {
     auto is_computed = [](const SizeSetting& setting) { return setting.buffer < 0; };
     auto is_fixed = [&](const PlanStep& step) {
-      switch (step.kind) {
-        case StepKind::kernel:
-        case StepKind::library:
-        case StepKind::jump:
-        case StepKind::swap: return true;
-        case StepKind::sizes: return std::ranges::all_of(step.settings, is_computed);
-        case StepKind::branch: return step.buffers.empty();
-        default: return false;
-      }
+      if (step.is<SizesStep>()) return std::ranges::all_of(step.settings(), is_computed);
+      if (step.is<BranchStep>()) return step.buffers.empty();
+      return step.is<LaunchStep>() || step.is<LibraryStep>() || step.is<JumpStep>() || step.is<SwapStep>();
     };
     for (size_t i = 0; i < plan().buffers.size(); ++i) {
       if (plan().buffers[i].kind == BufferKind::dynamic || program_->is_hosted(i) || is_late(i)) return false;
@@ -268,7 +265,7 @@ class LedContext final : public GpuRun {
     stream_.begin_capture();
     stream_.fill(faults_.data(), 0, faults_.bytes());
     bool is_ours = false;  // the launch before: then this one may begin while that runs
-    for (const Launch& launch : trace.launches) {
+    for (const Launched& launch : trace.launches) {
       memory_ = launch.memory;
       if (launch.kernel < 0) call_library(launch.step);
       else
@@ -319,49 +316,47 @@ class LedContext final : public GpuRun {
   /// Runs one step and gives the number of the next.
   size_t execute(size_t i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
-    switch (step.kind) {
-      case StepKind::kernel:
-      case StepKind::library:
-        for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
-        if (!is_needless(i)) launch(i);
-        break;
-      case StepKind::sizes: set_from(step, i); break;
-      case StepKind::branch:
-        if (!(step.buffers.empty() ? values_.evaluate(step.amount) > 0 : is_true(static_cast<size_t>(step.buffers[0]))))
-          return static_cast<size_t>(step.target);
-        break;
-      case StepKind::jump: return static_cast<size_t>(step.target);
-      case StepKind::swap:
-        for (size_t k = 0; k + 1 < step.buffers.size(); k += 2)
-          swap_buffers(static_cast<size_t>(step.buffers[k]), static_cast<size_t>(step.buffers[k + 1]));
-        break;
-      case StepKind::grow:
-        is_behind_kernel_ = false;
-        grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(step.amount));
-        break;
-      case StepKind::host:  // strings and containers move by exchanging their places
-        check(step.host.fn == HostFn::same, "a function of the host is in a part for the processor");
-        hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
-        break;
-      case StepKind::collective:
-        is_behind_kernel_ = false;
-        for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
-        exchange(step, options.rank);
-        await_work(options);  // later steps may wait for the stream alone
-        break;
-      case StepKind::part:
-        run_part(i, options);
-        is_behind_kernel_ = false;
-        break;
-    }
+    if (const auto* branch = step.as<BranchStep>())
+      return holds(*branch, step) ? i + 1 : static_cast<size_t>(branch->target);
+    if (const auto* jump = step.as<JumpStep>()) return static_cast<size_t>(jump->target);
+    if (step.is<GrowStep>() || step.is<CollectiveStep>()) is_behind_kernel_ = false;
+    std::visit(
+        Overloaded{[&](const SizesStep&) { set_from(step, i); }, [&](const SwapStep&) { swap_buffers(step.buffers); },
+                   [&](const GrowStep& g) { grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(g.bytes)); },
+                   [&](const HostStep& host) { move_hosted(host, step); },
+                   [&](const CollectiveStep&) {
+                     prepare_outputs(step, options);
+                     exchange(step, options.rank);
+                     await_work(options);  // later steps may wait for the stream alone
+                   },
+                   [&](const PartStep&) {
+                     run_part(i, options);
+                     is_behind_kernel_ = false;
+                   },
+                   [&](const auto&) {  // a launch, or the call of a library
+                     prepare_outputs(step, options);
+                     if (!is_needless(i)) launch(i);
+                   }},
+        step.action);
     return i + 1;
+  }
+
+  bool holds(const BranchStep& branch, const PlanStep& step) const {
+    if (step.buffers.empty()) return values_.evaluate(branch.amount) > 0;
+    return is_true(static_cast<size_t>(step.buffers[0]));
+  }
+
+  /// Strings and containers move by exchanging their places.
+  void move_hosted(const HostStep& host, const PlanStep& step) {
+    check(host.call.fn == HostFn::same, "a function of the host is in a part for the processor");
+    hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
   }
 
   /// True for a step that moves an operand onto itself, or repeats the work of a library.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
-    if (step.kind == StepKind::library) return !works_[i];
-    if (step.is_spare && works_[i - 1]) return true;
+    if (step.is<LibraryStep>()) return !works_[i];
+    if (const auto* own = step.as<LaunchStep>(); own && own->is_spare && works_[i - 1]) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
     return memory_[from] == memory_[to] && (step.moves_apart || bytes_[from] == bytes_[to]);
@@ -370,7 +365,7 @@ class LedContext final : public GpuRun {
   void launch(size_t i) {
     const PlanStep& step = plan().steps[i];
     if (trace_) return note_launch(i);
-    if (step.kind == StepKind::library) {
+    if (step.is<LibraryStep>()) {
       is_behind_kernel_ = false;
       return call_library(i);
     }
@@ -393,7 +388,7 @@ class LedContext final : public GpuRun {
 
   void note_launch(size_t i) {
     const PlanStep& step = plan().steps[i];
-    bool is_library = step.kind == StepKind::library;
+    bool is_library = step.is<LibraryStep>();
     trace_->launches.push_back(
         {i, is_library ? -1 : kernel_of(i), is_library ? 0 : blocks_of(i), memory_, trace_->words.size()});
     if (!is_library)
@@ -402,11 +397,12 @@ class LedContext final : public GpuRun {
   }
 
   const StepVariant* variant_of(size_t i) const {
-    return variants_[i] < 0 ? nullptr : &plan().steps[i].variants[static_cast<size_t>(variants_[i])];
+    return variants_[i] < 0 ? nullptr : &launch_of(plan().steps[i]).variants[static_cast<size_t>(variants_[i])];
   }
-  int kernel_of(size_t i) const { return variant_of(i) ? variant_of(i)->kernel : plan().steps[i].kernel; }
+  int kernel_of(size_t i) const { return variant_of(i) ? variant_of(i)->kernel : launch_of(plan().steps[i]).kernel; }
   int64_t blocks_of(size_t i) const {
-    return std::max<int64_t>(values_.evaluate(variant_of(i) ? variant_of(i)->blocks : plan().steps[i].blocks), 0);
+    return std::max<int64_t>(
+        values_.evaluate(variant_of(i) ? variant_of(i)->blocks : launch_of(plan().steps[i]).blocks), 0);
   }
 
   // --- sizes ---------------------------------------------------------------------------------------------------------
@@ -415,7 +411,7 @@ class LedContext final : public GpuRun {
   void update(const SizeSchedule::Due& due) {
     if (due.steps.empty()) return;
     for (int id : due.steps) {
-      if (plan().steps[static_cast<size_t>(id)].kind == StepKind::kernel) write_sizes(static_cast<size_t>(id));
+      if (plan().steps[static_cast<size_t>(id)].is<LaunchStep>()) write_sizes(static_cast<size_t>(id));
     }
     if (knobs().checked) return;  // each step sends its own, with its stamps
     auto last = static_cast<size_t>(due.steps.back());
@@ -436,14 +432,14 @@ class LedContext final : public GpuRun {
 
   void write_sizes(size_t i) {
     const PlanStep& step = plan().steps[i];
-    int64_t work = step.variants.empty() ? 0 : values_.evaluate(step.work);
+    const std::vector<StepVariant>& variants = launch_of(step).variants;
+    int64_t work = variants.empty() ? 0 : values_.evaluate(launch_of(step).work);
     int chosen = -1;
-    while (chosen + 1 < std::ssize(step.variants) && step.variants[static_cast<size_t>(chosen + 1)].from <= work)
-      ++chosen;
-    if (chosen >= 0 && chosen != variants_[i]) program_->load_kernel(step.variants[static_cast<size_t>(chosen)].kernel);
+    while (chosen + 1 < std::ssize(variants) && variants[static_cast<size_t>(chosen + 1)].from <= work) ++chosen;
+    if (chosen >= 0 && chosen != variants_[i]) program_->load_kernel(variants[static_cast<size_t>(chosen)].kernel);
     variants_[i] = chosen;
     int64_t* to = words_.data() + first_[i];
-    for (int id : chosen < 0 ? step.sizes : step.variants[static_cast<size_t>(chosen)].sizes)
+    for (int id : chosen < 0 ? step.sizes : variants[static_cast<size_t>(chosen)].sizes)
       *to++ = values_.evaluate(plan().sizes[static_cast<size_t>(id)]);
     if (!knobs().checked) return;
     *to++ = 0;
@@ -468,10 +464,7 @@ class LedContext final : public GpuRun {
 
   /// Waits for the stream and reports an index out of range before anything uses a result of it.
   void settle() const {
-    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) {
-      const PlanStep& step = plan().steps[i];
-      return variants_[i] < 0 ? step.kernel : step.variants[static_cast<size_t>(variants_[i])].kernel;
-    });
+    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
   }
 
   /// The contents of a buffer, which are waited for if they lie on the device.
@@ -484,7 +477,7 @@ class LedContext final : public GpuRun {
 
   void run_part(size_t i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
-    auto number = static_cast<size_t>(step.kernel);
+    auto number = static_cast<size_t>(step.as<PartStep>()->part);
     const auto& names = plan().parts[number].names;
     auto size = step.sizes.begin();
     auto next_size = [&] { return values_.evaluate(plan().sizes[static_cast<size_t>(*size++)]); };
@@ -517,6 +510,10 @@ class LedContext final : public GpuRun {
   }
 
   // --- memory --------------------------------------------------------------------------------------------------------
+
+  void prepare_outputs(const PlanStep& step, const RunOptions& options) {
+    for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
+  }
 
   /// Memory for a buffer that a step is about to write, unless it was placed before the run.
   void prepare(size_t id, const RunOptions& options) {
@@ -570,6 +567,11 @@ class LedContext final : public GpuRun {
     for (size_t id = 0; id < blocks_.size(); ++id) {
       if (blocks_[id].data()) pool_.give_back(std::exchange(blocks_[id], {}));
     }
+  }
+
+  void swap_buffers(const std::vector<int>& pairs) {
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2)
+      swap_buffers(static_cast<size_t>(pairs[k]), static_cast<size_t>(pairs[k + 1]));
   }
 
   void swap_buffers(size_t a, size_t b) {

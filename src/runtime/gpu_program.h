@@ -70,7 +70,7 @@ class Code {
     std::set<int> kernels;
     for (const auto* steps : {&plan.load_steps, &plan.steps}) {
       for (const PlanStep& step : *steps) {
-        if (step.kind == StepKind::kernel) kernels.insert(step.kernel);
+        if (const auto* launch = step.as<LaunchStep>()) kernels.insert(launch->kernel);
       }
     }
     load(kernels);
@@ -144,7 +144,7 @@ inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps
   for (size_t i = 0; i < steps.size(); ++i) {
     block.first.push_back(block.values.size());
     int variant = variants.empty() ? -1 : variants[i];
-    const auto& sizes = variant < 0 ? steps[i].sizes : steps[i].variants[static_cast<size_t>(variant)].sizes;
+    const auto& sizes = variant < 0 ? steps[i].sizes : launch_of(steps[i]).variants[static_cast<size_t>(variant)].sizes;
     for (int id : sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
     block.first_watched.push_back(block.values.size());
     if (!knobs().checked) continue;
@@ -208,11 +208,12 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
   SavedProgram saved() const override {
-    auto call = std::ranges::find(plan_.steps, StepKind::library, &PlanStep::kind);
-    if (call == plan_.steps.end()) return saved_program(origin_, plan_, image_);
+    auto use = std::ranges::find_if(plan_.steps, &PlanStep::is<LibraryStep>);
+    if (use == plan_.steps.end()) return saved_program(origin_, plan_, image_);
+    const std::string& library = use->as<LibraryStep>()->call.library;
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E406",
-                 .what = cat("the program calls ", call->call.library, ", which other machines may not have"),
+                 .what = cat("the program calls ", library, ", which other machines may not have"),
                  .hint = "`weft compile` writes one with Weft's own kernels"});
   }
   /// Constants that runs read are on the device already.
@@ -224,14 +225,14 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = donation_notes(plan_);
     for (const PlanStep& step : plan_.steps) {
-      if (step.kind == StepKind::part) notes.push_back(cat("the processor runs, between two copies: ", step.reason));
+      if (step.is<PartStep>()) notes.push_back(cat("the processor runs, between two copies: ", step.reason));
     }
     return notes;
   }
   std::vector<StepInfo> steps() const override {
     std::vector<StepInfo> list;
     for (const PlanStep& step : plan_.steps) {
-      const std::string place = step.kind == StepKind::part ? "cpu" : device_->name();
+      const std::string place = step.is<PartStep>() ? "cpu" : device_->name();
       list.push_back({step_name(plan_, step), step.source, place, step.reason});
     }
     return list;
@@ -257,7 +258,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   void load_variants(const std::vector<int>& variants) const {
     std::set<int> kernels;
     for (size_t i = 0; i < variants.size(); ++i) {
-      if (variants[i] >= 0) kernels.insert(plan_.steps[i].variants[static_cast<size_t>(variants[i])].kernel);
+      if (variants[i] >= 0) kernels.insert(launch_of(plan_.steps[i]).variants[static_cast<size_t>(variants[i])].kernel);
     }
     code_.load(std::move(kernels));
   }
@@ -265,8 +266,9 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   /// The work of a step that calls a library, at these sizes; null where the library has no way for sizes that were
   /// open when the program was compiled: then the step after it does the same.
   std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
-    if (step.kind != StepKind::library) return nullptr;
-    LibraryCall call = step.call.at([&](const Dim& size) { return values.evaluate(size); });
+    const auto* use = step.as<LibraryStep>();
+    if (!use) return nullptr;
+    LibraryCall call = use->call.at([&](const Dim& size) { return values.evaluate(size); });
     try {
       return gpu::prepare(device_, call);
     } catch (const Error& error) {
@@ -313,7 +315,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     std::vector<bool> used(plan_.buffers.size());
     for (const PlanStep& step : steps) {
       for (int id : step.buffers) used[static_cast<size_t>(id)] = true;
-      for (const SizeSetting& setting : step.settings) {
+      for (const SizeSetting& setting : step.settings()) {
         if (setting.buffer >= 0) used[static_cast<size_t>(setting.buffer)] = true;
       }
     }
@@ -329,7 +331,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   /// Constants that only packing reads are on the device just while it runs.
   void load() {
     for (const PlanStep& step : plan_.steps) {
-      if (step.kind == StepKind::library && !step.call.has_symbols()) work_of(step, {});  // refused at once
+      const auto* use = step.as<LibraryStep>();
+      if (use && !use->call.has_symbols()) work_of(step, {});  // refused at once
     }
     persistent_.resize(plan_.buffers.size());
     std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
@@ -358,10 +361,11 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     gpu::Memory faults(device_, knobs().checked ? static_cast<int64_t>(steps.size() * sizeof(KernelFault)) : 0);
     stream.fill(faults.data(), 0, faults.bytes());
     for (size_t i = 0; i < steps.size(); ++i) {
-      launch(stream, steps[i], steps[i].kernel, none.evaluate(steps[i].blocks), persistent_,
+      const LaunchStep& own = launch_of(steps[i]);
+      launch(stream, steps[i], own.kernel, none.evaluate(own.blocks), persistent_,
              extras_of(block, i, sizes.data(), faults.data()), false);
     }
-    check_faults(stream, faults, plan_, steps, [&](size_t i) { return steps[i].kernel; });
+    check_faults(stream, faults, plan_, steps, [&](size_t i) { return launch_of(steps[i]).kernel; });
   }
 
   bool holds_host_value(const PlanBuffer& buffer) const {

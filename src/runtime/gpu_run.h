@@ -71,9 +71,10 @@ class GpuRun : public Context {
 
   void call_library(size_t i) const {
     const PlanStep& step = plan().steps[i];
+    const std::vector<int64_t>& offsets = step.as<LibraryStep>()->offsets;
     std::vector<std::byte*> operands;
     for (size_t k = 0; k < step.buffers.size(); ++k) {
-      int64_t offset = k < step.offsets.size() ? step.offsets[k] : 0;
+      int64_t offset = k < offsets.size() ? offsets[k] : 0;
       operands.push_back(memory_[static_cast<size_t>(step.buffers[k])] + offset);
     }
     works_[i]->launch(stream_, operands);
@@ -81,12 +82,13 @@ class GpuRun : public Context {
 
   void exchange(const PlanStep& step, Rank* rank) const {
     check(rank != nullptr, "a split program runs as one of several");
+    const auto& collective = *step.as<CollectiveStep>();
     auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
-    rank->exchange({.fn = step.collective,
+    rank->exchange({.fn = collective.fn,
                     .type = plan().buffers[from].shape.dtype,
                     .from = memory_[from],
                     .to = memory_[to],
-                    .elements = values_.evaluate(step.amount)},
+                    .elements = values_.evaluate(collective.elements)},
                    &stream_);
   }
 

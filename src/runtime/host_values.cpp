@@ -51,17 +51,17 @@ bool is_read_from(const Plan& plan, size_t from, int buffer) {
     bool is_over = holder.kind != BufferKind::output && static_cast<int>(at) > holder.last_step;
     if (at == plan.steps.size() || is_over) continue;
     const PlanStep& step = plan.steps[at];
-    bool jumps = step.kind == StepKind::jump || step.kind == StepKind::branch;
-    if (jumps && !seen.insert({at, id}).second) continue;
-    if (step.kind == StepKind::host && contains(inputs_of(step), id)) return true;
+    const int* target = step.target();
+    if (target && !seen.insert({at, id}).second) continue;
+    if (step.is<HostStep>() && contains(inputs_of(step), id)) return true;
     if (contains(step.outputs, id)) continue;
-    for (size_t k = 0; step.kind == StepKind::swap && k < step.buffers.size(); ++k) {
+    for (size_t k = 0; step.is<SwapStep>() && k < step.buffers.size(); ++k) {
       if (step.buffers[k] != id) continue;
       id = step.buffers[k ^ 1];
       break;
     }
-    if (jumps) open.emplace_back(static_cast<size_t>(step.target), id);
-    if (step.kind != StepKind::jump) open.emplace_back(at + 1, id);
+    if (target) open.emplace_back(static_cast<size_t>(*target), id);
+    if (!step.is<JumpStep>()) open.emplace_back(at + 1, id);
   }
   return false;
 }
@@ -70,16 +70,17 @@ bool is_read_from(const Plan& plan, size_t from, int buffer) {
 
 std::vector<std::vector<bool>> last_container_reads(const Plan& plan) {
   std::vector<std::vector<bool>> reads;
-  if (std::ranges::none_of(plan.steps, [](const PlanStep& s) { return s.kind == StepKind::host; })) return reads;
+  if (std::ranges::none_of(plan.steps, [](const PlanStep& s) { return s.is<HostStep>(); })) return reads;
   reads.resize(plan.steps.size());
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& step = plan.steps[i];
-    if (step.kind != StepKind::host) continue;
+    const auto* host = step.as<HostStep>();
+    if (!host) continue;
     auto operands = inputs_of(step);
     for (size_t k = 0; k < operands.size(); ++k) {
       bool is_again = std::ranges::find(operands.subspan(k + 1), operands[k]) != operands.end();
       bool is_free = holds_container(plan, static_cast<size_t>(operands[k])) && !is_again;
-      reads[i].push_back(is_free && passes_on(step.host.fn) && !is_read_from(plan, i + 1, operands[k]));
+      reads[i].push_back(is_free && passes_on(host->call.fn) && !is_read_from(plan, i + 1, operands[k]));
     }
   }
   return reads;
@@ -142,7 +143,7 @@ void HostValues::run(size_t index, std::span<const int64_t> sizes, std::span<std
     operands.push_back(operand(buffer, last_reads_[index][i], next_dims(), memory[buffer]));
   }
   try {
-    std::vector<Tensor> results = run_host(step.host, std::move(operands));
+    std::vector<Tensor> results = run_host(step.as<HostStep>()->call, std::move(operands));
     check(results.size() == step.outputs.size(), "the host gives as many values as the plan says");
     for (size_t k = 0; k < results.size(); ++k) {
       auto buffer = static_cast<size_t>(step.outputs[k]);

@@ -59,8 +59,9 @@ bool is_whole_after(const Plan& plan, size_t step, int buffer) {
   for (size_t i = step + 1; i < plan.steps.size();) {
     const PlanStep& later = plan.steps[i];
     if (std::ranges::find(later.outputs, buffer) != later.outputs.end()) return false;
-    if (later.kind != StepKind::jump) ++i;
-    else if (later.target > static_cast<int>(i)) i = static_cast<size_t>(later.target);
+    const auto* jump = later.as<JumpStep>();
+    if (!jump) ++i;
+    else if (jump->target > static_cast<int>(i)) i = static_cast<size_t>(jump->target);
     else break;  // the next trip of a loop overwrites all of it
   }
   return true;

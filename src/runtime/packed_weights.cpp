@@ -67,7 +67,7 @@ class Keys {
 
   std::optional<Hash128> key_of(const PlanStep& step) const {
     if (!may_share(step)) return std::nullopt;
-    const PlanKernel& kernel = plan_.kernels[step.kernel];
+    const PlanKernel& kernel = plan_.kernels[launch_of(step).kernel];
     std::string text = cat("packed 1\n", plan_.compiler, "\n", plan_.chip, "\n", kernel.name, "\n");
     for (int size : step.sizes) text += cat(plan_.sizes[size], " ");
     for (int id : step.buffers) text += id == step.outputs[0] ? "result " : cat(content_of(id), " ");

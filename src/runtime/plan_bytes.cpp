@@ -82,11 +82,44 @@ template <class A, Is<StepVariant> T>
 void fields(A& a, T& variant) {
   a(variant.kernel, variant.sizes, variant.blocks, variant.from);
 }
+template <class A, Is<LaunchStep> T>
+void fields(A& a, T& step) {
+  a(step.kernel, step.blocks, step.work, step.variants);
+}
+template <class A, Is<SizesStep> T>
+void fields(A& a, T& step) {
+  a(step.settings, step.checks);
+}
+template <class A, Is<BranchStep> T>
+void fields(A& a, T& step) {
+  a(step.amount, step.target);
+}
+template <class A, Is<JumpStep> T>
+void fields(A& a, T& step) {
+  a(step.target);
+}
+template <class A, Is<SwapStep> T>
+void fields(A&, T&) {}
+template <class A, Is<GrowStep> T>
+void fields(A& a, T& step) {
+  a(step.bytes);
+}
+template <class A, Is<HostStep> T>
+void fields(A& a, T& step) {
+  a(step.call);
+}
+template <class A, Is<PartStep> T>
+void fields(A& a, T& step) {
+  a(step.part, step.settings);
+}
+/// A saved program runs on other machines, so it has no such step; tools compare their plans.
+template <class A, class T>
+  requires Is<T, LibraryStep> || Is<T, CollectiveStep>
+void fields(A&, T&) {}
 template <class A, Is<PlanStep> T>
 void fields(A& a, T& step) {
-  a(step.kernel, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.blocks, step.flops, step.bytes,
-    step.in_place, step.moves, step.moves_apart, step.kind, step.target, step.amount, step.settings, step.checks,
-    step.host, step.work, step.variants);
+  a(step.action, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes,
+    step.in_place, step.moves, step.moves_apart);
 }
 template <class A, Is<InPlace> T>
 void fields(A& a, T& pair) {
@@ -126,7 +159,6 @@ void fields(A& a, T& source) {
 constexpr auto last_of(ChipKind) { return ChipKind::arm; }
 constexpr auto last_of(BufferKind) { return BufferKind::value; }
 constexpr auto last_of(KernelKind) { return KernelKind::host_function; }
-constexpr auto last_of(StepKind) { return StepKind::part; }  // no library step: a saved program runs on other machines
 constexpr auto last_of(HostFn) { return HostFn::hash_text; }
 constexpr auto last_of(DType) { return DType::string; }
 constexpr auto last_of(Type::Kind) { return Type::Kind::map; }
@@ -172,6 +204,11 @@ class Encoder {
     for (const auto& [key, value] : entries) (*this)(key, value);
   }
   void put(const std::shared_ptr<Plan>& plan) { put(*plan); }
+  template <class... T>
+  void put(const std::variant<T...>& value) {
+    put(value.index());
+    std::visit([&](const auto& alternative) { put(alternative); }, value);
+  }
   template <class T>
   void put(const std::optional<T>& value) {
     put(value.has_value());
@@ -292,6 +329,12 @@ class Decoder {
     expect(++depth_ == 1, "a part of a plan has parts");
     get(*(plan = std::make_shared<Plan>()));
     --depth_;
+  }
+  template <class... T>
+  void get(std::variant<T...>& value) {
+    auto index = number(0, sizeof...(T) - 1);
+    int64_t at = 0;
+    ((index == at++ ? get(value.template emplace<T>()) : void()), ...);
   }
   template <class T>
   void get(std::optional<T>& value) {
@@ -433,64 +476,64 @@ void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, si
   }
 }
 
-void check_host(const PlanStep& step, const Plan& plan) {
-  expect(takes_operands(step.host.fn, step.buffers.size() - step.outputs.size()),
+void check_action(const HostStep& host, const PlanStep& step, const Plan& plan) {
+  expect(takes_operands(host.call.fn, step.buffers.size() - step.outputs.size()),
          "a function of the host does not have its operands");
   check_host_sizes(step, plan, step.buffers.size(), step.sizes.size());
 }
 
-void check_part(const PlanStep& step, const Plan& plan) {
-  expect(is_below(step.kernel, plan.parts.size()), "a step has no part of the plan");
-  const PlanPart& part = plan.parts[step.kernel];
+void check_action(const PartStep& action, const PlanStep& step, const Plan& plan) {
+  expect(is_below(action.part, plan.parts.size()), "a step has no part of the plan");
+  const PlanPart& part = plan.parts[action.part];
   bool fits = step.outputs.size() == part.plan->outputs.size() &&
               step.buffers.size() == step.outputs.size() + part.plan->inputs.size() &&
-              step.sizes.size() >= part.names.size() && (step.settings.empty() || !step.outputs.empty());
+              step.sizes.size() >= part.names.size() && (action.settings.empty() || !step.outputs.empty());
   expect(fits, "a part of a plan does not have its operands");
   check_host_sizes(step, plan, part.plan->inputs.size(), step.sizes.size() - part.names.size());
 }
 
-void check_kernels(const PlanStep& step, const Plan& plan) {
-  expect(is_below(step.kernel, plan.kernels.size()), "a step has no kernel");
-  for (const StepVariant& variant : step.variants) {
+void check_action(const LaunchStep& launch, const PlanStep& step, const Plan& plan) {
+  expect(is_below(launch.kernel, plan.kernels.size()), "a step has no kernel");
+  for (const StepVariant& variant : launch.variants) {
     expect(is_below(variant.kernel, plan.kernels.size()), "a variant of a step has no kernel");
     expect(variant.sizes.size() == step.sizes.size(), "a variant of a step has sizes of its own");
     for (int id : variant.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
   }
 }
 
-/// Checks the kinds of steps that launch nothing.
-void check_kind(const PlanStep& step, const Plan& plan) {
+void check_action(const SizesStep&, const PlanStep&, const Plan&) {}
+void check_action(const LibraryStep&, const PlanStep&, const Plan&) { expect(false, "a step calls a library"); }
+void check_action(const CollectiveStep&, const PlanStep&, const Plan&) { expect(false, "a step needs other ranks"); }
+
+void check_target(int target, const Plan& plan) {
+  expect(is_below(target, plan.steps.size() + 1), "a jump goes nowhere");
+}
+void check_action(const BranchStep& branch, const PlanStep&, const Plan& plan) { check_target(branch.target, plan); }
+void check_action(const JumpStep& jump, const PlanStep&, const Plan& plan) { check_target(jump.target, plan); }
+
+void check_action(const SwapStep&, const PlanStep& step, const Plan& plan) {
   auto is_working = [&](int id) {
     BufferKind kind = plan.buffers[id].kind;
     return kind == BufferKind::arena || kind == BufferKind::dynamic || kind == BufferKind::value;
   };
-  for (const SizeSetting& setting : step.settings) {
-    bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
-    expect(is_there && setting.element >= 0, "a size is read where nothing is");
-    if (setting.buffer < 0) continue;
-    const PlanBuffer& buffer = plan.buffers[setting.buffer];
-    expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is no integer");
-    auto bytes = buffer.bytes.constant();
-    expect(bytes && *bytes / byte_size(buffer.shape.dtype, 1) > setting.element,
-           "a size is read past the end of its buffer");
-  }
-  switch (step.kind) {
-    case StepKind::kernel: return check_kernels(step, plan);
-    case StepKind::sizes: return;
-    case StepKind::host: return check_host(step, plan);
-    case StepKind::part: return check_part(step, plan);
-    case StepKind::library: return expect(false, "a step calls a library");
-    case StepKind::collective: return expect(false, "a step needs other ranks");
-    case StepKind::branch:
-    case StepKind::jump: return expect(is_below(step.target, plan.steps.size() + 1), "a jump goes nowhere");
-    case StepKind::swap:
-      expect(step.buffers.size() % 2 == 0, "a swap misses a buffer");
-      return expect(std::ranges::all_of(step.buffers, is_working), "a swap moves what is not working memory");
-    case StepKind::grow:
-      expect(step.buffers.size() == 1, "room is made for no buffer");
-      return expect(plan.buffers[step.buffers[0]].kind == BufferKind::dynamic,
-                    "room is made for a buffer that cannot grow");
-  }
+  expect(step.buffers.size() % 2 == 0, "a swap misses a buffer");
+  expect(std::ranges::all_of(step.buffers, is_working), "a swap moves what is not working memory");
+}
+
+void check_action(const GrowStep&, const PlanStep& step, const Plan& plan) {
+  expect(step.buffers.size() == 1, "room is made for no buffer");
+  expect(plan.buffers[step.buffers[0]].kind == BufferKind::dynamic, "room is made for a buffer that cannot grow");
+}
+
+void check_setting(const SizeSetting& setting, const Plan& plan) {
+  bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
+  expect(is_there && setting.element >= 0, "a size is read where nothing is");
+  if (setting.buffer < 0) return;
+  const PlanBuffer& buffer = plan.buffers[setting.buffer];
+  expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is no integer");
+  auto bytes = buffer.bytes.constant();
+  expect(bytes && *bytes / byte_size(buffer.shape.dtype, 1) > setting.element,
+         "a size is read past the end of its buffer");
 }
 
 void check_indexes(const PlanStep& step, const Plan& plan) {
@@ -500,12 +543,13 @@ void check_indexes(const PlanStep& step, const Plan& plan) {
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes a buffer that it does not list");
   expect(step.outputs.size() <= step.buffers.size(), "a step has more outputs than buffers");
   check_sharing(step);
-  check_kind(step, plan);
+  for (const SizeSetting& setting : step.settings()) check_setting(setting, plan);
+  std::visit([&](const auto& action) { check_action(action, step, plan); }, step.action);
 }
 
 void check_load_step(const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
-  expect(step.kind == StepKind::kernel, "packing weights is no plain step");
+  expect(step.is<LaunchStep>(), "packing weights is no plain step");
   for (int id : step.buffers) {
     BufferKind kind = plan.buffers[id].kind;
     expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");

@@ -211,13 +211,14 @@ class Interpreter {
 
   std::vector<Wide> bind(const Instruction& i, std::span<const Wide> in) {
     const auto& op = *i.as<Bind>();
-    PlanStep step{.source = i.source};
+    SizesStep sizes;
     for (size_t k = 0; k < op.symbols.size(); ++k) {
-      step.settings.push_back({.symbol = *op.symbols[k].as_symbol(),
-                               .buffer = 0,
-                               .element = static_cast<int>(k),
-                               .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
+      sizes.settings.push_back({.symbol = *op.symbols[k].as_symbol(),
+                                .buffer = 0,
+                                .element = static_cast<int>(k),
+                                .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
     }
+    PlanStep step{.action = std::move(sizes), .source = i.source};
     set_sizes(step, [&](int, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
     return {};
   }

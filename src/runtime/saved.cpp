@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view magic = "WEFTPROG";
 /// Raised by every change of these structures, of Plan, of the text form, or of how kernels are called
 /// (kernels/launch.h).
-constexpr uint32_t format_version = 8;
+constexpr uint32_t format_version = 9;
 constexpr size_t most_chips = 64;
 
 /// The file starts with these, little endian: a header, then an entry for each section.

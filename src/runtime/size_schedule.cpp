@@ -23,7 +23,7 @@ namespace {
 
 SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    for (const SizeSetting& setting : plan.steps[i].settings) set_by_[setting.symbol.name] = static_cast<int>(i);
+    for (const SizeSetting& setting : plan.steps[i].settings()) set_by_[setting.symbol.name] = static_cast<int>(i);
   }
   std::vector<int> known;
   for (size_t i = 0; i < plan.sizes.size(); ++i) {
@@ -31,11 +31,13 @@ SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
     due_[known.back() + 1].sizes.push_back(static_cast<int>(i));
   }
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    if (plan.steps[i].kind != StepKind::kernel && plan.steps[i].kind != StepKind::host) continue;
+    const PlanStep& step = plan.steps[i];
+    const auto* launch = step.as<LaunchStep>();
+    if (!launch && !step.is<HostStep>()) continue;
     int last = before_run;
-    for (int size : plan.steps[i].sizes) last = std::max(last, known[size]);
-    if (!plan.steps[i].variants.empty()) last = std::max(last, known_after(plan.steps[i].work));
-    for (const StepVariant& variant : plan.steps[i].variants) {
+    for (int size : step.sizes) last = std::max(last, known[size]);
+    if (launch && !launch->variants.empty()) last = std::max(last, known_after(launch->work));
+    for (const StepVariant& variant : launch ? launch->variants : std::vector<StepVariant>()) {
       for (int size : variant.sizes) last = std::max(last, known[size]);
     }
     due_[last + 1].steps.push_back(static_cast<int>(i));
@@ -56,13 +58,13 @@ bool SizeSchedule::is_run_time(const Dim& dim) const { return known_after(dim) !
 
 void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read,
                SymbolValues& values) {
-  for (const SizeSetting& setting : step.settings) {
+  for (const SizeSetting& setting : step.settings()) {
     int64_t value = setting.buffer < 0 ? values.evaluate(setting.value) : read(setting.buffer, setting.element);
     int64_t most = std::min(setting.symbol.max, values.evaluate(setting.most));
     if (value < setting.symbol.min || value > most) out_of_bounds(step, setting, value, most);
     values.set(setting.symbol.name, value);
   }
-  check_sizes(step.checks, values);
+  if (const auto* sizes = step.as<SizesStep>()) check_sizes(sizes->checks, values);
 }
 
 }  // namespace weft

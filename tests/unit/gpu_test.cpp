@@ -113,10 +113,10 @@ module main {
 
 namespace {
 
-/// What kinds of steps there are, in order.
+/// What the steps do, in order.
 std::string kinds(const Plan& plan) {
   std::string list;
-  for (const PlanStep& step : plan.steps) list += cat(names(step.kind)[static_cast<size_t>(step.kind)], " ");
+  for (const PlanStep& step : plan.steps) list += cat(step.is<LaunchStep>() ? "kernel" : step_name(plan, step), " ");
   return list;
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
   plan.buffers = {{.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * Dim(4)},
                   {.kind = BufferKind::arena, .bytes = max(Dim(100) - n, 1), .first_step = 0, .last_step = 0}};
-  plan.steps = {{.buffers = {0, 1}, .blocks = ceildiv(n, 256)}};
+  plan.steps = {{.action = LaunchStep{.blocks = ceildiv(n, 256)}, .buffers = {0, 1}}};
   auto at = [](int64_t value) {
     SymbolValues values;
     values.set("n", value);
@@ -228,9 +228,10 @@ TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
   Dim n = Dim::symbol({.name = "n", .min = 0, .max = 1000});
   Plan plan;
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
-  plan.steps = {
-      {.blocks = min(n, 1), .work = n, .variants = {{.blocks = n, .from = 2}, {.blocks = ceildiv(n, 64), .from = 65}}},
-      {.blocks = 7}};
+  plan.steps = {{.action = LaunchStep{.blocks = min(n, 1),
+                                      .work = n,
+                                      .variants = {{.blocks = n, .from = 2}, {.blocks = ceildiv(n, 64), .from = 65}}}},
+                {.action = LaunchStep{.blocks = 7}}};
   auto chosen = [&](int64_t value) {
     SymbolValues values;
     values.set("n", value);
@@ -251,7 +252,7 @@ TEST_CASE("gpu: a variant for less work is not launched for more where work shri
   Dim n = Dim::symbol({.name = "n", .min = 0, .max = 17});
   Plan plan;
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
-  plan.steps = {{.work = Dim(17) - n, .variants = {{.from = 2}}}};
+  plan.steps = {{.action = LaunchStep{.work = Dim(17) - n, .variants = {{.from = 2}}}}};
   auto at = [](int64_t value) {
     SymbolValues values;
     values.set("n", value);
@@ -275,7 +276,8 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
   plan.kernels = {{.name = "k_1", .code = "#include \"pointwise.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n"}};
   plan.sizes = {4};
   for (const auto& buffers : steps)
-    plan.steps.push_back({.buffers = buffers, .sizes = {0}, .outputs = {buffers.back()}, .blocks = 4});
+    plan.steps.push_back(
+        {.action = LaunchStep{.blocks = 4}, .buffers = buffers, .sizes = {0}, .outputs = {buffers.back()}});
   return plan;
 }
 
@@ -287,7 +289,7 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
   CHECK(plan.steps[0].outputs == std::vector<int>{1, 2});
   CHECK(plan.steps[0].sizes.size() == 4);
   CHECK(plan.steps[1].buffers == std::vector<int>{1, 3, 0, 4});
-  CHECK(plan.steps[0].kernel == plan.steps[1].kernel);
+  CHECK(launch_of(plan.steps[0]).kernel == launch_of(plan.steps[1]).kernel);
   REQUIRE(plan.kernels.size() == 1);
   CHECK(plan.kernels[0].code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
 }
@@ -300,7 +302,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
   CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2, 0, 3});
   CHECK(plan.steps[0].sizes.size() == 6);
-  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(plan.steps[0].kernel)];
+  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(launch_of(plan.steps[0]).kernel)];
   CHECK(kernel.cluster == 2);
   CHECK(kernel.code.find("choose_part<3, 2, 1>") != std::string::npos);
 }
@@ -310,29 +312,30 @@ TEST_CASE("gpu: products of the same variants are one launch for each of them") 
   plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.push_back(
       {.name = "k_2", .code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_2, 2, 128) {\n}\n", .threads = 128});
-  for (size_t i : {0, 1}) plan.steps[i].variants = {{.kernel = 1, .sizes = {0}, .blocks = 9, .from = 30}};
+  for (size_t i : {0, 1}) launch_of(plan.steps[i]).variants = {{.kernel = 1, .sizes = {0}, .blocks = 9, .from = 30}};
   merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third has no variant
-  const PlanStep& both = plan.steps[0];
+  const LaunchStep& both = launch_of(plan.steps[0]);
   REQUIRE(both.variants.size() == 1);
   CHECK(both.blocks == 8);
   CHECK(both.variants[0].blocks == 18);
   CHECK(both.variants[0].from == 30);
-  CHECK(both.variants[0].sizes.size() == both.sizes.size());
+  CHECK(both.variants[0].sizes.size() == plan.steps[0].sizes.size());
   CHECK(plan.sizes[static_cast<size_t>(both.variants[0].sizes[1])] == 9);
   const PlanKernel& kernel = plan.kernels[static_cast<size_t>(both.variants[0].kernel)];
   CHECK(kernel.threads == 128);
   CHECK(kernel.code.find("WEFT_KERNEL_PART(k_2)") != std::string::npos);
-  CHECK(plan.kernels[static_cast<size_t>(plan.steps[1].kernel)].name == "k_1");
+  CHECK(plan.kernels[static_cast<size_t>(launch_of(plan.steps[1]).kernel)].name == "k_1");
 }
 
 TEST_CASE("gpu: products whose variants begin at other sizes are launches of their own") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
   Dim n = Dim::symbol({.name = "n", .min = 1, .max = 9}), m = Dim::symbol({.name = "m", .min = 1, .max = 9});
   plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
-  for (PlanStep& step : plan.steps) step.work = n, step.variants = {{.kernel = 0, .sizes = {0}, .from = 2}};
-  plan.steps[1].work = m;
-  plan.steps[2].variants[0].from = 3;
+  for (PlanStep& step : plan.steps)
+    step.action = LaunchStep{.blocks = 4, .work = n, .variants = {{.kernel = 0, .sizes = {0}, .from = 2}}};
+  launch_of(plan.steps[1]).work = m;
+  launch_of(plan.steps[2]).variants[0].from = 3;
   merge_launches(plan);
   CHECK(plan.steps.size() == 3);
 }

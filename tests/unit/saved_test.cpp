@@ -183,7 +183,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   plan.buffers = {{BufferKind::constant, 1, {DType::i4, {3}}, 2, "c", 0, 0},
                   {BufferKind::arena, 0, {DType::f32, {n}}, n * 4, "v", 0, 0}};
   plan.kernels = {{"k", "code"}};
-  plan.steps = {{0, {0, 1}, {2, 0}, {1}, "source", "reason", n * 2, n}};
+  plan.steps = {{LaunchStep{.blocks = n * 2, .work = n}, {0, 1}, {2, 0}, {1}, "source", "reason", n * 2, n}};
   Folder folder;
   write_saved(folder.path / "p.weft", program_of({plan}, as_bytes("machine code")));
   ChipProgram back = SavedFile(map_file(folder.path / "p.weft")).program(0);
@@ -207,6 +207,8 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(got.buffers[1].bytes == plan.buffers[1].bytes);
   CHECK(got.steps[0].sizes == plan.steps[0].sizes);
   CHECK(got.steps[0].reason == "reason");
+  CHECK(launch_of(got.steps[0]).blocks == launch_of(plan.steps[0]).blocks);
+  CHECK(launch_of(got.steps[0]).work == launch_of(plan.steps[0]).work);
   for (size_t i = 0; i < got.constants.size(); ++i) CHECK(got.constant_hashes[i] == hash128(got.constants[i].data));
   write_saved(folder.path / "q.weft", program_of({got}, back.image));
   CHECK(bytes_of(folder.path / "p.weft") == bytes_of(folder.path / "q.weft"));
@@ -327,8 +329,8 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
     change(bad);
     CHECK(decode_code(bad) == "E170");
   };
-  refused([](Plan& p) { p.steps.back().kernel = static_cast<int>(p.kernels.size()); });
-  refused([](Plan& p) { p.steps.back().kernel = -1; });
+  refused([](Plan& p) { launch_of(p.steps.back()).kernel = static_cast<int>(p.kernels.size()); });
+  refused([](Plan& p) { launch_of(p.steps.back()).kernel = -1; });
   refused([](Plan& p) { p.steps.back().buffers[0] = static_cast<int>(p.buffers.size()); });
   refused([](Plan& p) { p.steps.back().sizes.push_back(static_cast<int>(p.sizes.size())); });
   refused([](Plan& p) { p.steps.back().outputs.push_back(99); });
@@ -345,13 +347,14 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
   refused([](Plan& p) { p.buffers.push_back({BufferKind::persistent, 0, {}, Dim::symbol({.name = "n"})}); });
   refused([](Plan& p) { p.buffers.push_back({BufferKind::persistent, 0, {}, INT64_MAX}); });
   refused([](Plan& p) { p.load_steps.push_back(p.steps.back()); });
-  refused([](Plan& p) { p.steps.push_back({.kind = StepKind::jump, .target = 1000}); });
-  refused([](Plan& p) { p.steps.push_back({.kind = static_cast<StepKind>(7)}); });
-  refused([](Plan& p) { p.steps.push_back({.buffers = {0}, .kind = StepKind::grow}); });
-  refused([](Plan& p) { p.steps.push_back({.kind = StepKind::host, .host = {.fn = static_cast<HostFn>(99)}}); });
-  refused([](Plan& p) { p.steps.push_back({.buffers = {0, 1}, .kind = StepKind::swap}); });
+  refused([](Plan& p) { p.steps.push_back({.action = JumpStep{1000}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = LibraryStep{}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = CollectiveStep{}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = GrowStep{}, .buffers = {0}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = HostStep{{.fn = static_cast<HostFn>(99)}}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = SwapStep{}, .buffers = {0, 1}}); });
   refused([](Plan& p) {
-    p.steps.push_back({.kind = StepKind::sizes, .settings = {{.symbol = {.name = "n"}, .buffer = 0, .element = 99}}});
+    p.steps.push_back({.action = SizesStep{{{.symbol = {.name = "n"}, .buffer = 0, .element = 99}}}});
   });
 }
 
@@ -360,7 +363,7 @@ TEST_CASE("saved: a step of the host has its operands and their sizes") {
   REQUIRE(decode_code(good) == "none");
   auto refused = [&](auto change) {
     Plan bad = good;
-    auto step = std::ranges::find(bad.steps, StepKind::host, &PlanStep::kind);
+    auto step = std::ranges::find_if(bad.steps, &PlanStep::is<HostStep>);
     REQUIRE(step != bad.steps.end());
     change(*step, bad);
     CHECK(decode_code(bad) == "E170");
@@ -373,7 +376,7 @@ TEST_CASE("saved: a step of the host has its operands and their sizes") {
       s.sizes[0] = static_cast<int>(p.sizes.size()) - 1;
     });
   }
-  refused([](PlanStep& s, Plan&) { s.host.fn = HostFn::length; });
+  refused([](PlanStep& s, Plan&) { s.as<HostStep>()->call.fn = HostFn::length; });
   refused([](PlanStep& s, Plan&) { s.outputs.insert(s.outputs.end(), 9, s.outputs[0]); });
 }
 

@@ -25,13 +25,15 @@ bool begins_well(const View& view) {
 void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& operands, const Dim& flops,
               std::string reason) {
   View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
-  PlanStep step{.blocks = 1, .flops = flops, .kind = StepKind::library, .call = std::move(call)};
+  LibraryStep use{.call = std::move(call)};
+  PlanStep step{.flops = flops};
   for (const View& operand : operands) {
     step.buffers.push_back(operand.buffer);
-    step.offsets.push_back(operand.offset.value() * bits(operand.dtype) / 8);
+    use.offsets.push_back(operand.offset.value() * bits(operand.dtype) / 8);
   }
   step.buffers.push_back(memory.buffer);
   step.outputs = {operands.back().buffer, memory.buffer};
+  step.action = std::move(use);
   lowering.add_step(std::move(step), std::move(reason), false);
 }
 
@@ -191,7 +193,7 @@ void lower_library_convolution(Lowering& lowering, const Region& region, const D
   std::string with = epilogue_text(lowering, part);
   add_call(lowering, offer.call, operands, flops, cat("the vendor's library", with.empty() ? "" : " with", with));
   if (instead) {
-    instead->is_spare = true;
+    launch_of(*instead).is_spare = true;
     lowering.add_step(std::move(*instead), "for sizes that the library does not support");
   }
   if (part.outputs == region.outputs) return;

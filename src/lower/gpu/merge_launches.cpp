@@ -28,8 +28,8 @@ bool meets(const std::set<int>& a, const std::vector<int>& b) {
   return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
 }
 
-/// Whether both steps launch the same kernel, whatever the sizes.
-bool launch_alike(const PlanStep& a, const PlanStep& b) {
+/// Whether both launch the same kernel, whatever the sizes.
+bool launch_alike(const LaunchStep& a, const LaunchStep& b) {
   auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
   return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
 }
@@ -48,22 +48,22 @@ class Merger {
     std::vector<PlanStep> steps;
     for (const Group& group : groups_) steps.push_back(merged(group));
     for (PlanStep& step : steps) {
-      if (jumps(step)) step.target = numbers[static_cast<size_t>(step.target)];
+      if (int* target = step.target()) *target = numbers[static_cast<size_t>(*target)];
     }
     plan_.steps = std::move(steps);
     drop_unused_kernels();
   }
 
  private:
-  static bool jumps(const PlanStep& step) { return step.kind == StepKind::branch || step.kind == StepKind::jump; }
   /// No step passes another that the host carries out, a library's, or the one that replaces that.
   static bool is_fixed(const PlanStep& step) {
-    return (step.kind != StepKind::kernel && step.kind != StepKind::collective) || step.is_spare;
+    const auto* launch = step.as<LaunchStep>();
+    return launch ? launch->is_spare : !step.is<CollectiveStep>();
   }
   /// Steps of a stretch run one after another, whatever the host decides.
   bool begins_stretch(size_t i) {
     if (targets_.empty()) {
-      for (const PlanStep& step : plan_.steps) targets_.insert(jumps(step) ? step.target : -1);
+      for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
     }
     return i == 0 || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(static_cast<int>(i));
   }
@@ -77,7 +77,8 @@ class Merger {
       Group& group = groups_[at - 1];
       if (depends(group, i)) break;
       bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
-      if (may_take && (!is_tiled || launch_alike(first_of(group), plan_.steps[i]))) return add(group, i);
+      if (may_take && (!is_tiled || launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]))))
+        return add(group, i);
     }
     // A step that moves an operand to its result comes first, so that others can be grouped after it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
@@ -110,11 +111,15 @@ class Merger {
   }
 
   bool may_merge(const PlanStep& step) const {
-    if (step.kind != StepKind::kernel) return false;
-    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    if (!step.is<LaunchStep>()) return false;
+    const PlanKernel& kernel = kernel_of(step);
     bool stays = step.moves >= 0 || (!step.in_place.empty() && writes_output(step));
     return !stays && kernel.code.find(head(kernel, step)) != std::string::npos &&
-           typical_size(step.blocks) <= max_blocks;
+           typical_size(launch_of(step).blocks) <= max_blocks;
+  }
+
+  const PlanKernel& kernel_of(const PlanStep& step) const {
+    return plan_.kernels[static_cast<size_t>(launch_of(step).kernel)];
   }
 
   static bool starts_with(const PlanKernel& kernel, std::initializer_list<std::string_view> headers) {
@@ -124,13 +129,13 @@ class Merger {
 
   /// Products and convolutions; they are grouped with others of the same kernel: queries, keys and values.
   bool has_tiles(const PlanStep& step) const {
-    return may_merge(step) && starts_with(plan_.kernels[static_cast<size_t>(step.kernel)],
-                                          {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
+    return may_merge(step) &&
+           starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
   }
 
   bool is_small(const PlanStep& step) const {
     if (!may_merge(step)) return false;
-    const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
+    const PlanKernel& kernel = kernel_of(step);
     bool is_plain = kernel.threads == tasks::block_threads && kernel.shared_bytes == 0 && kernel.cluster == 1 &&
                     kernel.occupancy == 0;
     return is_plain && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
@@ -157,27 +162,30 @@ class Merger {
   PlanStep repeated(const Group& group) {
     size_t count = group.members.size();
     const PlanStep& first = first_of(group);
+    const LaunchStep& pattern = launch_of(first);
     PlanStep all{.reason = cat(first.reason, "; one launch for ", count), .decision = first.decision};
     add_all(all, group);
-    all.kernel = repeated_kernel(first.kernel, first, count);
-    all.work = first.work;
-    for (size_t v = 0; v < first.variants.size(); ++v) all.variants.push_back(repeated_variant(group, v));
+    LaunchStep& launch = launch_of(all);
+    launch.kernel = repeated_kernel(pattern.kernel, first, count);
+    launch.work = pattern.work;
+    for (size_t v = 0; v < pattern.variants.size(); ++v) launch.variants.push_back(repeated_variant(group, v));
     return all;
   }
 
   StepVariant repeated_variant(const Group& group, size_t v) {
     const PlanStep& first = first_of(group);
-    StepVariant all{.from = first.variants[v].from};
+    const StepVariant& pattern = launch_of(first).variants[v];
+    StepVariant all{.from = pattern.from};
     for (size_t m : group.members) {
-      const StepVariant& variant = plan_.steps[m].variants[v];
+      const StepVariant& variant = launch_of(plan_.steps[m]).variants[v];
       all.sizes.push_back(size_number(variant.blocks));
       all.blocks = all.blocks + variant.blocks;
     }
     for (size_t m : group.members) {
-      const std::vector<int>& sizes = plan_.steps[m].variants[v].sizes;
+      const std::vector<int>& sizes = launch_of(plan_.steps[m]).variants[v].sizes;
       all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
     }
-    all.kernel = repeated_kernel(first.variants[v].kernel, first, group.members.size());
+    all.kernel = repeated_kernel(pattern.kernel, first, group.members.size());
     return all;
   }
 
@@ -197,8 +205,9 @@ class Merger {
   void add_all(PlanStep& all, const Group& group) {
     for (size_t m : group.members) {
       const PlanStep& step = plan_.steps[m];
-      all.sizes.push_back(size_number(step.blocks));
-      all.blocks = all.blocks + step.blocks;
+      const Dim& blocks = launch_of(step).blocks;
+      all.sizes.push_back(size_number(blocks));
+      launch_of(all).blocks = launch_of(all).blocks + blocks;
       all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
     }
     for (size_t m : group.members) append(all, plan_.steps[m]);
@@ -213,8 +222,8 @@ class Merger {
     size_t count = group.members.size(), buffers = 0, sizes = count;
     for (size_t m = 0; m < count; ++m) {
       const PlanStep& step = plan_.steps[group.members[m]];
-      const PlanKernel& kernel = plan_.kernels[static_cast<size_t>(step.kernel)];
-      if (named.insert(step.kernel).second) parts += as_part(kernel, step);
+      const PlanKernel& kernel = kernel_of(step);
+      if (named.insert(launch_of(step).kernel).second) parts += as_part(kernel, step);
       calls += cat("    if (block >= 0 && block < WEFT_SIZE(", m, ")) ", kernel.name, "(launch_part(weft_launch, ",
                    buffers, ", ", sizes, ", block, WEFT_SIZE(", m, ")));\n    block -= WEFT_SIZE(", m, ");\n");
       buffers += step.buffers.size(), sizes += step.sizes.size();
@@ -222,10 +231,10 @@ class Merger {
     }
     add_all(all, group);
     const PlanStep& first = first_of(group);
-    const PlanKernel& pattern = plan_.kernels[static_cast<size_t>(first.kernel)];
-    std::string stem = pattern.name.substr(0, pattern.name.rfind('_'));
+    const std::string& pattern = kernel_of(first).name;
+    std::string stem = pattern.substr(0, pattern.rfind('_'));
     std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
-    all.kernel =
+    launch_of(all).kernel =
         kernel_number({.name = name,
                        .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", tasks::block_threads,
                                    ") {\n  i64 all = 0;\n", "  WEFT_UNROLL for (int i = 0; i < ", count,
@@ -266,9 +275,10 @@ class Merger {
     std::vector<PlanKernel> kept;
     for (auto* steps : {&plan_.load_steps, &plan_.steps}) {
       for (PlanStep& step : *steps) {
-        if (step.kind != StepKind::kernel) continue;
-        std::vector<int*> used{&step.kernel};
-        for (StepVariant& variant : step.variants) used.push_back(&variant.kernel);
+        auto* launch = step.as<LaunchStep>();
+        if (!launch) continue;
+        std::vector<int*> used{&launch->kernel};
+        for (StepVariant& variant : launch->variants) used.push_back(&variant.kernel);
         for (int* kernel : used) {
           auto [entry, is_new] = numbers.try_emplace(*kernel, static_cast<int>(kept.size()));
           if (is_new) kept.push_back(plan_.kernels[static_cast<size_t>(*kernel)]);

@@ -222,12 +222,14 @@ int64_t typical_size(const Dim& size, int64_t each) {
 
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch) {
+  LaunchStep& own = launch_of(step);
   for (const TileChoice::Larger& larger : choice.larger) {
     PlanStep other = launch(larger.tile);
+    LaunchStep& variant = launch_of(other);
     check(other.buffers == step.buffers && other.sizes.size() == step.sizes.size(), "all tiles take the same operands");
-    step.variants.push_back({other.kernel, std::move(other.sizes), std::move(other.blocks), larger.from});
+    own.variants.push_back({variant.kernel, std::move(other.sizes), std::move(variant.blocks), larger.from});
   }
-  if (!step.variants.empty()) step.work = choice.work;
+  if (!own.variants.empty()) own.work = choice.work;
   return step;
 }
 

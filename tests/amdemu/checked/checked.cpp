@@ -35,8 +35,11 @@ Plan plan_for(const Chip& chip) {
   plan.buffers = {{.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * 4, .value = "x"},
                   {.kind = BufferKind::output, .shape = {DType::f32, {n}}, .bytes = n * 4, .value = "y"}};
   plan.kernels = {{.name = "planted", .code = {}, .threads = threads}};
-  plan.steps = {
-      {.buffers = {0, 1}, .sizes = {0}, .outputs = {1}, .source = "node 0 'plant' (Planted)", .blocks = n / threads}};
+  plan.steps = {{.action = LaunchStep{.blocks = n / threads},
+                 .buffers = {0, 1},
+                 .sizes = {0},
+                 .outputs = {1},
+                 .source = "node 0 'plant' (Planted)"}};
   return plan;
 }
 
