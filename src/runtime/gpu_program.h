@@ -17,6 +17,7 @@
 #include "runtime/cpu_executable.h"
 #include "runtime/faults.h"
 #include "runtime/memory_limit.h"
+#include "runtime/pinned_results.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
 #include "targets/gpu/device.h"
@@ -248,6 +249,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   const Plan& plan() const { return plan_; }
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   const HostAllocator& allocator() const { return allocator_; }
+  PinnedResults& results() const { return *results_; }
   int64_t memory_limit() const { return memory_limit_; }
   bool notes_faults() const { return knobs().checked || std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
   int64_t packed_bytes() const { return packed_.bytes(); }
@@ -384,6 +386,7 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   std::shared_ptr<gpu::Device> device_;
   HostAllocator allocator_;
   int64_t memory_limit_;
+  std::shared_ptr<PinnedResults> results_ = std::make_shared<PinnedResults>(device_);
   Code code_;
   CompileReport report_;
   bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;

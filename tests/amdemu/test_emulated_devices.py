@@ -183,3 +183,28 @@ def test_runs_with_a_deadline_use_the_captured_graph(monkeypatch):
     done = emulated.run("gfx1100", sys.executable, "-c", WATCHED, emulated.ROOT / "examples/digits/digits.onnx")
     assert done.stdout.split() == ["True", "E403"], done.stdout + done.stderr
     assert done.stderr.count("capturing ") == 1, done.stderr
+
+
+HELD = """
+import sys, numpy as np, weft
+model = weft.compile(sys.argv[1], device="amd:0")
+x = np.random.default_rng(0).standard_normal((40, 1024), np.float32)
+first = model.run({"x": x})["y"]
+place, kept = first.ctypes.data, model.run({"x": -x})["y"]
+apart = kept.ctypes.data != place
+right = np.array_equal(first, np.maximum(x, 0)) and np.array_equal(kept, np.maximum(-x, 0))
+row = first[7:8]
+del first
+other = model.run({"x": x})["y"].ctypes.data
+del row
+smaller = model.run({"x": x[:30]})["y"]
+print(apart, right, other != place, smaller.ctypes.data in (place, other), np.array_equal(smaller, np.maximum(x[:30], 0)))
+"""
+
+
+def test_results_lie_in_memory_of_results_that_are_gone(tmp_path):
+    """As long as anybody holds a result, or a part of it, no run writes there."""
+    path = tmp_path / "m.onnx"
+    write(path, [helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", 1024])], [("y", TensorProto.FLOAT, ["n", 1024])])
+    done = emulated.run("gfx1100", sys.executable, "-c", HELD, path)
+    assert done.stdout.split() == ["True"] * 5, done.stdout + done.stderr

@@ -143,7 +143,7 @@ module main {
   CHECK(parts[0].names == std::vector<std::string>{"n"});
   CHECK(print(*parts[0].program).find("custom") != std::string::npos);
   Plan plan = lower(*program, chip_named("gfx942"));
-  CHECK(kinds(plan) == "kernel cpu_part kernel host ");
+  CHECK(kinds(plan) == "kernel cpu_part kernel host_same ");
   CHECK(is_led_by_host(plan));
   CHECK(plan.steps[1].reason.find("a custom operator") != std::string::npos);
 }

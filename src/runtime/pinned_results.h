@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "targets/gpu/device.h"
+
+namespace weft {
+
+/// Pinned host memory for the results of a program's runs. A block returns when the last tensor over it goes, and serves
+/// the next result of about its size. Fresh memory would cost a page fault for every 4 KiB, and a copy from the device
+/// to memory that is not pinned passes through a buffer of the driver.
+class PinnedResults : public std::enable_shared_from_this<PinnedResults> {
+ public:
+  static constexpr int64_t min_bytes = int64_t{64} << 10, max_held_bytes = int64_t{512} << 20;
+
+  explicit PinnedResults(std::shared_ptr<gpu::Device> device) : device_(std::move(device)) {}
+
+  /// At least `bytes` bytes. Null below `min_bytes`, above `max_held_bytes` in all, and if the driver has no more: then
+  /// plain memory serves. From any thread.
+  std::shared_ptr<std::byte> take(int64_t bytes);
+
+ private:
+  gpu::PinnedMemory find(int64_t bytes);
+  gpu::PinnedMemory allocate(int64_t bytes);
+  void give_back(gpu::PinnedMemory block);
+
+  std::shared_ptr<gpu::Device> device_;
+  std::mutex mutex_;
+  std::vector<gpu::PinnedMemory> free_;
+  int64_t held_ = 0;  // bytes, in use or free
+};
+
+}  // namespace weft
