@@ -25,8 +25,8 @@ int compare_verb(Words words) {
                                  "weft compare examples/digits/ten.npy examples/digits/ten.npy --atol 1e-5"}});
   std::string file, reference;
   Tolerance tolerance;
-  line.positional("FILE", file, "the tensors to judge");
-  line.positional("REFERENCE", reference, "what they should be");
+  line.positional("FILE", file, "the tensors to compare");
+  line.positional("REFERENCE", reference, "the tensors that are taken as correct");
   add_tolerance_options(line, tolerance);
   if (!line.parse(words)) return exit_done;
 

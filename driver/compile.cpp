@@ -16,7 +16,7 @@ static bool is_program(const std::string& path) {
   return std::filesystem::is_regular_file(path) && is_saved_program(map_file(path));
 }
 
-/// m.onnx, m, m/ -> m.weft.
+/// The default output: m.onnx, m and m/ all give m.weft.
 static std::string default_output(const std::filesystem::path& model) {
   std::filesystem::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
   return name.replace_extension(".weft").string();
@@ -41,11 +41,11 @@ int compile_verb(Words words) {
       [&](std::string_view text) {
         for (std::string_view target : split(text, ',')) targets.emplace_back(trim(target));
       },
-      "chips that the program is for, in place of --device, here or not: cpu, cpu:x86-64-v4, nvidia:sm_90a, "
-      "amd:gfx942; all of a vendor's: amd:all; "
-      "weights are held once. A program (.weft) gets them besides those that it has");
+      "chips to compile for in place of --device, present or not: cpu, cpu:x86-64-v4, nvidia:sm_90a, "
+      "amd:gfx942; all chips of a vendor: amd:all; "
+      "the file has the weights once. A compiled program (.weft) keeps the chips that it has");
   line.value_or("--tune", "SECONDS", model.compile.tune.seconds, 30,
-                "measure first which kernels are fastest here, for so long (30 without a number); see `weft tune`");
+                "first measure which kernels are fastest here, for at most SECONDS (30); see `weft tune`");
   if (!line.parse(words)) return exit_done;
   if (output.empty()) output = default_output(model.model);
 

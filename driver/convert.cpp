@@ -14,8 +14,8 @@ namespace weft::driver {
 int convert_verb(Words words) {
   CommandLine line({.name = "convert",
                     .purpose =
-                        "Write a model of PyTorch or TensorFlow as an ONNX file; or an ONNX model with sizes and\n"
-                        "values of inputs fixed.",
+                        "Write a model of PyTorch or TensorFlow as an ONNX file, or an ONNX model with its sizes and\n"
+                        "some inputs fixed.",
                     .examples = {"weft convert model.pt2 -o model.onnx",
                                  "weft convert model.tflite -o model.onnx --shape x=1..8,224,224,3",
                                  "weft convert silero.onnx -o silero16k.onnx --constant sr=16000"}});

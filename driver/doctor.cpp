@@ -83,7 +83,7 @@ std::string json_text(const Report& report) {
 int doctor_verb(Words words) {
   CommandLine line({.name = "doctor",
                     .purpose =
-                        "Describe this machine and this installation, for your own eyes or for a bug report; nothing\n"
+                        "Describe this machine and this installation, for yourself or for a bug report; nothing\n"
                         "is sent anywhere.",
                     .examples = {"weft doctor", "weft doctor --json -"}});
   std::string json;

@@ -257,19 +257,19 @@ class Random {
 void add_input_options(CommandLine& line, InputOptions& options) {
   line.group("Inputs");
   line.value("--input,-i", "X=FILE", options.files,
-             "tensor of input X: .npy, .npz, .pb, a picture; without X= the next one; repeatable");
+             "the tensor of input X: .npy, .npz, .pb, a picture; without X= the next input; repeatable");
   line.value("--fill", "X=KIND", options.fills,
-             "rand, rand:0..999, zeros, ones or range for input X; without X= for all");
+             "fill input X with rand, rand:0..999, zeros, ones or range; without X= all inputs");
   line.value(
       "--at", "NAME=SIZE", [&](std::string_view text) { options.at.insert(parse_symbol(text)); },
-      "a size that the program leaves open, for filled inputs: batch=4");
-  line.value("--seed", "N", options.seed, "of the random numbers");
-  line.flag("--cast-inputs", options.cast, "convert files of another element type");
+      "the value of an open size, for filled inputs: batch=4");
+  line.value("--seed", "N", options.seed, "seed of the random numbers");
+  line.flag("--cast-inputs", options.cast, "convert files with another element type");
   line.value("--image-mean", "M", options.image.mean,
-             "pictures: subtracted from 0..255, one number or one per channel");
-  line.value("--image-scale", "S", options.image.scale, "pictures: then multiplied by this");
+             "pictures: subtracted from each pixel (0..255), one number or one per channel");
+  line.value("--image-scale", "S", options.image.scale, "pictures: factor after the subtraction");
   line.value("--image-layout", "L", options.image.layout,
-             "pictures: NCHW or NHWC (these three default to what the model says)");
+             "pictures: NCHW or NHWC (the model's metadata have defaults for these three)");
 }
 
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,

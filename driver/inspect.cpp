@@ -161,11 +161,12 @@ int inspect_verb(Words words) {
   line.group("What is shown");
   line.flag("--ir", s.ir, "the program as text");
   line.flag("--dot", s.dot, "the program as a graph for Graphviz");
-  line.value("--output,-o", "FILE", s.output, "the program as text goes there, or the graph with --dot");
+  line.value("--output,-o", "FILE", s.output, "file for the program as text, or for the graph with --dot");
   line.flag("--params", s.params, "the weights, largest first");
-  line.flag("--support", s.support, "the nodes that --device does not run, and why; exit code 4 when there are any");
+  line.flag("--support", s.support,
+            "the nodes that --device does not support, and why; exit code 4 when there are any");
   line.value("--stage", "PASS", s.stage,
-             "the program after this pass (final: after all for the device), not as it was read");
+             "show the program after this pass (final: after all passes), not as it was read");
   line.value("--json", "FILE", s.json, "write the summary as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
 

@@ -14,7 +14,7 @@ namespace weft::driver {
 
 namespace {
 
-/// "axes=0,1" or "axes=file.npy".
+/// Adds a constant input that is given as "axes=0,1" or "axes=file.npy".
 void add_constant(std::string_view text, CompileOptions& compile) {
   size_t equals = text.find('=');
   std::string name(text.substr(0, equals)), value(equals == text.npos ? "" : text.substr(equals + 1));
@@ -49,28 +49,28 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
       [&](std::string_view text) {
         for (ShapeRequest& request : parse_shapes(text)) compile.shapes.push_back(std::move(request));
       },
-      "sizes of input X: x=1,3,224,224; a range, the usual size: x=1..8:4,3; also x:1x3 and x[1,3]");
+      "sizes of input X: x=1,3,224,224; a range and its usual size: x=1..8:4,3; or x:1x3, x[1,3]");
   line.value(
       "--symbol", "NAME=SIZE", [&](std::string_view text) { compile.symbols.insert(parse_symbol(text)); },
-      "fix a size that the model names: batch=4");
+      "the value of a size that the model names: batch=4");
   line.value(
       "--constant", "INPUT=VALUE", [&](std::string_view text) { add_constant(text, compile); },
-      "fix an input: axes=0,1 or axes=file.npy; repeatable");
+      "make an input a constant: axes=0,1 or axes=file.npy; repeatable");
   line.value("--fix-default", "INPUT", compile.fixed_defaults,
              "an input that always keeps its default; * and ? match; repeatable");
   line.value("--signature", "NAME", compile.signature,
-             "a signature of a SavedModel (serving_default) or a .tflite file");
-  line.value("--tag", "NAMES", compile.tag, "which graph of a SavedModel: serve; serve,gpu");
+             "the signature of a SavedModel (serving_default) or .tflite file to compile");
+  line.value("--tag", "NAMES", compile.tag, "tags of the SavedModel's graph to compile: serve; serve,gpu");
   line.flag("--channels-first", compile.channels_first,
-            "inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]");
+            "TensorFlow: inputs and outputs with 4 axes become [n, c, h, w]");
   line.value("--give", "NODE", compile.outputs,
-             "a value of a TensorFlow graph to give, not its own outputs; repeatable");
+             "return this value of a TensorFlow graph in place of its outputs; repeatable");
   line.value(
       "--donate", "INPUT=OUTPUT", [&](std::string_view text) { compile.donations.push_back(parse_donation(text)); },
-      "write an output in the place of an input (past=present); `explain` says whether");
+      "write an output into the memory of an input: past=present; see `weft explain`");
   line.value("--device", "NAME", compile.device,
-             "auto, cpu, ref, gpu, nvidia:0, amd:0 ...; a named device is used or refused");
-  line.value("--devices", "LIST", compile.device, "several that compute each run together: gpu:0,gpu:1; cpu,cpu");
+             "auto, cpu, ref, gpu, nvidia:0, amd:0 ...; a named device is never replaced");
+  line.value("--devices", "LIST", compile.device, "devices that compute each run together: gpu:0,gpu:1; cpu,cpu");
   line.value("--threads", "N", compile.threads, "threads of the CPU (0: all that this process may use)");
   line.value(
       "--memory-limit", "BYTES",
@@ -87,9 +87,9 @@ void add_model_options(CommandLine& line, ModelOptions& options, bool needs_mode
       "refuse a compiled program (.weft) for another chip rather than compile it again");
   line.flag(
       "--no-cache", [&] { compile.use_cache = false; },
-      "neither read nor write the cache of kernels and what `weft tune` measured");
-  line.value("--max-nodes", "N", compile.max_nodes, "refuse a model with more nodes, functions expanded");
-  line.value("--max-nesting", "N", compile.max_nesting, "refuse graphs and functions that are nested deeper");
+      "use neither the kernel cache nor the measurements of `weft tune`");
+  line.value("--max-nodes", "N", compile.max_nodes, "refuse a model with more nodes, after functions are expanded");
+  line.value("--max-nesting", "N", compile.max_nesting, "refuse graphs and functions with deeper nesting");
   line.value("--dump", "FOLDER", compile.dump_directory, "write the program after every pass");
 }
 

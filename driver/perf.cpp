@@ -26,7 +26,7 @@ struct PerfSettings {
 
 std::string milliseconds(double seconds) { return show_number(seconds * 1e3); }
 
-/// Where the machine code came from: whoever compares first runs wants equal starts.
+/// Where the machine code came from: first runs can be compared only if their starts are equal.
 std::string start_of(const CompileReport& report) {
   if (!is_cold(report)) return "warm: nothing was compiled or linked";
   return cat("cold: ", report.kernels_compiled, " kernels compiled, ", report.kernels_from_pack, " from the pack, ",
@@ -115,15 +115,16 @@ std::string* file_of_kind(PerfSettings& s, std::string_view file) {
 
 void add_perf_options(CommandLine& line, PerfSettings& s) {
   line.group("Measuring");
-  line.value("-n,--iterations", "N", s.measure.iterations, "runs to time; 0: as many as fit into --duration");
-  line.value("--duration", "SECONDS", s.measure.duration, "how long to measure (3)");
-  line.value("--warmup", "SECONDS", s.measure.warmup, "runs before that (0.3)");
-  line.flag("--on-device", s.measure.on_device, "GPUs: inputs and outputs stay on the device, and its clock counts");
+  line.value("-n,--iterations", "N", s.measure.iterations, "number of timed runs; 0: as many as fit into --duration");
+  line.value("--duration", "SECONDS", s.measure.duration, "seconds of timed runs (3)");
+  line.value("--warmup", "SECONDS", s.measure.warmup, "seconds of runs before that (0.3)");
+  line.flag("--on-device", s.measure.on_device,
+            "GPUs: inputs and outputs stay on the device, whose clock measures the time");
   line.group("Results");
-  line.value("--kernels", "N", s.kernels, "kernels to list, slowest first (8; -1: all)");
+  line.value("--kernels", "N", s.kernels, "number of kernels to list, slowest first (8; -1: all)");
   line.value(
       "--output,-o", "FILE", [&](std::string_view file) { *file_of_kind(s, file) = file; },
-      "one of the files below by its ending: .json, .csv, .trace or .html; repeatable");
+      "one of the files below, by its extension: .json, .csv, .trace or .html; repeatable");
   line.value("--json", "FILE", s.json, "all figures as JSON (- is standard output)");
   line.value("--csv", "FILE", s.csv, "time of each step as CSV");
   line.value("--trace", "FILE", s.trace, "a timeline for Perfetto or chrome://tracing");

@@ -66,10 +66,10 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.group("Results");
   line.value("--output,-o", "FILE", s.output, "the quantised model; default: MODEL with .TO.onnx");
   line.value("--report", "FILE", s.report,
-             "each layer, what became of it and why, the loss: .json, or .html with plots");
+             "the choice for each layer, its reason and the loss: .json, or .html with plots");
   line.value("--table", "FILE", s.table,
-             "ranges of inputs as calibration tables hold them: .json, else TensorRT's text");
-  line.group("What becomes of the model");
+             "write the ranges of inputs as a calibration table: .json, else TensorRT's text");
+  line.group("Quantisation");
   line.value("--to", "KIND", s.to, "int8 (default), fp8, fp8-fnuz, int8-dynamic, int8-weights, int4");
   line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
   line.value("--ranges", "FILE", s.ranges, "a calibration table in place of data: .json, or TensorRT's text");
@@ -78,22 +78,25 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.value(
       "--weights", "NAME", s.weights,
       "rounding of weights: nearest, gptq (default of int4 and fp8 with data); of int4 and int8-weights also hqq, awq");
-  line.value("--block", "N", s.choices.block, "weights of a scale in int4 and int8-weights: 16, 32 (default) ... 256");
-  line.flag("--qdq", s.choices.is_qdq, "weights in blocks as DequantizeLinear and MatMul, not as MatMulNBits");
-  line.flag("--symmetric", s.choices.is_symmetric, "ranges around 0");
-  line.flag("--per-tensor", s.choices.is_per_tensor, "one scale for a weight, not for each of its channels");
-  line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "leave biases as they are");
-  line.value("--smooth", "S", s.choices.smooth, "int8, fp8: moves outliers of inputs into weights, 0.5 half of them");
+  line.value("--block", "N", s.choices.block,
+             "weights that share a scale in int4 and int8-weights: 16, 32 (default) ... 256");
+  line.flag("--qdq", s.choices.is_qdq, "write blocks of weights as DequantizeLinear and MatMul, not as MatMulNBits");
+  line.flag("--symmetric", s.choices.is_symmetric, "ranges symmetric around 0");
+  line.flag("--per-tensor", s.choices.is_per_tensor, "one scale per weight tensor, not one per channel");
+  line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "no correction of biases");
+  line.value("--smooth", "S", s.choices.smooth, "int8, fp8: strength of SmoothQuant, above 0, below 1 (often 0.5)");
   line.value("--keep", "NODE", s.choices.keep, "a node that stays in floats; * and ? match; repeatable");
-  line.group("How much may be lost");
+  line.group("Accuracy");
   line.value("--budget", "SHARE", s.budget,
-             "layers stay in floats (of int4: in 8 bits) until the loss is at most this: 0.5%");
-  line.value("--metric", "COMMAND", s.metric,
-             "prints a figure of the model whose path it gets, the greater the better; default: the outputs' error");
+             "keep layers in floats (int4: in 8 bits) until the loss is at most this: 0.5%");
+  line.value(
+      "--metric", "COMMAND", s.metric,
+      "command that gets the path of a model and prints its score, higher is better; default: the outputs' error");
   line.group("Pictures and threads");
-  line.value("--image-mean", "M", s.image.mean, "subtracted from 0..255, one number or one per channel");
-  line.value("--image-scale", "S", s.image.scale, "then multiplied by this");
-  line.value("--image-layout", "L", s.image.layout, "NCHW or NHWC (these three default to what the model says)");
+  line.value("--image-mean", "M", s.image.mean, "subtracted from each pixel (0..255), one number or one per channel");
+  line.value("--image-scale", "S", s.image.scale, "factor after the subtraction");
+  line.value("--image-layout", "L", s.image.layout,
+             "NCHW or NHWC (the model's metadata have defaults for these three)");
   line.value("--threads", "N", s.choices.threads, "threads of the CPU (0: all that this process may use)");
 }
 
@@ -141,8 +144,9 @@ void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) 
 
 int quantize_verb(Words words) {
   CommandLine line({.name = "quantize",
-                    .purpose = "Make a float model one in 8 or 4 bits that keeps its answers. The result is an ONNX\n"
-                               "file that any engine runs.",
+                    .purpose =
+                        "Quantise a float model to 8 or 4 bits, with little loss of accuracy. The result is an ONNX\n"
+                        "file that any engine runs.",
                     .examples = {"weft quantize model.onnx -o small.onnx --data photographs",
                                  "weft quantize model.onnx --to int8 --data examples.npz --budget 0.5%",
                                  "weft quantize llm.onnx --to int4 --weights hqq --block 32 -o llm4.onnx"}});

@@ -226,22 +226,23 @@ class Reduction {
 }  // namespace
 
 int reduce_verb(Words words) {
-  CommandLine line({.name = "reduce",
-                    .purpose =
-                        "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to\n"
-                        "the few nodes that fail alike, in ONNX. Writes model.onnx and input_N.pb into a folder.",
-                    .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
-                                 "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
+  CommandLine line(
+      {.name = "reduce",
+       .purpose = "Shrink a model that fails - answers that differ from the reference, a crash, a refusal - to\n"
+                  "the few nodes that fail in the same way, in ONNX. Writes model.onnx and input_N.pb into a folder.",
+       .examples = {"weft reduce model.onnx -o small --device gpu --precision f16",
+                    "weft reduce model.onnx -o small --against onnxruntime --input test_data_set_0"}});
   ReduceSettings s;
   s.model.compile.device = "cpu";
   add_model_options(line, s.model);
   add_input_options(line, s.input);
   line.group("Results");
-  line.value("--output,-o", "FOLDER", s.out, "where the small model and its inputs go (reduced)");
+  line.value("--output,-o", "FOLDER", s.out, "folder for the small model and its inputs (reduced)");
   line.group("What fails");
-  line.value("--against", "WHAT", s.against, "ref, or onnxruntime (by a Python that has it)");
-  line.value("--python", "PATH", s.python, "the Python for onnxruntime");
-  line.value("--seconds", "N", s.seconds, "a try that takes longer fails");
+  line.value("--against", "WHAT", s.against,
+             "the reference to compare with: ref, or onnxruntime (in a Python that has it)");
+  line.value("--python", "PATH", s.python, "the Python that has onnxruntime");
+  line.value("--seconds", "N", s.seconds, "a trial that takes longer counts as failing");
   if (!line.parse(words)) return exit_done;
   fs::create_directories(s.out);
   Reduction(s, s.out).run();

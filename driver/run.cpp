@@ -122,7 +122,7 @@ void check_output(const std::string& text, const std::vector<Port>& ports) {
                .hint = cat("its outputs: ", printable(cat(names)))});
 }
 
-/// "y=f.npy", "f.npz", "f.npy" (the only output).
+/// Writes an output to a file, as `text` says: "y=f.npy", "f.npz", "f.npy" (the only output).
 void write_output(const std::string& text, const std::vector<Port>& ports, const std::vector<Tensor>& tensors) {
   size_t equals = text.find('=');
   NamedTensors chosen;
@@ -189,7 +189,7 @@ void write_json(const std::string& file, const std::vector<Port>& ports, const s
 int run_verb(Words words) {
   CommandLine line(
       {.name = "run",
-       .purpose = "Run a model once. A classifier with labels answers with its best classes, other models with\n"
+       .purpose = "Run a model once. A classifier with labels prints its best classes, another model prints\n"
                   "a short description of each output.",
        .examples = {"weft run examples/digits/digits.onnx --input examples/digits/seven.png",
                     "weft run examples/digits/digits.onnx -i image=examples/digits/ten.npy --output all.npz"}});
@@ -200,9 +200,10 @@ int run_verb(Words words) {
   line.value("--output,-o", "Y=FILE", s.outputs, "write output Y to .npy, or all of them to .npz; repeatable");
   line.value("--json", "FILE", s.json, "write the outputs as JSON (- is standard output)");
   line.value("--labels", "FILE", s.labels, "names of the classes: a JSON list, or one per line");
-  line.value("--top", "N", s.top, "classes to show");
+  line.value("--top", "N", s.top, "number of classes to show");
   line.value("--deadline", "SECONDS", s.deadline, "stop with an error when the run takes longer");
-  line.flag("--check-numerics", s.check_numerics, "warn of the first infinity or NaN, and of the step that made it");
+  line.flag("--check-numerics", s.check_numerics,
+            "warn of the first infinity or NaN, and name the step that computed it");
   if (!line.parse(words)) return exit_done;
 
   auto executable = compile_model(s.model);

@@ -55,7 +55,7 @@ void list(const std::vector<Tuning>& tunings) {
 int tune_verb(Words words) {
   CommandLine line(
       {.name = "tune",
-       .purpose = "Measure which of several kernels is fastest on this chip; later compiles choose by that.",
+       .purpose = "Measure which of several kernels is fastest on this chip, for the choices of later compiles.",
        .examples = {"weft tune examples/digits/digits.onnx --seconds 5", "weft tune --list",
                     "weft tune --export tunings.json"}});
   ModelOptions model;
@@ -67,11 +67,11 @@ int tune_verb(Words words) {
   add_input_options(line, inputs);
   line.group("Tuning");
   line.value("--seconds", "S", model.compile.tune.seconds,
-             "how long to measure at most (30); again goes on from there");
-  line.flag("--list", lists, "list what was measured");
-  line.value("--export,-o", "FILE", exported, "write what was measured (JSON; - is standard output)");
-  line.value("--import", "FILE", imported, "take in what another machine with such a chip exported");
-  line.flag("--clear", clears, "forget what was measured");
+             "measure for at most S seconds (30); a second call continues");
+  line.flag("--list", lists, "list the measurements");
+  line.value("--export,-o", "FILE", exported, "write the measurements (JSON; - is standard output)");
+  line.value("--import", "FILE", imported, "import the measurements of another machine with such a chip");
+  line.flag("--clear", clears, "delete the measurements");
   if (!line.parse(words)) return exit_done;
 
   TuningStore store(TuningStore::default_file());

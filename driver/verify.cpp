@@ -223,8 +223,8 @@ std::vector<Tensor> reference_outputs(const Executable& executable, std::span<co
 int verify_verb(Words words) {
   CommandLine line({.name = "verify",
                     .purpose =
-                        "Compare a model's answers with those of the reference, which computes each operator plainly\n"
-                        "in wide types. Exit code 1 when they differ.",
+                        "Compare a model's answers with those of the reference, which computes each operator by its\n"
+                        "definition in wide types. Exit code 1 when they differ.",
                     .examples = {"weft verify examples/digits/digits.onnx --at batch=3",
                                  "weft verify examples/digits/digits.onnx --bisect",
                                  "weft verify model.onnx --against onnxruntime --input test_data_set_0"}});
@@ -232,9 +232,10 @@ int verify_verb(Words words) {
   add_model_options(line, s.model);
   add_input_options(line, s.input);
   line.group("What is compared");
-  line.value("--against", "WHAT", s.against, "ref, or onnxruntime (by a Python that has it)");
-  line.value("--python", "PATH", s.python, "the Python for onnxruntime");
-  line.flag("--per-instruction", s.per_instruction, "compare after every step, and show all of them");
+  line.value("--against", "WHAT", s.against,
+             "the reference to compare with: ref, or onnxruntime (in a Python that has it)");
+  line.value("--python", "PATH", s.python, "the Python that has onnxruntime");
+  line.flag("--per-instruction", s.per_instruction, "compare after every step, and list all steps");
   line.flag("--bisect", s.bisect, "name the first kernel whose result is wrong");
   double no_norm = -1;
   Tolerance given{.norm = no_norm};

@@ -241,7 +241,8 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// The parameters of a refused body have no elements; a caller with arguments of other sizes parses the model again.
+/// The parameters of a body that was refused have no elements, so that a caller with arguments of other sizes parses
+/// the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
   if (refusal) {

@@ -27,7 +27,7 @@ std::vector<migraphx_dynamic_dimension> fixed(const std::vector<size_t>& lengths
   return sizes;
 }
 
-/// Sizes that the model leaves open and nothing was said about.
+/// The sizes for axes that the model leaves open and the options do not name.
 std::vector<migraphx_dynamic_dimension> by_default(const weft::Port& port, const migraphx_onnx_options& options) {
   std::vector<migraphx_dynamic_dimension> sizes;
   migraphx_dynamic_dimension otherwise{options.default_length, options.default_length, {}};
@@ -57,7 +57,7 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
-/// False when it is there already.
+/// Adds a request; false if it was there already.
 bool add(std::vector<std::string>& shapes, const std::string& shape) {
   if (std::ranges::find(shapes, shape) != shapes.end()) return false;
   shapes.push_back(shape);
@@ -70,7 +70,7 @@ bool is_about(const weft::Error& error, const std::string& name) {
          error.facts() == "input '" + name + "' has no fixed number of axes";
 }
 
-/// The sizes that were asked for an input without a rank, if it is the error that there is one.
+/// The sizes that the options give to an input without a rank, if the error is about that input.
 std::optional<std::string> missing_rank(const weft::Error& error, const migraphx_onnx_options& options) {
   if (error.code() != "E134" && error.code() != "E151") return std::nullopt;
   for (const auto& [name, lengths] : options.lengths)
@@ -226,7 +226,7 @@ migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t 
   });
 }
 
-/// Instructions are in order from the first.
+/// Changes nothing: instructions are always in order.
 migraphx_status migraphx_program_sort(migraphx_program_t program) {
   return guarded([&] { given(program); });
 }

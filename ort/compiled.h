@@ -25,9 +25,9 @@ struct RunPlace {
 
 /// A compiled part of a graph. Runs at once in as many threads as call: each takes a context and gives it back.
 ///
-/// Sizes that neither the model nor onnxruntime names are symbols of their own, and where two of them meet the program
-/// is compiled for their being equal. When a run shows that they are not (one of them is 1, and broadcasts), the part
-/// is compiled again for the sizes of that run.
+/// Sizes that neither the model nor onnxruntime names are symbols of their own, and where an operator needs two of them
+/// to be equal, the program is compiled for equal sizes. When they differ in a run (one of them is 1, and broadcasts),
+/// the part is compiled again for the sizes of that run.
 class Compiled {
  public:
   /// Compiles the same part again with its inputs' sizes as given, "x=2,3".

@@ -152,7 +152,7 @@ void note_tuning(Options& o) {
     o.notes.push_back("option tunable_op_max_tuning_duration_ms changes nothing: nothing is to be measured");
 }
 
-/// "max_mem:1000000,arena_extend_strategy:1"
+/// The max_mem of an arena's settings, "max_mem:1000000,arena_extend_strategy:1"; 0 without one.
 int64_t arena_limit(const std::string& text) {
   size_t begin = text.find("max_mem:");
   if (begin == std::string::npos) return 0;

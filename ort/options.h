@@ -26,7 +26,7 @@ struct Options {
 
   /// The smallest of all given limits; 0: none.
   int64_t memory_limit() const;
-  /// Kernels are measured when a program is compiled; beside its runs.
+  /// Whether kernels are measured while a program is compiled, or beside its runs.
   bool tunes_at_once() const { return exhaustive_tune || miopen_conv_exhaustive_search; }
   bool tunes_while_serving() const { return tunable_op_enable && tunable_op_tuning_enable && !tunes_at_once(); }
   /// The time limit of measuring.

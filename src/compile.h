@@ -81,7 +81,8 @@ struct CompileOptions {
   Ranks ranks = {};                ///< which part of a split program is compiled, set by compile_ranks
   int64_t max_nodes = 0;      ///< most nodes with functions expanded (E153); 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;  ///< of graphs within graphs and of functions calling functions (E152)
-  /// E403 when it passes first. Kernels that are just being compiled still enter the cache, so a second try is shorter.
+  /// The compile ends with E403 when this time passes. Kernels in compilation still enter the cache, so a second try is
+  /// shorter.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   std::function<bool()> stop = {};  ///< E404 as soon as it says true; asked repeatedly, from several threads
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
@@ -113,7 +114,7 @@ struct NodeSupport {
   std::string why;   ///< why not; empty: it runs
 };
 /// Whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the rules
-/// of lowering; no kernel is compiled. A node behind a refused one is not judged, and says so.
+/// of lowering; no kernel is compiled. A node that follows a refused one and cannot be judged says so.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// The model as the frontend gives it.

@@ -22,7 +22,7 @@ def keep_count(what, of, **values):
 
 @contextlib.contextmanager
 def judged(what, **of):
-    """Counts the block as right, or as wrong if it raises."""
+    """Counts the block of code as right, or as wrong if it raises."""
     right = False
     try:
         yield

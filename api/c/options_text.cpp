@@ -22,7 +22,7 @@ std::optional<int64_t> number(std::string_view text) {
 
 [[noreturn]] void refuse_size(std::string_view size, std::string_view whole) {
   refuse(cat("'", printable(size), "' in '", printable(whole), "' is no size"),
-         "sizes are numbers (224), ranges (1..8, 1..8:4 with the usual one) or ? for what the model says: "
+         "a size is a number (224), a range (1..8, or 1..8:4 with its usual value) or ? for the model's own:  "
          "x=1..8,3,224,224");
 }
 
@@ -84,15 +84,14 @@ std::vector<ShapeRequest> parse_shapes(std::string_view text) {
 std::pair<std::string, int64_t> parse_symbol(std::string_view text) {
   size_t equals = text.find('=');
   auto value = equals == std::string_view::npos ? std::nullopt : number(trim(text.substr(equals + 1)));
-  if (!value || *value < 0 || equals == 0)
-    refuse(cat("'", printable(text), "' is no symbol with a size"), "write batch=4");
+  if (!value || *value < 0 || equals == 0) refuse(cat("'", printable(text), "' is not NAME=SIZE"), "write batch=4");
   return {std::string(trim(text.substr(0, equals))), *value};
 }
 
 DonationRequest parse_donation(std::string_view text) {
   size_t equals = text.find('=');
   bool names_two = equals != std::string_view::npos && equals > 0 && equals + 1 < text.size();
-  if (!names_two) refuse(cat("'", printable(text), "' names no input and output"), "write past=present");
+  if (!names_two) refuse(cat("'", printable(text), "' is not INPUT=OUTPUT"), "write past=present");
   return {std::string(trim(text.substr(0, equals))), std::string(trim(text.substr(equals + 1)))};
 }
 
@@ -120,7 +119,7 @@ int64_t parse_bytes(std::string_view text, std::string_view what) {
   for (auto [unit, scale] : units) {
     if (count && unit == trim(text.substr(digits)) && !__builtin_mul_overflow(*count, scale, &bytes)) return bytes;
   }
-  refuse(cat(what, " is '", printable(text), "', which is no amount of memory"), "write 4GiB, 512MB or 1048576");
+  refuse(cat(what, " is '", printable(text), "', which is not an amount of memory"), "write 4GiB, 512MB or 1048576");
 }
 
 int64_t parse_number(std::string_view text, std::string_view what) {

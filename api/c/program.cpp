@@ -185,7 +185,7 @@ weft_status* weft_load(const char* path, const weft_compile_options* options, we
   return guarded([&] {
     required(program, "program");
     if (!is_saved_program(map_file(&required(path, "path"))))
-      usage_error("E102", cat(printable(path), " is no saved program"), "weft_compile takes both");
+      usage_error("E102", cat(printable(path), " is not a saved program"), "weft_compile takes both");
     give_program(program, compile_file(path, to_compile_options(options)));
   });
 }

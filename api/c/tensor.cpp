@@ -57,7 +57,8 @@ std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
 /// A tensor without data, its type and sizes checked.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank) {
   if (!is_type(type)) usage_error("E210", cat("element type ", static_cast<int>(type), " is unknown"));
-  if (type == WEFT_STRING) usage_error("E210", "strings have no bytes of their own", "use weft_tensor_strings");
+  if (type == WEFT_STRING)
+    usage_error("E210", "a tensor of strings has no contiguous bytes", "use weft_tensor_strings");
   return {.dtype = static_cast<DType>(type), .dims = checked_dims(dims, rank)};
 }
 

@@ -89,7 +89,7 @@ weft_dtype type_named(const std::string& name) {
 /// A tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
 weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
   size_t bytes = array.nbytes();
-  if (weft_dtype_bits(type) < 8) {  // which nbytes rounds up element by element
+  if (weft_dtype_bits(type) < 8) {  // nbytes counts a whole byte for each element
     int64_t count = 1;
     for (int64_t size : dims) count *= size;
     bytes = static_cast<size_t>((count * weft_dtype_bits(type) + 7) / 8);

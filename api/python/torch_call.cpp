@@ -49,9 +49,9 @@ bool is_contiguous(const nb::dlpack::dltensor& tensor) {
 
 class TorchCall {
  public:
-  /// `order`: of each input of the program, its place among the arguments. `makers` give a new tensor for each output,
-  /// of the sizes they are called with. `table`: Tensor.__dlpack_c_exchange_api__, or None. `held`: places and tensors
-  /// that are constants of the program.
+  /// `order[i]` is the place of the program's input i among the arguments. Each of `makers` is called with the sizes of
+  /// an output and returns a new tensor. `table`: Tensor.__dlpack_c_exchange_api__, or None. `held`: the places of
+  /// arguments that are constants of the program, and their tensors.
   TorchCall(nb::handle model, nb::object tensor_type, nb::handle table, std::vector<size_t> order, nb::list makers,
             const std::vector<std::pair<size_t, nb::object>>& held)
       : program_(weft::python::program_of(model)), type_(tensor_type), order_(std::move(order)) {
@@ -152,7 +152,7 @@ class TorchCall {
   /// The tensor as torch's table shows it; nothing where there is no table.
   std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
-      throw nb::type_error("a call of torch.compile gives what is no tensor");
+      throw nb::type_error("a call of torch.compile returns a value that is not a tensor");
     if (!table_ || !table_->look) return {};
     nb::dlpack::dltensor seen;
     if (table_->look(given.ptr(), &seen)) throw nb::python_error();

@@ -43,14 +43,14 @@ std::vector<const Port*> required(const std::vector<Port>& ports) {
 /// Why rows of this port cannot be joined by its sizes; "" when they can.
 std::string obstacle(const Port& port, std::string_view batch) {
   std::string name = "'" + std::string(port.name) + "'";
-  if (port.is_static) return name + " decides what is compiled";
+  if (port.is_static) return name + " is a static input";
   if (!port.is_tensor || port.dtype == WEFT_STRING) return name + " is " + port.type;
   if (weft_dtype_bits(port.dtype) < 8) return name + " has elements below a byte";
   auto sizes = dims(port);
   if (sizes.empty() || !is_name(sizes[0], batch)) return name + " (" + port.type + ") has no batch axis";
   for (size_t i = 1; i < sizes.size(); ++i) {
     if (is_name(sizes[i], batch) || is_inside(sizes[i], batch))
-      return "the batch of " + name + " is in another size too: " + port.type;
+      return "the batch of " + name + " also occurs in another size: " + port.type;
   }
   return {};
 }
@@ -217,10 +217,11 @@ BatchRule confirm(const Program& program, const std::vector<Port>& inputs, Batch
       Inputs a = examples.make(least, size, size), b = examples.make(least, size, 2 * size);
       Inputs c = examples.make(least, size, size);
       std::vector<const Inputs*> requests{&a, &b, &c};
-      if (!rule.length.empty() && length_of(rule, a) == length_of(rule, b)) continue;  // would show nothing
+      // equal lengths need no padding, so they show nothing
+      if (!rule.length.empty() && length_of(rule, a) == length_of(rule, b)) continue;
       if (agree(program, rule, requests)) return rule;
-      return refuse(rule.length.empty() ? "its rows are mixed: they have other answers together than by themselves"
-                                        : "its mask does not hide padding: sequences have other answers with it");
+      return refuse(rule.length.empty() ? "its rows are mixed: in one batch they have other results than alone"
+                                        : "its mask does not hide padding: padded sequences have other results");
     } catch (const Error& error) {
       if (why.empty()) why = error.facts();
     }

@@ -163,7 +163,7 @@ void Batcher::work(const Program& program) {
     try {
       if (!context) context.emplace(program.new_context());
       run(*context, batch);
-    } catch (...) {  // no context: every request hears why
+    } catch (...) {  // no context: every request gets the error
       for (const Shared& request : batch) answer(request, {}, std::current_exception());
     }
     batch.clear();

@@ -39,7 +39,7 @@ int64_t length_of(const BatchRule& rule, const Inputs& request);
 /// so that padding never costs more than the work itself.
 bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
-/// Rows behind rows; shorter sequences get zeros at their end.
+/// Concatenates the rows of the requests; shorter sequences get zeros at their end.
 Inputs join(const BatchRule& rule, std::span<const Inputs* const> requests);
 /// The part of the outputs that belongs to each request, without padding.
 std::vector<std::vector<Tensor>> split(const BatchRule& rule, std::span<const Tensor> outputs,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Measures src/kernels/winograd.h beside the direct kernel, in f32 and in integers: GFLOP/s count the products of the
-/// direct kernel. Compiled natively. CPU seconds, best of some rounds. What src/lower/winograd.cpp assumes comes from
+/// direct kernel. Compiled natively. CPU seconds, best of some rounds. What src/lower/cpu/winograd.cpp assumes comes from
 /// here. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/winograd.cpp
 #include "kernels/winograd.h"
 

@@ -236,27 +236,27 @@ typedef struct weft_compile_options {
   const char* const* constant_names;   /* inputs with fixed values: they become constants of the program. So weights */
   const weft_tensor* const* constants; /* that lie in memory already need not pass through a file */
   size_t constant_count;
-  const char* const* fixed_defaults; /* inputs (* and ? match) that always keep their default: folded, no inputs */
+  const char* const* fixed_defaults; /* inputs (* and ? match) that become constants with their default value */
   size_t fixed_default_count;
   const weft_allocator* allocator; /* NULL: the library's own memory. Copied, as `executor` is */
   const weft_executor* executor;   /* NULL: a pool of `threads` threads */
   const char* const* donations;    /* "past=present": output `present` is written in the place of input `past` */
   size_t donation_count;
-  const weft_operator* operators; /* that the model may use besides ONNX's own; copied */
+  const weft_operator* operators; /* custom operators that the model may use; copied */
   size_t operator_count;
   int32_t borrow;       /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
   int64_t memory_limit; /* bytes of a run and of weights (E401); 0: WEFT_MEMORY_LIMIT, else all of the device's */
-  double tune_seconds; /* above 0: measure so long which kernels are fastest here; what was measured is kept and used */
+  double tune_seconds;  /* above 0: first measure kernels here for so long; the measurements are kept and used */
   double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
   int32_t (*stop)(void* user); /* asked repeatedly, from several threads; anything but 0 ends the compile with E404 */
   void* stop_user;
-  /* Inputs (* and ? match) whose values may decide what there is to compile. E159 for others, and
+  /* Inputs (* and ? match) that may be static: their values decide which program is compiled. E159 for others, and
    * for a model that compiles for no likely value of these inputs. NULL: any input may. */
   const char* const* static_inputs;
   size_t static_input_count;
-  const char* tag;            /* of a SavedModel: which graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
+  const char* tag;            /* of a SavedModel's graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
   const char* signature;      /* of a SavedModel (NULL: the only one, or "serving_default") or a .tflite file */
-  const char* const* outputs; /* values of a TensorFlow graph to give ("node", "node:1"); none: its own outputs */
+  const char* const* outputs; /* values of a TensorFlow graph to return ("node", "node:1"); none: its own outputs */
   size_t output_count;
   int32_t channels_first; /* 1: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w] */
 } weft_compile_options;
@@ -266,14 +266,14 @@ typedef struct weft_compile_options {
 /* clang-format on */
 
 /* Reads a model (.onnx, .pt2, .tflite, .pb, the folder of a SavedModel) or a saved program (.weft) and compiles it for
- * a device. Where the values of inputs decide what there is to compile (weft_port.is_static), the first run with each
- * value compiles; the last 32 used are kept. Such a program cannot be saved (E406). */
+ * a device. Where values of inputs decide which program is compiled (weft_port.is_static), the first run with each
+ * value compiles one; the last 32 used are kept. Such a program cannot be saved (E406). */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
 /* The same from memory, which is copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
-/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; what
- * was settled when it was compiled is refused (E502). */
+/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; those
+ * that only a compile can apply are refused (E502). */
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
@@ -311,7 +311,7 @@ typedef struct weft_port {
   const weft_dim* dims;
   int32_t has_default; /* an input that may be left out: pass NULL to weft_run */
   int32_t is_donated;  /* an input whose memory a run writes an output to */
-  int32_t is_static;   /* an input whose value decides what there is to compile: axes, steps */
+  int32_t is_static;   /* an input whose value decides which program is compiled: axes, steps */
 } weft_port;
 #define WEFT_PORT_INIT {sizeof(weft_port), 0, 0, 0, WEFT_F32, 0, 0, 0, 0, 0}
 
@@ -336,7 +336,7 @@ WEFT_API void weft_context_free(weft_context* context);
 
 typedef struct weft_memory {
   size_t struct_size;
-  size_t arena, scratch; /* held now by this context: values between kernels, and what kernels need while they run */
+  size_t arena, scratch; /* held now by this context: values between kernels, and working memory of kernels */
   size_t peak;           /* the most that this context has held */
   size_t weights;        /* packed weights, held once for all programs that pack equal ones */
   size_t constants;      /* copies of constants that runs read; the others stay where they lie */

@@ -258,7 +258,7 @@ struct RunOptions {
   int32_t on_device = 0;  ///< 1: inputs and outputs are memory of the GPU; 2: and the work is queued on `stream`
   void* stream = nullptr;
 
-  /// A view, for as long as this lives.
+  /// The options in the form of weft.h, valid as long as this object.
   weft_run_options get() const {
     weft_run_options c WEFT_RUN_OPTIONS_INIT;
     c.outputs = outputs.empty() ? nullptr : outputs.data(), c.output_count = outputs.size();
@@ -325,7 +325,7 @@ class Program {
   void save(const std::string& path, const std::vector<std::string>& targets = {}) const {
     check(weft_save_for(get(), path.c_str(), detail::pointers(targets).data(), targets.size()));
   }
-  /// Lets go of the memory that constants were given in; weft_program_detach says more.
+  /// Releases the memory that constants were given in; weft_program_detach says more.
   void detach() { check(weft_program_detach(program_.get())); }
   const weft_program* get() const { return program_.get(); }
 
@@ -425,7 +425,7 @@ class Graph {
     return Tensor(
         own<weft_tensor, weft_tensor_free>([&](auto o) { return weft_graph_export(graph_.get(), o); }).release());
   }
-  /// Uses the graph up.
+  /// Compiles the graph, which can then no longer be used.
   Program compile(const CompileOptions& options = {}) {
     return detail::make_program(options, [&](auto o, auto out) { return weft_graph_compile(graph_.get(), o, out); });
   }

@@ -222,7 +222,7 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// The processor's features by the operating system, in the order of the names.
+/// The processor's features as the operating system reports them, in the order of the names.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
   std::string text;

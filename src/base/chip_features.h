@@ -10,13 +10,13 @@
 /// The features of a chip; chips.def lists them by the chip's name.
 namespace weft {
 
-/// "cpu", "amd", "nvidia"
+/// The name of the vendor: "cpu", "amd" or "nvidia".
 std::string_view vendor_name(ChipKind kind);
 
 /// The matrix unit of a GPU, named after the way kernels/matrix_core.h uses it.
 enum class MatrixUnit : uint8_t {
   none,        ///< products run on the vector units
-  mfma_short,  ///< CDNA, which multiplies bf16 in half steps
+  mfma_short,  ///< CDNA, whose bf16 instructions take half as many k as its f16 ones
   mfma,        ///< CDNA 2
   mfma_long,   ///< CDNA 3, which multiplies 32 bytes of k at once
   wmma_twice,  ///< RDNA 3: both halves of a wave hold whole operands
@@ -33,7 +33,7 @@ enum class Float8Unit : uint8_t {
 
 struct GpuFamily {
   ChipKind kind = ChipKind::nvidia;
-  int wave = 32;  ///< threads that run in step
+  int wave = 32;  ///< threads that execute in lockstep
   MatrixUnit matrix = MatrixUnit::none;
   Float8Unit float8 = Float8Unit::none;
   bool async_copy = false;    ///< copies from global to shared memory bypass the registers
@@ -59,8 +59,8 @@ bool is_float8(DType type);
 bool multiplies_float8(const GpuModel& gpu, DType type);
 /// Throws E204 for a chip that the compiler does not know; the error lists the known chips of its family.
 const GpuModel& gpu_model(std::string_view arch);
-/// The chip of an NVIDIA device with this compute capability (90 is 9.0), in the form with all features if there is
-/// one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
+/// The chip of an NVIDIA device with this compute capability (90 is 9.0), as the architecture-specific form (sm_90a) if
+/// there is one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
 Chip nvidia_chip(int capability);
 /// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
 std::vector<std::string> tested_chips(std::string_view vendor);

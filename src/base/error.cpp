@@ -15,7 +15,7 @@ std::string format(const ErrorInfo& e) {
 /// Names in a model may have megabytes. Errors and logs show the beginning.
 void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // not inside a character
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // never cuts a UTF-8 character
   text.resize(most);
   text += "...";
 }

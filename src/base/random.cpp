@@ -24,7 +24,7 @@ int64_t fresh_seed() {
     return uint64_t{entropy()} << 32 | entropy();
   }();
   static std::atomic<uint64_t> count = 0;
-  // A forked process goes on from the same start and count.
+  // A forked process inherits the start and the count, so its process id is mixed in.
   uint64_t process = static_cast<uint64_t>(getpid()) << 40;
   return static_cast<int64_t>(mixed(start + process + ++count * 0x9e3779b97f4a7c15) >> 2);
 }

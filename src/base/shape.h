@@ -44,8 +44,9 @@ bool operator==(const Type& a, const Type& b);
 /// "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
-// Elements of one container may differ. In its type a size that is not one number for all of them is `_`; `_rank` alone
-// says that their ranks differ, `_none` that there is no element yet to tell. These are no sizes to compute with.
+// The elements of one container may differ in their sizes. In the container's type, a size that is not one number for
+// all elements is `_`; `_rank` alone says that the ranks differ, `_none` that there is no element yet. Nothing computes
+// with these placeholders.
 
 inline constexpr std::string_view any_size = "_", any_rank = "_rank", no_element = "_none";
 inline bool is_placeholder(const Symbol& symbol) {

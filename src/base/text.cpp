@@ -70,7 +70,8 @@ std::string printable(std::string_view text) {
 }
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit) {
-  constexpr size_t max_work = 4'000'000;  // pairs of letters: 10,000 names of 20 pass, ten of a megabyte do not
+  // pairs of letters compared: enough for 10,000 names of 20 letters, too few for ten of a megabyte
+  constexpr size_t max_work = 4'000'000;
   const size_t farthest = std::max<size_t>(2, name.size() / 3);
   std::vector<std::pair<size_t, std::string_view>> near;
   size_t work = 0;

@@ -59,10 +59,11 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = first_->notes();
     for (const auto& made : likely_->made)
-      notes.push_back(cat("sizes decide what there is to compile: here ", onnx::to_string(made),
+      notes.push_back(cat("the program depends on a condition on sizes: here ", onnx::to_string(made),
                           made.holds ? "" : " does not hold"));
     std::lock_guard lock(mutex_);
-    notes.push_back(cat("the first run with other answers compiles their program; ", 1 + variants_.size(), " so far"));
+    notes.push_back(cat("the first run where the conditions have other results compiles a program for them; ",
+                        1 + variants_.size(), " so far"));
     return notes;
   }
 

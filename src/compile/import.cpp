@@ -124,7 +124,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// A frontend's verdict on each node.
+/// Collects a frontend's verdict on each node.
 class Judged {
  public:
   Judged(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {

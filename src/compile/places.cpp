@@ -92,7 +92,7 @@ Place find_one(const CompileOptions& options) {
   throw Error({.kind = ErrorKind::usage, .code = "E502", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// Devices that compute a model together are of one kind, present, and each there once.
+/// Checks that devices that compute a model together are of one kind, are present and occur once each.
 void check_together(std::span<const Place> places, const std::vector<std::string>& names) {
   for (size_t i = 0; i < places.size(); ++i) {
     const Place& place = places[i];
@@ -177,9 +177,9 @@ void check_can_compile_for(const Chip& chip) {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E204",
                .what = cat("the cpu target needs AVX2 and FMA (x86-64-v3); ",
-                           is_here ? "this machine is " : "asked for was ", chip.arch),
+                           is_here ? "this machine is " : "--device names ", chip.arch),
                .hint = is_here && knobs().cpu.empty() ? "--device ref runs anywhere, slowly"
-                       : is_here                      ? "WEFT_CPU asked for the lesser chip"
+                       : is_here                      ? "WEFT_CPU names an older chip"
                                                       : ""});
 }
 

@@ -33,10 +33,10 @@ struct Place {
 
 /// The devices that the options name: "cpu,cpu" are two.
 std::vector<std::string> device_names(const CompileOptions& options);
-/// Finds them; E501 for one that is not present, E502 for several that cannot compute a model together. `auto` is the
-/// first GPU, else the CPU.
+/// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
+/// model together. `auto` is the first GPU, else the CPU.
 std::vector<Place> find_places(const CompileOptions& options);
-/// The first of them.
+/// The first place of find_places.
 Place find_place(const CompileOptions& options);
 /// This machine's processor.
 Place cpu_place(const CompileOptions& options);

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// The steps at which ranks meet.
+/// Describes the collective steps of a plan.
 std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {

@@ -249,7 +249,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
       names += cat(names.empty() ? "'" : ", '", printable(inputs_[input.input].name), "'");
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E406",
-                 .what = cat("the program cannot be saved: values of ", names, " decide what there is to compile"),
+                 .what = cat("the program cannot be saved: values of ", names, " decide which program is compiled"),
                  .hint = "fix them for the compile: --constant, constants= in Python, constant_names in C"});
   }
 
@@ -412,7 +412,7 @@ std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOp
   if (device_names(options).size() > 1 && !options.donations.empty()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
-                 .what = "values of inputs decide what there is to compile, and on several devices no input of such a "
+                 .what = "values of inputs decide which program is compiled, and on several devices no input of such a "
                          "model is donated",
                  .hint = "fix them with --constant, or leave out the donations"});
   }

@@ -70,7 +70,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 /// Reads a model from a file or from memory (external data is looked for in `folder`), or the program in a saved one.
 Imported import_any(const std::filesystem::path& path, const CompileOptions& options);
 Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder);
-/// Compiles it; refuses options about reading the model (E502).
+/// Compiles what was imported. Refuses options about reading the model (E502).
 std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& options);
 
 /// Runs a static model on the device of the options. With `is_whole` these options also say how to read the model.

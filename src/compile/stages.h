@@ -75,7 +75,7 @@ void run_chip_passes(Program& program, const PassContext& context, const Compile
 std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options);
 
 /// A program after the passes that every chip shares -> kernel calls for one chip, chosen by `options.choose` or else
-/// by the cost model. `asked` says with what precision.
+/// by the cost model. `asked` gives the precision.
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 

@@ -37,8 +37,8 @@ struct Trial {
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;
-  double nanoseconds = 0;               // of the cost model's favourite, at one place
-  std::map<std::string, double> times;  // of each measured candidate, at one place
+  double nanoseconds = 0;               // of the cost model's favourite, for one occurrence
+  std::map<std::string, double> times;  // of each measured candidate, for one occurrence
 };
 
 /// Numbers for open sizes: those assumed by the decisions, else 16 or the nearest bound.
@@ -67,7 +67,7 @@ Tensor made_up(const Port& port, const SymbolValues& values) {
     throw Error(
         {.kind = ErrorKind::unsupported,
          .code = "E149",
-         .what = cat("input '", printable(port.name), "' is ", to_string(port.type), ", which tuning cannot make up"),
+         .what = cat("input '", printable(port.name), "' is ", to_string(port.type), ", which tuning cannot generate"),
          .hint = "weft tune takes inputs from files"});
   }
   std::vector<int64_t> dims = values.dims(port.type.shape.dims);
@@ -164,11 +164,11 @@ class Tuner {
     }
     if (!open.empty())
       report_.notes.push_back(cat(open.size(),
-                                  " problems have sizes that are open and were decided for others than "
+                                  " kernels have open sizes and were chosen for other sizes than "
                                   "those of this run; fix them with --symbol or --shape"));
   }
 
-  /// Candidates without a model of their cost come right after the favourite.
+  /// Orders the candidates by estimate. The favourite comes first, then the candidates whose estimates are not trusted.
   void rank(const Decision& decision, Problem& problem) const {
     std::vector<size_t> order(decision.candidates.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -192,7 +192,7 @@ class Tuner {
     return last;
   }
 
-  /// Nanoseconds of each problem's steps in one run, all places together.
+  /// Nanoseconds of each problem's steps in one run, all occurrences together.
   std::map<std::string, double> time(Trial& trial) const {
     std::vector<StepTime> profile;
     trial.context->run(inputs_, {.profile = &profile});
@@ -324,8 +324,9 @@ TuneReport tune(const ProgramSource& source, const Place& place, const CompileOp
         {.kind = ErrorKind::unsupported,
          .code = "E501",
          .what = place.reference ? std::string("the reference has nothing to tune")
-                                 : cat("tuning measures on the chip itself; ", place.chip, " is not here"),
-         .hint = "tune where the chip is, and bring the result: weft tune --export FILE, weft tune --import FILE"});
+                                 : cat("tuning runs kernels on the chip; ", place.chip, " is not here"),
+         .hint =
+             "tune on a machine with the chip, and copy the result: weft tune --export FILE, weft tune --import FILE"});
   }
   return Tuner(source, place, options).run();
 }

@@ -11,8 +11,8 @@ namespace weft {
 /// The result for one problem.
 struct TunedProblem {
   std::string problem;
-  int places = 0;          ///< how often it occurs in the program
-  double nanoseconds = 0;  ///< of the cost model's favourite, at one place
+  int places = 0;          ///< how often the problem occurs in the program
+  double nanoseconds = 0;  ///< of the cost model's favourite, for one occurrence
   std::string favourite;   ///< the cost model's choice
   std::string fastest;
   double gain = 1;   ///< the favourite's time divided by the fastest one's

@@ -154,7 +154,7 @@ Values split(const HostCall& call, Operands in) {
 Values join(const HostCall& call, Operands in) {
   const auto& items = *in[0].items;
   bool is_new_axis = call.numbers.at(1) != 0;
-  if (items.empty()) refuse("E301", "an empty sequence was to be concatenated");
+  if (items.empty()) refuse("E301", "an empty sequence cannot be concatenated");
   std::vector<int64_t> dims = items[0].dims;
   int64_t rank = std::ssize(dims) + is_new_axis;
   auto axis = static_cast<size_t>(place(call.numbers.at(0), rank, "axis"));

@@ -51,7 +51,7 @@ struct Padding {
   int64_t width(int64_t run) const { return most < 0 ? run - 1 : std::min(most, run - 1); }
 };
 
-/// Tokens [first, last) of a row with `pad` of them before and behind.
+/// Joins tokens [first, last) of a row, with `pad` padding tokens before and behind them.
 std::string joined(const Padding& p, std::span<const std::string> row, int64_t first, int64_t last, int64_t pad) {
   std::string text;
   auto size = std::ssize(row);
@@ -132,7 +132,7 @@ class Fingerprint {
     return of_two(turned(e + f, 43) + turned(g, 30) + h, e + turned(f + a, 18) + g, by);
   }
 
-  /// 32 bytes from `at` on.
+  /// Mixes in the 32 bytes from `at` on.
   Pair block(size_t at, uint64_t a, uint64_t b) const {
     uint64_t w = word(at), x = word(at + 8), y = word(at + 16), z = word(at + 24);
     a += w, b = turned(b + a + z, 21);
@@ -145,7 +145,7 @@ class Fingerprint {
     uint64_t x, y, z;
     Pair v = {}, w = {};
   };
-  /// 64 bytes from `at` on.
+  /// Mixes the 64 bytes from `at` on into the state.
   void round(State& t, size_t at, uint64_t by, uint64_t weight) const {
     t.x = turned(t.x + t.y + t.v.first + word(at + 8), 37) * by;
     t.y = turned(t.y + t.v.second + word(at + 48), 42) * by;

@@ -9,7 +9,7 @@ namespace weft::host {
 using Values = std::vector<Tensor>;
 using Operands = std::span<const Tensor>;
 
-// containers.cpp
+// Defined in containers.cpp.
 Values collect(const HostCall& call, Operands in);
 Values length(Operands in);
 Values item(Operands in);
@@ -19,7 +19,7 @@ Values erase(Values in);
 Values split(const HostCall& call, Operands in);
 Values join(const HostCall& call, Operands in);
 
-// texts.cpp
+// Defined in texts.cpp.
 Values to_text(Operands in);
 Values from_text(const HostCall& call, Operands in);
 Values concat_text(Operands in);
@@ -34,17 +34,17 @@ std::vector<std::string> pieces(std::string_view text, std::string_view delimite
 /// Throws E303 for a string that is not a number.
 double number_of(const std::string& text);
 
-// features.cpp
+// Defined in features.cpp.
 Values split_rows(const HostCall& call, Operands in);
 Values ngrams_text(const HostCall& call, Operands in);
 Values hash_text(const HostCall& call, Operands in);
 
-// maps.cpp
+// Defined in maps.cpp.
 Values zip_map(const HostCall& call, Operands in);
 Values map_values(const HostCall& call, Operands in);
 Values map_vector(const HostCall& call, Operands in);
 
-// pictures.cpp
+// Defined in pictures.cpp.
 Values decode_image(const HostCall& call, Operands in);
 
 template <class... Args>

@@ -277,7 +277,7 @@ class Parser {
     uint32_t first = take("\\") ? escaped_code() : next_code(), last = first;
     bool is_range = peek() == '-' && at_ + 1 < text_.size() && text_[at_ + 1] != ']';
     if (is_range) ++at_, last = take("\\") ? escaped_code() : next_code();
-    if (last < first) refuse_here("a range that runs backwards");
+    if (last < first) refuse_here("a range whose end is before its start");
     ranges.push_back({first, last});
   }
 
@@ -294,7 +294,7 @@ class Parser {
   Flags flags_;
 };
 
-/// Writes the instructions of an expression; it continues after its last one.
+/// Writes the instructions of an expression; after the last of them, matching goes on with the next instruction.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}

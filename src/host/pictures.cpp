@@ -153,7 +153,7 @@ OPJ_OFF_T skip_bytes(OPJ_OFF_T count, void* user) {
   return count;
 }
 
-/// Component c, of 1 to 32 bits, at a pixel, as a byte.
+/// The value of component c (1 to 32 bits) at a pixel, scaled to 8 bits.
 uint8_t sample(const opj_image_comp_t& c, size_t pixel) {
   int64_t value = c.data[pixel] + (c.sgnd ? int64_t{1} << (c.prec - 1) : 0);
   value = c.prec > 8 ? value >> (c.prec - 8) : value << (8 - c.prec);
@@ -212,7 +212,7 @@ class Numbers {
   uint32_t u16(size_t place) const { return at(place, 2); }
   uint32_t u32(size_t place) const { return at(place, 4); }
   File part_at(size_t place, size_t bytes) const {
-    if (place > file_.size() || bytes > file_.size() - place) refuse_picture("the picture ends in the middle");
+    if (place > file_.size() || bytes > file_.size() - place) refuse_picture("the picture's data are cut short");
     return file_.subspan(place, bytes);
   }
 
@@ -358,7 +358,7 @@ bool is_picture(File file) { return format_of(file) != nullptr; }
 
 Picture decode_picture(File file) {
   if (const Format* format = format_of(file)) return format->decode(file);
-  refuse_picture("the picture is of no kind that is read: JPEG, PNG, WebP, JPEG 2000, BMP, PNM, TIFF");
+  refuse_picture("the picture is not JPEG, PNG, WebP, JPEG 2000, BMP, PNM or TIFF");
 }
 
 Picture grey(const Picture& picture) {

@@ -26,7 +26,7 @@ struct Constant {
 };
 
 /// Sizes as data: dims -> i64[rank], for models that compute with shapes. Known without running anything; see
-/// known_contents in ir/contents.h.
+/// known_contents in ops/build.h.
 struct Sizes {
   static constexpr std::string_view name = "sizes";
   Dims dims;

@@ -54,7 +54,7 @@ struct Instruction {
   Types types;                   ///< of the results
   std::string source;            ///< "node 12 'cat_3' (Concat)": where in the model this came from
 
-  // Kept by Module.
+  // Module keeps these up to date.
   Module* parent = nullptr;
   Instruction *previous = nullptr, *next = nullptr;
   int64_t order = 0;
@@ -132,7 +132,7 @@ class Module {
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
-  /// Every reader of `old` (and the results) reads `replacement` instead.
+  /// Makes every reader of `old`, and the module's results, read `replacement` instead.
   void replace(Value old, Value replacement);
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction that nothing reads.

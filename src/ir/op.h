@@ -110,7 +110,7 @@ const T* Op::as() const {
 
 /// The operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
-/// "softmax {axis=-1}"
+/// The operator with its fields: "softmax {axis=-1}".
 std::string to_string(const Op& op);
 
 }  // namespace weft

@@ -209,7 +209,7 @@ class Cursor {
   size_t number_;
 };
 
-/// The attributes refer to the line's text.
+/// Parses `{name=value, ...}`. The attributes are views of the line's text.
 std::vector<Attribute> parse_attributes(Cursor& cursor) {
   std::vector<Attribute> attributes;
   if (!cursor.take("{")) return attributes;

@@ -164,7 +164,7 @@ int KernelCache::open_folder(bool create) {
   bool ours = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
   if (ours) return fd_ = fd;
   ::close(fd);
-  warn("it must belong to this user and be closed to all others (mode 0700)");
+  warn("it must belong to this user, with no access for others (mode 0700)");
   return -1;
 }
 
@@ -184,7 +184,7 @@ std::optional<Bytes> KernelCache::get(const Hash128& key) {
 void KernelCache::stop_writing(int code) {
   if (is_full_.exchange(true)) return;
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()),
-      " takes no more: ", std::strerror(code));
+      " cannot be written: ", std::strerror(code));
 }
 
 void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {

@@ -88,7 +88,7 @@ class Database {
           "PRIMARY KEY (chip, library, problem, candidate)) WITHOUT ROWID");
       run(cat("PRAGMA user_version = ", table_version));
     } else if (version != table_version) {
-      fail(file_, cat("it has form ", version, ", this is a library of form ", table_version));
+      fail(file_, cat("it has format version ", version, ", this library has version ", table_version));
     }
   }
 

@@ -107,8 +107,8 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
   }
 }
 
-/// Row pointers of a tile whose rows see the first `seen` keys of a block only. In the first product keys are columns,
-/// in the second they are summed over.
+/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. In the first product (q k^T) keys
+/// are columns; the second sums over them.
 template <class Mac, GemmTile tile>
 struct SeenRows : TileRows<Mac, tile> {
   i64 seen;

@@ -4,7 +4,7 @@
 /// The matrix unit works on the next scores and the last sums while the threads turn the present scores into weights
 /// (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by cp.async; slot j
 /// holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks of a cluster
-/// share the keys and add up in a fixed order what each found.
+/// share the keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -43,7 +43,7 @@ struct PanelStage {
   }
 };
 
-/// Four rows of two matrix halves: A of m64k16 for this wave's 16 rows, k step `step` of 64-column panels.
+/// Loads the fragment of A (m64k16) for this wave's 16 rows: k step `step` of 64-column panels at `from`.
 template <class T, int Rows>
 WEFT_INLINE void load_queries(u32 (&a)[4], u32 from, int step) {
   const int row = thread_id() / 32 * 16 + lane_id() % 16;
@@ -220,8 +220,8 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// As attention_gpu; weights are 2^(factor * score), factor > 0. score gets and gives two keys side by side, of which
-/// the first is even, or one; store four columns. D is 64 or 128, at least d and dv; rows of q, k and v begin on
+/// As attention_gpu; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring keys, the first of
+/// even number, or on one; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q, k and v begin on
 /// multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads *
 /// queries, threads / 2), or fewer; threads are warp groups; dynamic shared memory of tasks::attention_group_bytes,
 /// clusters of Split.

@@ -3,8 +3,8 @@
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
 /// block of k. Weights are read as they are stored, [n][k], and become numbers in registers.
 ///
-/// One to four rows are `block_gemv`; a few of 16 bits on NVIDIA are `block_few`, which multiplies on the matrix unit,
-/// eight at a time. More rows are gemm_gpu with `load_weights` as what loads B.
+/// One to four rows use `block_gemv`. On NVIDIA, a few rows of 16-bit floats use `block_few`, which multiplies up to
+/// eight of them at once on the matrix unit. More rows use gemm_gpu, which reads B by `load_weights`.
 
 #include "gemm_gpu.h"
 #include "gemv_gpu.h"
@@ -13,7 +13,7 @@
 namespace weft::kernel {
 
 /// Weights w[n][blocks * Block], the lowest bits of a byte first, scale[n][blocks] and, with `Zeros`, zero[n] of
-/// `zero_stride` bytes; without, half of the weights' range is zero.
+/// `zero_stride` bytes; without, the zero point is half of the weights' range.
 template <int Bits_, int Block_, bool Zeros, class Scale>
 struct BlockWeights {
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
@@ -135,10 +135,10 @@ WEFT_INLINE u32 pair_of(f32 x) {
   return u32(__builtin_bit_cast(u16, convert<T>(x))) * 0x10001u;
 }
 
-/// The weights of a word less their zero point, exactly, as pairs of T: bits at the end of the digits of 2^10 (f16) or
-/// 2^7 (bf16). Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7. f16 has ten digits, so the second and fourth pair
-/// may stay 16 times too large until they are scaled; bf16 has seven, so they are shifted. Eight bits (f16 only): 0 and
-/// 1, 2 and 3.
+/// The weights of a word minus their zero point, exactly, as pairs of T. A weight's bits become the lowest bits of the
+/// mantissa of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+/// The mantissa of f16 has ten bits, so the second and fourth pair may stay 16 times too large until they are scaled;
+/// that of bf16 has seven, so they are shifted. Eight bits (f16 only): 0 and 1, 2 and 3.
 template <class T, int Bits>
 struct WeightPairs {
   static constexpr int count = Bits == 4 ? 4 : 2;
@@ -211,11 +211,11 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 
   else store(i64(0), row0 + row, col + at, whole, Part{int(s.n - col - at)});
 }
 
-/// A few rows of T, of 16 bits, 2 * Pairs at a time, for blocks that are whole pieces of 16 bytes of weights. A wave
-/// takes a piece each of four neighbouring blocks, or of their parts, of 16 columns at a time; the matrix unit
-/// multiplies them by two rows at once: of its eight columns two belong to each of the four pieces and are zero
-/// elsewhere, so that each piece's sum stays apart and meets its scale in f32. Each lane has a ring of its own in
-/// dynamic shared memory, block_few_ring bytes, where pieces arrive ahead. Rows are Direct, k a multiple of 8, blocks:
+/// A product of a few rows of T (16 bits), 2 * Pairs at a time. A block's weights must be whole pieces of 16 bytes. For
+/// 16 columns a wave reads one piece each of four neighbouring blocks (or parts of blocks). One matrix instruction
+/// multiplies the four pieces by two rows: two of its eight columns hold the rows' elements for one piece, the others
+/// zeros. So each piece has sums of its own, which are scaled in f32. Pieces are prefetched into a ring buffer of each
+/// lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a multiple of 8. Thread blocks:
 /// ceil_div(n, 16) * ceil_div(m, 2 * Pairs), or fewer.
 template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {

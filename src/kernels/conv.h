@@ -147,7 +147,7 @@ WEFT_INLINE void fill_patch_lines(const ConvSizes& s, const ConvPixel& p, const 
   for_each_line(s, p, x, [&](const X* line, i64 before) WEFT_LAMBDA { fill_line(s, line, w0, outside, to + before); });
 }
 
-/// Copies `lines` runs of `count` elements, some elements apart, as copy_row does: the same part of a vector each time.
+/// Copies `lines` runs of `count` elements as copy_row does. The runs are `from_step` and `to_step` elements apart.
 template <class To, class From>
 WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step, i64 lines, i64 count) {
   constexpr int W = copied_lanes<To, From>, half = W > native_lanes ? W / 2 : W;

@@ -206,7 +206,7 @@ __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, cons
   }
   return least(c, t.channels);
 }
-/// The same, whether or not windows reach out of the image; for WEFT_SHARED.
+/// The same, whether or not windows reach out of the image; for WEFT_SHARED_PART.
 template <int taps, int stride, class Acc, class X, class W>
 struct DepthwiseTiles {
   static i64 run(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);

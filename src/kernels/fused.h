@@ -87,7 +87,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> cast_to_part(V v) {
     return shifted >> (8 - bits);
   }
 }
-/// To the numbers that f4e2m1 has, 0 to 6 with a sign, halves to even and saturating; NaN gives -0.
+/// Converts to the values of f4e2m1: 0 to 6 with a sign, halves to even, saturating; NaN gives -0.
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> cast_to_f4(V v) {
   if constexpr (is_same<Elem<V>, f64>) return cast_to_f4(rounded_to_odd(v));
@@ -168,7 +168,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Ve
   doubt |= least ^ greatest;
   return convert<To>(maximum(minimum(least, convert<i32>(high)), convert<i32>(low)));
 }
-/// The bytes nearest to integers.
+/// Clamps integers to the range of a byte type.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   [[maybe_unused]] constexpr int N = lanes_of<V>;

@@ -92,7 +92,7 @@ struct Stage {
 };
 
 /// Passes the sums of a wave to the epilogue, 16 rows at a time, through shared memory, where they become vectors along
-/// n. The epilogue occurs once in the code: the sums move up by one piece instead.
+/// n. The loop stores c[0] and then moves the other pieces of c up by one, so the epilogue occurs once in the code.
 template <class Core, BlockTile tile, int FM, int FN, int Lanes, class Store>
 WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core::Acc> shared, const GpuGemmSizes& s,
                             i64 batch, i64 row0, i64 col0, const Store& store) {
@@ -142,7 +142,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// One block of C. `Store` receives `to` as the batch.
+/// Computes one block of C from part `part` of k. `store` gets `to`, the number of these sums, in place of the batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {

@@ -123,7 +123,7 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
       Core::multiply(a + u64(i) * 512 + at, b + at, sums);
     }
     wgmma_commit();
-    if (i == 0) copies();  // the largest tile spills 16 registers here; the unit would wait for copies elsewhere
+    if (i == 0) copies();  // here the largest tile spills 16 registers, but elsewhere the unit would wait for copies
     Core::wait_for(sums);
     // In place: otherwise LLVM spreads the sums over more registers than there are.
     WEFT_UNROLL for (int e = 0; e < Core::c_count; e++) {

@@ -28,7 +28,7 @@ WEFT_INLINE T scattered(T old, T update) {
   else return old > update || old != old ? old : update;
 }
 
-/// body(line) for lines of n elements each. Tasks: tasks::row_tasks(lines, n); a GPU gives each line a thread.
+/// Runs body(line) for lines of n elements each. Tasks: tasks::row_tasks(lines, n); a GPU gives each line a thread.
 template <class L, class Body>
 WEFT_INLINE void for_lines(const L& launch, i64 lines, [[maybe_unused]] i64 n, const Body& body) {
 #ifdef WEFT_GPU

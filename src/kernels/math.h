@@ -2,7 +2,7 @@
 #pragma once
 /// Elementary functions for f32 and f64, one value or a Vec of them. No tables, no library calls, no branches (but for
 /// huge arguments of sin, cos and tan, and fmod's loop), so that they vectorise on every device.
-/// Inf, NaN, signed zeros and denormal results follow IEEE 754 and C. Largest errors: tests/unit/kernel_math_test.cpp.
+/// Inf, NaN, signed zeros and denormal results follow IEEE 754 and C. Largest errors: tests/kernels/math_test.cpp.
 /// The polynomials are fitted by tools/fit_math.py.
 
 #include "vec.h"
@@ -309,8 +309,8 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
-/// 2^x where it costs most, in softmax and gelu: for -127 <= x <= 128, whose ends give 0 and infinity, and NaN. f32:
-/// within 2 ulp.
+/// 2^x for softmax and gelu, which spend most time on it: x is NaN or in [-127, 128], whose ends give 0 and infinity.
+/// f32: within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA
@@ -334,7 +334,7 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// x / d for d of at least 1, where division costs most: on NVIDIA by the unit for reciprocals, within 2 ulp.
+/// A fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA
@@ -867,5 +867,5 @@ WEFT_INLINE V divide(V x, V y) {
 #ifdef WEFT_CPU
 #pragma float_control(pop)
 #else
-#pragma clang fp contract(fast)  // GPU targets know no float_control; this is what they are compiled with
+#pragma clang fp contract(fast)  // GPU targets have no float_control; they are compiled with contract(fast)
 #endif

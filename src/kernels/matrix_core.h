@@ -101,7 +101,8 @@ template <class T>
 struct MatrixCore : VectorCore<T> {};
 
 #ifdef WEFT_MFMA
-/// MFMA: lane l holds k elements (l / 16) * per .. of row l % 16, and rows (l / 16) * 4 .. of column l % 16.
+/// MFMA: lane l holds the `per` k elements from (l / 16) * per on of row l % 16, and the four rows from (l / 16) * 4 on
+/// of column l % 16.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;
@@ -167,8 +168,8 @@ struct MatrixCore<i8> : Mfma<i8, i32, int, 16> {
 #endif
 
 #ifdef WEFT_RDNA_WMMA
-/// WMMA in waves of 32. RDNA 3: every lane holds 16 k of row l % 16 (both halves of the wave alike) and each second row
-/// of a column; RDNA 4: k (l / 16) * 8 .. of the row and 8 rows side by side.
+/// WMMA in waves of 32. RDNA 3: lane l holds all 16 k of row l % 16 (the halves of the wave hold the same) and every
+/// second row of a column. RDNA 4: the eight k from (l / 16) * 8 on of the row, and eight neighbouring rows.
 template <class Element, class Sum, class Fragment>
 struct Wmma {
   using T = Element;

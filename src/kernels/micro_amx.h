@@ -175,7 +175,7 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
     }
     if (const int left = static_cast<int>(call.length - k); left > 0) {
       rows_from(k, left, gathered[0], a);
-      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // memory past the units may hold no numbers
+      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // memory past the units may hold NaN
       __builtin_memcpy(units_of_b, b, static_cast<unsigned long>(left * b_stride));
       amx_step<Mac, T>(a, units_of_b, b_stride);
       b += left * b_words;

@@ -70,7 +70,7 @@ WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   p.at[2] = p.at[2] * s.stride[2] + plane.rest;
   return p;
 }
-/// Moves on from the pixel of the row before `row`.
+/// Changes p from the pixel of row - 1 to that of `row`, in the order of phased_pixel.
 WEFT_INLINE void next_phased(const ConvSizes& s, i64 row, ConvPixel& p) {
   if (!s.transposed) return next_pixel(s, p);
   p.at[2] += s.stride[2];

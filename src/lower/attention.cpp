@@ -123,8 +123,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// The kernel for at most eight rows for each head of keys, as in text generation; rows of 16 bits as far as registers
-/// hold.
+/// The kernel for few query rows per key head, as in text generation: eight, or for 16-bit types as many as the
+/// registers of the chip can hold (GpuModel::short_rows).
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : 8;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -134,7 +134,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   while (a.d < widest.value()) a.d *= 2;
   while (a.few < rows.value()) a.few *= 2;
   if (a.d * bits(q.dtype) / tasks::vector_bits > lowering.gpu().wave || a.d > 256) return std::nullopt;
-  if (a.few * a.d > 1024) a.waves /= 2;  // shared memory
+  if (a.few * a.d > 1024) a.waves /= 2;  // limits shared memory
   int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
   if (lowering.gpu().warp_groups) a.split = key_split(lowering, blocks, k, 32);
   return a;

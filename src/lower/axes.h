@@ -9,11 +9,11 @@ struct AxisGroup {
   size_t begin = 0, end = 0;  ///< axes [begin, end)
   Dim size = 1;
   Dim stride = 0;         ///< stride of the group's innermost axis in the operand
-  bool is_alone = false;  ///< its coordinate has another meaning in the operand
+  bool is_alone = false;  ///< one axis that is never merged: its coordinate has another meaning in the operand
 };
 
-/// Groups the axes of `dims`; `alone` marks those that stay by themselves, `strides` are the operand's. A tensor of
-/// rank 0 has no groups.
+/// Groups the axes of `dims`; `alone` marks axes that are never merged, `strides` are the operand's. A tensor of rank 0
+/// has no groups.
 std::vector<AxisGroup> group_axes(const Dims& dims, const Dims& strides, const std::vector<bool>& alone);
 /// The groups as an iteration with coordinates at[0], at[1] ...
 Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
@@ -21,7 +21,7 @@ Iteration iteration_of(const Dims& dims, const std::vector<AxisGroup>& groups);
 Dims outer_sizes(const std::vector<AxisGroup>& groups);
 /// Opens the loop over the groups: `pointwise<W>(..., [&](const Coords<R>& at, auto lanes) {` with W defined before.
 void open_loop(KernelBuilder& kernel, const std::vector<AxisGroup>& groups);
-/// Text of the operand's offset at the coordinates of the groups that are not alone.
+/// Text of the operand's offset at the coordinates of the groups without `is_alone`.
 std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& groups, const Dim& offset);
 
 class Lowering;

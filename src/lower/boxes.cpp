@@ -21,7 +21,7 @@ void lower_non_max_suppression(Lowering& lowering, const Region& region) {
   std::string of_gpu, left;
   auto rows = [&] { return cat(kernel.size(dims[0]), " * ", classes); };
   if (lowering.on_gpu()) {
-    View rest = lowering.new_packed(DType::f32, product(dims), false, cat("boxes that are left, ", i.source));
+    View rest = lowering.new_packed(DType::f32, product(dims), false, cat("remaining boxes, ", i.source));
     of_gpu = cat(rows(), ", ");
     left = cat(", raw(", kernel.buffer(rest.buffer, DType::f32, true), ")");
     kernel.set_grid(dims[0] * dims[1]);
@@ -32,8 +32,8 @@ void lower_non_max_suppression(Lowering& lowering, const Region& region) {
   if (!lowering.on_gpu()) kernel.set_tasks(rows(), cat(n, " * 16"));
   PlanStep step = kernel.finish(lowering.plan(), "non_max_suppression");
   step.flops = product(dims) * Dim(16);
-  lowering.add_step(std::move(step), lowering.on_gpu() ? "a block for each class takes one box after the other"
-                                                       : "a heap of the boxes of each class");
+  lowering.add_step(std::move(step), lowering.on_gpu() ? "one block per class selects its boxes one after the other"
+                                                       : "a heap per class");
 }
 
 }  // namespace weft

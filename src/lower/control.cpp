@@ -99,10 +99,10 @@ class LoopLowering {
   Dim number() const { return Dim::symbol(waiting(op_.counter)); }
 
   void copy_to(int buffer, Value value) {
-    lowering_.copy_into(value, contiguous_view(buffer, value.type().shape), "what the first trip begins with");
+    lowering_.copy_into(value, contiguous_view(buffer, value.type().shape), "initial value of a loop-carried value");
   }
 
-  /// Everything before the first trip.
+  /// Adds the steps before the first trip.
   void begin() {
     settings_ = {set(waiting(op_.counter), 0)};
     std::vector<int> stacked;
@@ -127,7 +127,7 @@ class LoopLowering {
     lowering_.set_sizes(std::move(settings_), {}, std::move(stacked));
   }
 
-  /// Buffers for a carried value now and after the trip.
+  /// Adds two buffers for a carried value, for now and for after the trip; returns the first.
   int carry(const Type& now, Value next) {
     swaps_.push_back(lowering_.new_working_buffer(now, next.source()));
     swaps_.push_back(lowering_.new_working_buffer(next.type(), next.source()));
@@ -152,7 +152,7 @@ class LoopLowering {
     return rows_.back();
   }
 
-  /// The ways out: all trips made, or the condition.
+  /// Adds the branches that leave the loop: when all trips are made, and when the condition fails.
   std::vector<int> branches() {
     std::vector<int> steps;
     if (op_.trips != Dim(INT64_MAX)) {
@@ -203,7 +203,7 @@ class LoopLowering {
     lowering_.copy_into(row, to, "a row of the loop's result");
   }
 
-  /// After the last trip.
+  /// Adds the steps after the last trip.
   void end() {
     std::vector<SizeSetting> settings;
     if (op_.conditional) settings.push_back(set(*op_.count.as_symbol(), number()));

@@ -79,7 +79,7 @@ bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
 /// The stride of the weights along their taps as one axis, if there is one.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// Whether only few pixels past a line, and few lines past a block, must be copied with it.
+/// Whether a copy of a line takes few pixels past it, and a copy of a block few lines past it.
 bool has_short_reach(const Window& w) {
   constexpr int64_t most = 4;
   bool is_short = w.in.size() == 2;
@@ -108,7 +108,7 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   return mac.tile.amx && whole && has_short_reach(w) ? "Padded" : "Direct";
 }
 
-/// Strides of the weights as (group, output, input, taps...), whichever of [out, in / g, k...] and [in, out / g, k...].
+/// Strides of the weights as (group, output, input, taps...), for weights [out, in / g, k...] or [in, out / g, k...].
 struct WeightStrides {
   Dim group, out, in;
   Dims taps;
@@ -364,7 +364,7 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
     return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
   }
-  // For Lines and Im2col, a tap is a whole line, or the whole, of the kernel (kernels/conv.h).
+  // In mode Lines, a tap is a whole line of the kernel; in mode Im2col, it is the whole kernel (kernels/conv.h).
   bool lines = mode == "Lines", whole = mode == "Im2col";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;
@@ -372,7 +372,7 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
   std::string taps = taps_text(kernel, outer),
               units = whole ? cat("tasks::patch_units(", mac.tile_name, ", ", kernel.number(run), ", ", mac.group, ")")
                             : cat("tasks::gemm_units(", kernel.number(run), ", ", mac.group, ")");
-  // Rows of a transposed convolution are those of phases.
+  // The kernel walks the rows of a transposed convolution phase by phase, so their number is phased_rows().
   std::string rows = w.transposed && mode == "Direct" ? cat("(ConvSizes", window_text(kernel, w), ").phased_rows()")
                                                       : rows_text(kernel, w);
   std::string arguments = cat("(", mac.tile_name, ", tasks::ConvMode::", mode, ", ", kernel.size(w.groups), ", ", rows,

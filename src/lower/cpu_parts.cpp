@@ -18,7 +18,7 @@ using Values = std::vector<Value>;
 
 bool is_of_host(const Type& type) { return !type.is_tensor() || is_text(type); }
 
-/// Empty: a GPU runs it.
+/// Why the processor must run an instruction; empty if a GPU can.
 std::string why_on_cpu(const Instruction& i) {
   if (i.is<Parameter>() || i.is<Constant>()) return {};
   bool reads = std::ranges::any_of(i.inputs, [](const Value& v) { return is_of_host(v.type()); });
@@ -159,7 +159,7 @@ class PartWriter {
            });
   }
 
-  /// The value within the part: one that it computes, a constant, else a new parameter.
+  /// The value inside the part: one that the part computes, a constant, or else a new parameter.
   Value value_of(Value value) {
     if (auto found = values_.find(value); found != values_.end()) return found->second;
     if (is_known(value)) {
@@ -218,7 +218,7 @@ class PartWriter {
     }
   }
 
-  /// Conditions on sizes that the part knows hold before it computes with them.
+  /// Copies the conditions on sizes that the part knows, so that they are checked before it computes with these sizes.
   void copy_guards() {
     bodies_[&module_] = &part_->main();
     for (Guard guard : module_.program().guards()) {

@@ -18,13 +18,13 @@ struct Family {
   void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< where GPUs have kernels of another kind
   Narrow narrow = Narrow::never;
   bool takes_prologue = false;    ///< its kernel computes elementwise instructions of its first operand
-  bool takes_epilogue = false;    ///< and those of its result
+  bool takes_epilogue = false;    ///< its kernel computes elementwise instructions of its result
   bool places = false;            ///< it stores through any strides, as into a part of a concatenation
   bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::look_first)
   bool takes_packed = false;      ///< operands with several elements to a byte
   bool takes_containers = false;  ///< values that are no tensors
   std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel does this one; "" if one does
-  const char* only_on_cpus = nullptr;                    ///< why no GPU does
+  const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it
 };
 /// The family of an instruction that is no leaf.
 const Family& family_of(const Instruction& instruction);

@@ -95,8 +95,8 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   collapse();
 }
 
-/// A sum that is only rounded gets the f32 error subtracted. It and a number twice the error above it then enclose the
-/// exact sum. This is free if a term is a constant or a product.
+/// Subtracts the bound of the f32 error from a sum that is only rounded. The exact sum then lies between the result and
+/// the result plus twice the bound. This is free if a term is a constant or a product.
 void FusedBody::plan_first_look() {
   for (const auto& [rounding, parts] : roundings_) {
     Value sum = parts[0];

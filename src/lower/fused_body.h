@@ -102,7 +102,7 @@ class FusedBody {
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;               // f64 constants among them, for the quick form in f32
+  std::vector<Access> quick_loads_;               // f64 constants that the quick form loads as f32
   std::map<const Instruction*, double> lowered_;  // sums from which the quick form first subtracts this number
   bool quick_ = false;                            // whether the quick form is being written
   double less_ = 0;

@@ -65,7 +65,7 @@ View copied_operand(Lowering& lowering, const Region& region) {
       lowering.view_of(x).buffer == lowering.view_of(result).buffer)
     return lowering.view_of(result);
   View y = lowering.new_result({region.anchor, 0});
-  lowering.copy_into(region.anchor->inputs[0], y, "what no update meets");
+  lowering.copy_into(region.anchor->inputs[0], y, "operand of a scatter");
   return y;
 }
 

@@ -33,7 +33,7 @@ struct PlanDraft : Plan {
     kernels.push_back(std::move(kernel));
     return entry->second;
   }
-  /// The number of a size.
+  /// The number of a size in Plan::sizes; a new size is added.
   int size_number(const Dim& dim);
 
  private:

@@ -24,7 +24,7 @@
 namespace weft {
 namespace {
 
-/// "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)"
+/// The nodes that a region computes: "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)".
 std::string source_of(const Region& region) {
   const Instruction* first = !region.prologue.empty() ? region.prologue.front()
                              : region.anchor          ? region.anchor
@@ -33,7 +33,7 @@ std::string source_of(const Region& region) {
   return first->source == last->source ? first->source : cat(first->source, " .. ", last->source);
 }
 
-/// The value whose row-major elements `value` shows under other sizes.
+/// The operand of the first reshape in the chain of reshapes that ends with `value`.
 Value behind_reshapes(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   return value;
@@ -339,7 +339,7 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
   bool is_read = std::ranges::find(step.buffers, from.buffer) !=
-                 step.buffers.end();  // else its only number is in the kernel's text
+                 step.buffers.end();  // false if its elements are one number, which the kernel's text holds
   if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
@@ -552,7 +552,8 @@ static bool fits_in_f16(Value value) {
 DType Lowering::product_type(const Instruction& i) const {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
-  if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;  // which has all numbers of both
+  // f16 holds all numbers of both types
+  if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;
   if (is_integer(a)) return DType::i16;  // u8 and i8 mixed: exact on the vector units
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
   return narrow ? all_.options.storage : DType::f32;

@@ -179,7 +179,7 @@ class Lowering {
   LoweredProgram& all_;
   // The source of the region.
   std::string source_ = {};
-  bool runs_at_load_ = false;        // once, when the program is loaded
+  bool runs_at_load_ = false;        // the region is computed once, when the program is loaded
   bool may_place_ = false;           // its kernel stores through any strides
   bool may_narrow_ = false;          // and converts what it stores
   std::set<int> part_buffers_ = {};  // where it writes places that no other step writes

@@ -161,7 +161,7 @@ void lower_top_k(Lowering& lowering, const Region& region) {
   kernel.set_tasks(cat("tasks::row_tasks(", rows, ", ", a.n, ")"), cat(k, " * 16"));
   if (lowering.on_gpu()) kernel.set_grid(a.around.outer * a.around.inner);
   add_step(lowering, kernel, "top_k", a,
-           lowering.on_gpu() ? "a block for each row finds one after the other" : "a heap of the best for each row");
+           lowering.on_gpu() ? "one block per row finds the largest one by one" : "a heap per row");
 }
 
 }  // namespace weft

@@ -7,8 +7,8 @@
 namespace weft {
 
 /// Values that may overflow in a 16-bit type: finite f32 numbers that it makes infinite. They come from constants, such
-/// as the lowest f32 of a mask, and pass through operators that add, scale, pick or move elements; a softmax or a
-/// product ends their way. If they were stored as infinities, the softmax of a fully masked row would be NaN.
+/// as the lowest f32 of a mask, and pass through operators that add, scale, pick or move elements; they stop at a
+/// softmax or a product. If they were stored as infinities, the softmax of a fully masked row would be NaN.
 class OverflowingValues {
  public:
   /// `type`: bf16 or f16.

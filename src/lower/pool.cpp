@@ -30,7 +30,7 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// The text of `combine(acc, x)`; x is already raised to the power p.
+/// The expression that combines two elements; for Lp, these are already raised to the power p.
 const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
 
 std::string power_text(const std::string& x, const std::string& type, double exponent) {

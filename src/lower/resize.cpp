@@ -39,7 +39,7 @@ DType sum_type(const Resize& op, DType type) {
   return is_float(type) ? DType::f32 : DType::f64;
 }
 
-/// The table of one axis.
+/// The table of one axis: where the taps of every result coordinate read, and their weights.
 struct Table {
   View places, weights;
   Dim taps;
@@ -71,7 +71,7 @@ std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instructi
              ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ", kernel.size(taps), "}");
 }
 
-/// Computed when the program is loaded if the sizes are numbers.
+/// Makes the table of an axis, when the program is loaded if the sizes are numbers.
 Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];

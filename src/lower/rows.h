@@ -31,7 +31,7 @@ void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& ro
                   std::string scratch = "0", const KeptRow& kept = {});
 /// Lanes of one register of this type on a GPU, as a number.
 int gpu_lanes(DType type);
-/// The same for kernels over columns of [outer, n, inner], with vectors of `lanes` along inner.
+/// A reduction over columns of [outer, n, inner], with vectors of `lanes` along inner.
 struct Columns {
   Dim outer, n, inner;
   std::string lanes;  ///< text for the host
@@ -50,14 +50,14 @@ struct RowShape {
 int row_lanes(const Lowering& lowering, const Region& region, DType acc);
 /// The function of kernels/row.h that computes a softmax or a normalisation.
 std::string row_function(const Instruction& anchor);
-/// "reduce_mean"
+/// The name of the kernel: "reduce_mean".
 std::string reduce_name(const Region& region);
 /// Whether all results of the region's rows are stored in 16 bits or fewer.
 bool stores_narrow(const Lowering& lowering, const Region& region);
-/// `[&](i64 row, i64 col, auto lanes) { ...; return v; },`; stores `before` on the way.
+/// Writes the load lambda `[&](i64 row, i64 col, auto lanes) { ...; return v; },`, which stores `before` on the way.
 void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
                    const std::vector<Value>& before);
-/// The rest of the store lambda, with the results in `acc`.
+/// Writes the rest of the store lambda; the results are in `acc`.
 void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc);
 
 }  // namespace weft

@@ -24,7 +24,7 @@ std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   return owners;
 }
 
-/// An element type that kernels cannot address, among operands and results.
+/// Why kernels cannot address the type of an operand or a result; empty if they can.
 std::string why_no_type(const Instruction& i) {
   const Family& family = family_of(i);
   auto refused = [&](const Type& type) {

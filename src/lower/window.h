@@ -25,7 +25,7 @@ Dim pixel_stride(const View& x);
 
 /// Refuses more than three spatial axes (E402).
 void check_spatial_rank(size_t spatial, std::string_view op);
-/// Text of three run-time sizes, padded with ones in front: `{1, s4, s5}`; `fill` pads the pads.
+/// Text of three run-time sizes: `{1, s4, s5}`. `fill` stands for missing leading axes.
 std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill = "1");
 /// Text of the ConvSizes initialiser: `{.batch = s0, ...}`.
 std::string window_text(KernelBuilder& kernel, const Window& window);

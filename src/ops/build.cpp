@@ -260,7 +260,7 @@ Value reader_of(Value value, const Type& type) {
   return {};
 }
 
-/// The value as an i64 vector; always the same instruction.
+/// The value as an i64 vector. Repeated calls return the same instruction.
 Value as_vector(Module& module, Value value) {
   Shape shape{DType::i64, value.dims()};
   if (value.dtype() != DType::i64) {

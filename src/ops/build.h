@@ -43,7 +43,7 @@ Value matmul(Module& module, Value a, Value b);
 /// The elements of an i64 vector of known length as run-time symbols, each at least `least` (and at most `most`, one
 /// for each or none). The same value gives the same symbols again.
 Dims bind_sizes(Module& module, Value vector, int64_t least = 0, Dims most = {});
-/// The elements of a small integer tensor as sizes, at any cost: known ones as they are, the others bound to run-time
+/// The elements of a small integer tensor as sizes. Elements that are not known while compiling are bound to run-time
 /// symbols. Sums with constants stay sums.
 Dims sizes_in(Module& module, Value value, int64_t least = 0);
 

@@ -77,7 +77,7 @@ struct Axis {
     return 0;
   }
 
-  /// In f32 for `nearest`, where rounding decides which element is read and files mean f32 arithmetic.
+  /// Divides in f32 for `nearest`: there the rounding decides which element is read, and models assume f32 arithmetic.
   double divided(double x) const {
     if (resize.mode != ResizeMode::nearest) return x / scale;
     return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

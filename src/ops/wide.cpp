@@ -75,7 +75,7 @@ int64_t lowest_integer(DType type) { return is_signed_integer(type) ? INT64_MIN 
 
 int64_t highest_integer(DType type) {
   if (type == DType::boolean) return 1;
-  if (type == DType::u64) return -1;  // by its bits
+  if (type == DType::u64) return -1;  // all bits set: the largest u64
   return is_signed_integer(type) ? INT64_MAX >> (64 - bits(type)) : (int64_t{1} << bits(type)) - 1;
 }
 

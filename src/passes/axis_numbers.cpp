@@ -44,7 +44,7 @@ std::optional<AxisNumbers> of_view(const Instruction& i) {
   return numbers;
 }
 
-/// The factor or zero point of each index of a dequantised list.
+/// The scale or zero point of a Dequantize of a vector: one for each index of `axis`, or one for all.
 std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, int64_t axis) {
   if (i.inputs.size() <= operand) return AxisNumbers{};
   auto numbers = numbers_of(i.inputs[operand]);

@@ -23,7 +23,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   std::vector<Instruction*> chain{&i};
   while (chain.size() < max_links && is_chained(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // Starts with the longest chain; sizes that do not factor end it.
+  // Tries the longest chain first. A chain whose sizes do not factor is shortened.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());

@@ -97,7 +97,7 @@ class LayoutChange {
     return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
   }
 
-  /// True if the value is computed with channels last, and the model itself calls them first.
+  /// True if the value is computed with channels last although the model declares channels first.
   static bool lies_last(Value value) { return is_transposed(value) || is_made_of_rows(value); }
   static bool is_transposed(Value value) {
     const auto* op = value.def->as<Transpose>();

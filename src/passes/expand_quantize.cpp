@@ -120,7 +120,7 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// x / scale, for integers rounded.
+  /// x / scale, rounded if the result has an integer type.
   Value rounded(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);

@@ -25,7 +25,7 @@ constexpr int64_t largest_constant = 1 << 16;
 /// The results of one query so far.
 struct Memo {
   std::unordered_map<const Instruction*, Form> forms;
-  int depth = 64;  // left
+  int depth = 64;  // levels left
 };
 Form form_of(Value value, Memo& memo);
 

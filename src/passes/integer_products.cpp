@@ -34,7 +34,7 @@ int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   return -1;
 }
 
-/// The same for a view of it, if the scales keep an axis of their own.
+/// The same for a view of it; nothing if the scales would no longer vary along a single axis.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (s.axis >= 0) {
     if (view.is<Broadcast>()) s.axis += view.types[0].shape.rank() - view.inputs[0].rank();
@@ -185,7 +185,8 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
-  Value share = zero_share(module, x, weight, {rank - 2}, dims);  // before the product, whose kernel subtracts it
+  // computed before the product, whose kernel subtracts it
+  Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
 
@@ -368,7 +369,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
-/// The same in this type of bytes.
+/// `b` with bytes of this type and the zero point that goes with them.
 Bytes in_type(Module& module, const Bytes& b, DType type) {
   if (b.x.dtype() == type) return b;
   double by = type == DType::u8 ? 128 : -128;
@@ -392,7 +393,7 @@ bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-/// Sums in i32; of a repeated value before it is repeated.
+/// Sums of x along the axis, in i32. A broadcast value is summed before it is broadcast.
 Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
@@ -413,7 +414,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
   Bytes a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
   int64_t rank = a.x.rank();
-  Value share_a, share_b;  // before the product, whose kernel subtracts them
+  Value share_a, share_b;  // computed before the product, whose kernel subtracts them
   if (!is_zero(b.zero)) {
     Value wide = convert(module, a.x, DType::i32);
     if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});

@@ -63,7 +63,7 @@ std::optional<Masked> match_masked(Module& module, Value value) {
   return std::nullopt;
 }
 
-/// The softmax behind the probabilities, also when NaN rows (which see no key) are set to 0.
+/// The softmax behind the probabilities, also when NaN rows (whose keys are all masked) are set to 0.
 Instruction* match_softmax(Value probabilities) {
   Instruction* guarded = as_fn(probabilities, Fn::select);
   if (!guarded) return probabilities.def->is<Softmax>() ? probabilities.def : nullptr;

@@ -270,7 +270,7 @@ class Sharding {
     return true;
   }
 
-  /// One scale for all, one for each index of an axis, or one for each block of it.
+  /// Splits quantize and dequantize: one scale for all, one for each index of an axis, or one for each block of it.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -287,7 +287,7 @@ class Sharding {
     return true;
   }
 
-  /// Split by heads. With more ranks than key-value heads, several ranks read the same head.
+  /// Splits an attention by heads. With more ranks than key-value heads, several ranks read the same head.
   bool attention(Instruction& i) {
     const auto& op = *i.as<Attention>();
     std::vector<Value> inputs{local(i.inputs[0], 1)};

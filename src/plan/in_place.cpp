@@ -37,7 +37,7 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
 
 /// The same for the step that makes the output from the input, whichever it is.
 std::string why_not(const Plan& plan, int input, int output) {
-  std::string why = "the output is not made of it place by place";
+  std::string why = "the output is not computed from it elementwise in place";
   const PlanBuffer& to = plan.buffers[output];
   for (int i = std::max(to.first_step, 0); i <= to.last_step; ++i) {
     auto at = static_cast<size_t>(i);

@@ -16,7 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// On GPUs without a leading host, such symbols are read from inputs before the run.
+/// Marks working buffers with sizes that only the run knows. On a GPU that the host does not lead, such sizes come from
+/// inputs before the run.
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
@@ -28,7 +29,7 @@ void mark_dynamic(Plan& plan) {
   }
 }
 
-/// Buffers that change places are of one kind.
+/// Makes both buffers of a swap dynamic if they are of different kinds.
 void mark_swapped(Plan& plan) {
   for (bool changed = true; changed;) {
     changed = false;

@@ -172,7 +172,8 @@ struct PlanStep {
   Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
   /// Operands that may share the result's memory: each task reads an element before it writes the same place.
   std::vector<int> in_place = {};
-  /// The operand that the step copies to the same places of its result; with both in one memory there is nothing to do.
+  /// The operand that the step copies to the same places of its result; if both share their memory, there is nothing to
+  /// do.
   int moves = -1;
   bool moves_apart = false;  ///< it copies the whole operand, and no other step writes to those places
   /// While lowering: no other step writes the places that this one writes, and this one reads nothing of these buffers.
@@ -219,8 +220,8 @@ struct InPlace {
 
 struct Plan;
 
-/// A program of its own, for the processor. Its symbols `names` have values in the plan around it: the first sizes
-/// of the step that runs it.
+/// A separate program that runs on the CPU. The first sizes of the step that runs it are the values of its symbols
+/// `names`.
 struct PlanPart {
   std::shared_ptr<Plan> plan = {};
   std::vector<std::string> names = {};
@@ -243,8 +244,9 @@ struct Plan {
   std::vector<PlanPart> parts = {};  ///< GPUs: programs that the processor runs (lower/cpu_parts.h)
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
-  std::string compiler = {};             ///< build of the code generator: by it, equal kernels are known to do the same
-  std::vector<Decision> decisions = {};  ///< the choices among kernels; not in saved programs
+  /// build of the code generator: equal kernels of the same build compute the same
+  std::string compiler = {};
+  std::vector<Decision> decisions = {};       ///< the choices among kernels; not in saved programs
   std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program has them
 };
 

@@ -97,7 +97,7 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
   return best;
 }
 
-/// Rounded as the file holds it.
+/// The scale, rounded to the type that the file stores; 1 if that gives 0.
 float stored(float scale, DType type) {
   if (type == DType::f32) return scale;
   FloatFormat format = float_format(type);

@@ -33,7 +33,7 @@ struct BlockWeights {
 /// The weight of a product as a matrix [n, k], whichever way it lies.
 std::vector<float> rows_of(const Layer& layer);
 
-/// By the method of the settings; GPTQ takes the sum of x x' over the rows x of the layer's inputs, [k, k].
+/// Rounds the weight by `method`. GPTQ takes the sum of x x' over the rows x of the layer's inputs, [k, k].
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads);
 

@@ -99,7 +99,7 @@ struct ModelEdit::External {
   uint64_t size = 0;
   std::vector<Bytes> pieces = {};
 
-  /// A tensor whose bytes lie in the file.
+  /// Adds a tensor to the file; returns the TensorProto that refers to its bytes.
   std::string put(const std::string& name, const Tensor& value) {
     uint64_t padding = (external_alignment - size % external_alignment) % external_alignment;
     pieces.emplace_back(std::vector<std::byte>(padding));

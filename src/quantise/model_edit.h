@@ -56,9 +56,9 @@ class ModelEdit {
   /// them.
   void replace_weight(const onnx::Graph& graph, const std::string& name,
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
-  /// All results but these are dropped.
+  /// Drops all results but these.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
-  /// Inputs that nothing reads are removed.
+  /// Removes inputs that nothing reads.
   void drop_unread_inputs() { drops_inputs_ = true; }
   /// Raises the version of this domain's operators to at least `version`.
   void require_opset(const std::string& domain, int64_t version);
@@ -82,7 +82,7 @@ class ModelEdit {
     std::filesystem::path folder;
     std::vector<Field> model_fields, graph_fields;
     std::vector<std::span<const std::byte>> nodes;
-    std::map<std::string, size_t, std::less<>> makers;  ///< of results: the node
+    std::map<std::string, size_t, std::less<>> makers;  ///< for each result, the node that computes it
     std::set<std::string, std::less<>> names;
     bool has_external = false;
   };
@@ -112,7 +112,7 @@ class ModelEdit {
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;
-  std::map<std::string, size_t> makers_;  ///< of values put behind those of a node: that node
+  std::map<std::string, size_t> makers_;  ///< for each value put behind a node, that node
   std::map<std::string, Tensor> weights_;
   std::map<const onnx::Graph*, Replacements> replaced_;
   std::vector<std::string> outputs_;

@@ -36,7 +36,7 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
   return name;
 }
 
-/// The value, of a layer's type, in f32: 8-bit forms have no other float.
+/// A value of a layer's type, cast to f32: the layers that Weft writes in 8 bits compute in no other float type.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type) {
   if (type == DType::f32) return value;
   NewNode cast{.op = "Cast", .inputs = {value}, .outputs = {edit.new_name(value + "_f32")}, .integers = {{"to", 1}}};
@@ -220,7 +220,7 @@ void put_bias(ModelEdit& edit, const Layer& layer, const Result& result) {
   edit.put_before(layer.node, {.op = "Add", .inputs = {result.product, layer.bias}, .outputs = {result.whole}});
 }
 
-/// Two numbers in a byte, the first in the low half; bytes as they are.
+/// Packs integers of 4 bits into bytes, the first in the low half; integers of 8 bits stay.
 Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dims) {
   std::vector<std::byte> bytes;
   if (bits == 8) {

@@ -62,7 +62,7 @@ Range by_error(const Histogram& seen, DType type) {
   return best;
 }
 
-/// Magnitudes in so many bins of one size up to the greatest.
+/// The magnitudes in `count` bins of equal width up to `most`.
 std::vector<double> magnitudes(const Histogram& seen, double most, size_t count) {
   std::vector<double> found(count);
   for (const auto& bin : seen.bins()) {

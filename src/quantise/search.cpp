@@ -146,7 +146,7 @@ class Search {
         else noise += choice_.shares[i];
       }
       double lost = std::max(loss(floats), 0.0);
-      // A metric falls with the power of the noise, an error of outputs with its root.
+      // The loss by a metric grows with the power of the noise, an error of outputs with its square root.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
     return found;

@@ -24,7 +24,7 @@ DType input_type(const Settings& settings) {
   return settings.is_symmetric ? DType::i8 : DType::u8;
 }
 
-/// Of what callers can give: before version 4 of the format a weight had to be declared as an input too.
+/// The inputs that callers can give. Before version 4 of the format a weight had to be declared as an input too.
 std::vector<std::string> input_names(const onnx::Model& model) {
   constexpr int64_t first_with_own_weights = 4;
   std::vector<std::string> names;
@@ -124,7 +124,7 @@ void Work::drop_unfit() {
       layers_.give_up(i, cat(name(settings_.to), " is for MatMul and Gemm"));
     else if (!(layer.is_convolution() ? settings_.has_convolutions : settings_.has_products))
       layers_.give_up(i, "asked for");
-    else if (layer.is_last && is_fp8(settings_.to)) layers_.give_up(i, "the last layer, whose errors are the results'");
+    else if (layer.is_last && is_fp8(settings_.to)) layers_.give_up(i, "its errors are those of the results");
   }
 }
 

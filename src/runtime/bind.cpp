@@ -220,7 +220,7 @@ void check_sizes(std::span<const SizeCheck> checks, const SymbolValues& values) 
 void Executable::detach() {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E406",
-               .what = cat("programs for ", device(), " do not let go of their weights")});
+               .what = cat("programs for ", device(), " cannot release their weights")});
 }
 
 }  // namespace weft

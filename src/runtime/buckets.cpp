@@ -31,7 +31,7 @@ int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues&
 
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   SymbolValues bound = values;
-  if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // a bucket serves any
+  if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // a bucket serves every seed
   auto round = [&](const Symbol& symbol) {
     if (const int64_t* value = values.find(symbol.name)) bound.set(symbol.name, round_up(*value, symbol.max));
   };

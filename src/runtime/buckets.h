@@ -11,7 +11,7 @@ namespace weft {
 /// more than a symbol may be. Symbols of one value stay as they are.
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 
-/// Places and amounts for all sizes up to those of a bucket.
+/// Places, bytes and launches that suit all sizes up to those of a bucket.
 struct BucketPlan {
   std::vector<int64_t> bytes;    ///< of each buffer, at least
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
@@ -29,7 +29,7 @@ std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
 /// LaunchStep::work of every step at these sizes; 0 of those without variants.
 std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
 
-/// Where each buffer lies in one arena with the inputs and outputs, if they are of these bytes.
+/// Places every buffer, inputs and outputs included, in one arena. `bytes` are their sizes.
 ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes);
 
 /// `values` are the sizes at hand, `bound` the bucket's; expressions need not grow with the symbols, so the larger of

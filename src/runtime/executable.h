@@ -61,7 +61,7 @@ struct RunOptions {
   /// stream), and `run` returns at once; needs on_device. Without one: a stream of the context's own, and `run` waits.
   std::optional<void*> stream = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
-  /// E404 as soon as it says true. Asked between steps and between pieces of them, from any thread of the run.
+  /// E404 as soon as it returns true. Called between steps and between pieces of them, from any thread of the run.
   std::function<bool()> stop = {};
   /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs determine them.
   const SymbolValues* sizes = nullptr;
@@ -72,12 +72,13 @@ struct RunOptions {
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
-/// Bytes that a context stands on.
+/// The memory of a context, in bytes.
 struct MemoryUse {
   size_t arena = 0, scratch = 0;  ///< held now, by this context
   size_t peak = 0;                ///< the most that this context has held
   size_t weights = 0;             ///< packed weights, shared by all contexts of all programs that pack equal ones
-  size_t constants = 0;           ///< copies of constants that runs read; the others in the file or the caller's memory
+  /// copies of constants that runs read; the others stay in the file or the caller's memory
+  size_t constants = 0;
 };
 
 /// One request at a time. Not for use by two threads at once.
@@ -98,7 +99,7 @@ struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it, or a value computed from it
   size_t operand = 0;      ///< of that
-  bool is_length = false;  ///< only how long the list is decides
+  bool is_length = false;  ///< only the length of the list decides, not its values
   Tensor likely = {};      ///< a value that it may have
 };
 
@@ -124,7 +125,7 @@ class Executable {
   virtual void detach();
   /// The contents of a saved program; E406 on targets that cannot be saved.
   virtual SavedProgram saved() const = 0;
-  /// Writes that.
+  /// Writes `saved()` to a file.
   void save(const std::filesystem::path& path) const;
 };
 

@@ -54,7 +54,7 @@ class GpuContext final : public GpuRun {
   }
 
  private:
-  /// A captured run; it is right as long as every buffer is where it was and libraries do the same.
+  /// A captured run. It may be replayed while every buffer keeps its address and each library call its algorithm.
   struct Captured {
     std::vector<std::byte*> memory;
     Works works;
@@ -112,7 +112,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Sizes as in the last run cost nothing; sizes in a known bucket a small copy.
+  /// Does nothing if the sizes are those of the last run, and only copies the sizes if their bucket is known.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
@@ -224,8 +224,8 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// True for a step that launches nothing: sizes are set before; a move onto itself; a fallback whose library works,
-  /// or a library without a way for these sizes.
+  /// True for a step that launches nothing: one that only sets sizes, a move onto itself, the spare kernel of a library
+  /// call that works, or a library call that cannot compute these sizes.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];
@@ -277,7 +277,7 @@ class GpuContext final : public GpuRun {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      bool is_ours = false;  // the launch before: then this one may begin while that runs
+      bool is_ours = false;  // the previous launch was a kernel, so this one may begin while that runs
       for (size_t i = 0; i < plan().steps.size(); ++i) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);
@@ -347,7 +347,7 @@ class GpuContext final : public GpuRun {
   Bucket* bucket_ = nullptr;  // of the sizes that are bound
   std::vector<std::vector<int64_t>> input_sizes_;
   std::vector<int64_t> sizes_in_inputs_;
-  SizeBlock block_;  // that lies on the device
+  SizeBlock block_;  // the sizes that lie on the device
 };
 
 }  // namespace

@@ -156,7 +156,7 @@ class LedContext final : public GpuRun {
     placed_ = Placed{values_, bytes_, memory_, works_};
   }
 
-  /// Its size is only known during the run.
+  /// Whether the size of the buffer is only known during the run.
   bool is_late(size_t id) const {
     const PlanBuffer& buffer = plan().buffers[id];
     auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
@@ -444,7 +444,7 @@ class LedContext final : public GpuRun {
     if (!knobs().checked) return;
     *to++ = 0;
     for (int id : step.buffers)
-      *to++ = bytes_[static_cast<size_t>(id)], *to++ = 0;  // a loop writes again: not followed
+      *to++ = bytes_[static_cast<size_t>(id)], *to++ = 0;  // a loop writes it again, so its writes are not tracked
   }
 
   void set_from(const PlanStep& step, size_t i) {
@@ -496,7 +496,7 @@ class LedContext final : public GpuRun {
     set_sizes(step, told, values_);
     update(schedule_.due(static_cast<int>(i)));
     for (size_t k = 0; k < results.size(); ++k) take_result(static_cast<size_t>(step.outputs[k]), results[k], options);
-    stream_.synchronize();  // the results may go
+    stream_.synchronize();  // after this the results may be freed
   }
 
   void take_result(size_t id, const Tensor& result, const RunOptions& options) {
@@ -622,7 +622,7 @@ class LedContext final : public GpuRun {
   std::vector<size_t> first_;                // of each step
   std::vector<int> variants_;                // of each step, -1: its own kernel
   std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step
-  bool follows_from_sizes_;                  // each run is the same launches as long as sizes and addresses are
+  bool follows_from_sizes_;                  // runs with equal sizes and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // the end of the last run that is a graph on the caller's stream

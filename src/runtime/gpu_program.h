@@ -57,11 +57,11 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
   return modules;
 }
 
-/// The driver compiles PTX, so modules are loaded by several threads at once, and those of kernels that only some sizes
-/// ask for with the first sizes that do.
+/// The driver compiles PTX, so several threads load modules at once. Modules of kernels that only some sizes need are
+/// loaded with the first such sizes.
 class Code {
  public:
-  /// The image and the plan stay where they are.
+  /// `image` and `plan` must outlive this.
   Code(const std::shared_ptr<gpu::Device>& device, const Bytes& image, const Plan& plan)
       : device_(device),
         plan_(plan),
@@ -265,8 +265,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     code_.load(std::move(kernels));
   }
 
-  /// The work of a step that calls a library, at these sizes; null where the library has no way for sizes that were
-  /// open when the program was compiled: then the step after it does the same.
+  /// The work of a step that calls a library, at these sizes; null if the library cannot compute sizes that were open
+  /// when the program was compiled. The step after it then does the work.
   std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
     const auto* use = step.as<LibraryStep>();
     if (!use) return nullptr;

@@ -37,7 +37,7 @@ class GpuRun : public Context {
 
   const Plan& plan() const { return program_->plan(); }
 
-  /// The caller's stream, or the context's own as if it were one.
+  /// The caller's stream if it gave one, else the context's own.
   gpu::Stream stream_of(const RunOptions& options) const {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }

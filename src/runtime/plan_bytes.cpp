@@ -326,7 +326,7 @@ class Decoder {
     }
   }
   void get(std::shared_ptr<Plan>& plan) {
-    expect(++depth_ == 1, "a part of a plan has parts");
+    expect(++depth_ == 1, "a part of a plan has parts itself");
     get(*(plan = std::make_shared<Plan>()));
     --depth_;
   }
@@ -386,7 +386,8 @@ class Decoder {
     expect(count <= static_cast<int64_t>(constants_.weights.size()) * 4, "a tensor is larger than all weights");
     expect(!constants_.places.empty(), "a tensor has no contents");
     auto place = constants_.places[number(0, static_cast<int64_t>(constants_.places.size()) - 1)];
-    expect(place.size == static_cast<size_t>(byte_size(tensor.dtype, count)), "a tensor has not its number of bytes");
+    expect(place.size == static_cast<size_t>(byte_size(tensor.dtype, count)),
+           "the bytes of a tensor do not match its size");
     tensor.data = constants_.weights.part(place.offset, place.size);
   }
 
@@ -422,10 +423,11 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
-/// A buffer shares with one that is there before it and ends where it begins, so chains of them end.
+/// Checks that a buffer takes over the place of a buffer that exists before it and whose last step is its first. So
+/// every chain of shared places ends.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == -1) return;
-  expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares with one that is not there");
+  expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares memory with a buffer that does not exist");
   const PlanBuffer& other = plan.buffers[buffer.shares];
   expect(buffer.kind == BufferKind::arena && other.kind == BufferKind::arena &&
              known_equal(buffer.bytes, other.bytes) && other.first_step < other.last_step &&
@@ -439,31 +441,33 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
   bool is_used = buffer.last_step >= 0;
   expect(!is_used || (0 <= buffer.first_step && buffer.first_step <= buffer.last_step &&
                       is_below(buffer.last_step, plan.steps.size())),
-         "a buffer is used by steps that are not there");
+         "a buffer is used by steps that do not exist");
   switch (buffer.kind) {
-    case BufferKind::input: return expect(is_below(buffer.index, plan.inputs.size()), "an input is not there");
-    case BufferKind::output: return expect(is_below(buffer.index, plan.outputs.size()), "an output is not there");
+    case BufferKind::input:
+      return expect(is_below(buffer.index, plan.inputs.size()), "the buffer of an input does not exist");
+    case BufferKind::output:
+      return expect(is_below(buffer.index, plan.outputs.size()), "the buffer of an output does not exist");
     case BufferKind::persistent: return expect(buffer.bytes.is_constant(), "the size of packed weights is not fixed");
     case BufferKind::arena:
     case BufferKind::dynamic: return check_shares(buffer, plan);
     case BufferKind::value: return;
     case BufferKind::constant: break;
   }
-  expect(is_below(buffer.index, plan.constants.size()), "a constant is not there");
+  expect(is_below(buffer.index, plan.constants.size()), "a constant does not exist");
   check_constant_bytes(buffer, static_cast<int64_t>(plan.constants[buffer.index].data.size()));
 }
 
 void check_sharing(const PlanStep& step) {
   auto is_operand = [&](int id) { return std::ranges::find(step.buffers, id) != step.buffers.end(); };
   bool shares = step.moves != -1 || !step.in_place.empty();
-  expect(!shares || step.outputs.size() == 1, "a step in place has not one result");
-  expect(step.moves == -1 || is_operand(step.moves), "a step moves what is not its own");
-  expect(std::ranges::all_of(step.in_place, is_operand), "a step takes the place of what is not its own");
+  expect(!shares || step.outputs.size() == 1, "a step that works in place does not have one output");
+  expect(step.moves == -1 || is_operand(step.moves), "a step moves a buffer that is not its operand");
+  expect(std::ranges::all_of(step.in_place, is_operand), "a step writes in place of a buffer that is not its operand");
 }
 
 void check_pair(const Plan& plan, int input, int output) {
   expect(is_below(input, plan.inputs.size()) && is_below(output, plan.outputs.size()),
-         "what shares memory is not there");
+         "a buffer that shares memory does not exist");
 }
 
 /// Rank and sizes of every operand and result follow each other.
@@ -497,7 +501,7 @@ void check_action(const LaunchStep& launch, const PlanStep& step, const Plan& pl
   for (const StepVariant& variant : launch.variants) {
     expect(is_below(variant.kernel, plan.kernels.size()), "a variant of a step has no kernel");
     expect(variant.sizes.size() == step.sizes.size(), "a variant of a step has sizes of its own");
-    for (int id : variant.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
+    for (int id : variant.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that does not exist");
   }
 }
 
@@ -537,8 +541,8 @@ void check_setting(const SizeSetting& setting, const Plan& plan) {
 }
 
 void check_indexes(const PlanStep& step, const Plan& plan) {
-  for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that is not there");
-  for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that is not there");
+  for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that does not exist");
+  for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that does not exist");
   for (int id : step.outputs)
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes a buffer that it does not list");
   expect(step.outputs.size() <= step.buffers.size(), "a step has more outputs than buffers");
@@ -613,7 +617,7 @@ T decoded(std::span<const std::byte> bytes, const ConstantPlaces& constants, con
     decoder.expect_end();
     check(value);
     return value;
-  } catch (const Error& error) {  // also of a size expression or a number of elements that cannot be
+  } catch (const Error& error) {  // also of a size expression or a number of elements that is impossible
     const std::string& what = error.info().what;
     constexpr std::string_view known = "the saved program is damaged: ";
     damaged(cat("section '", section, "': ", what.starts_with(known) ? what.substr(known.size()) : what));

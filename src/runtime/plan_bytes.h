@@ -20,7 +20,7 @@ struct PlacedConstant {
   Hash128 hash = {};
 };
 
-/// Collects the contents of constants; equal ones once. Views them.
+/// Collects views of the contents of constants, and keeps equal contents only once.
 class ConstantStore {
  public:
   /// Adds contents; returns their number.
@@ -33,7 +33,8 @@ class ConstantStore {
   std::vector<PlacedConstant> places_;
   std::vector<std::span<const std::byte>> data_;
   std::map<std::pair<Hash128, size_t>, size_t> known_;
-  std::map<std::pair<const std::byte*, size_t>, size_t> seen_;  // without hashing again
+  // finds contents that were added before without hashing them
+  std::map<std::pair<const std::byte*, size_t>, size_t> seen_;
   size_t bytes_ = 0;
 };
 

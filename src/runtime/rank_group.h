@@ -20,9 +20,9 @@ class RankGroup {
   RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators);
   ~RankGroup();
 
-  /// Before a run: nobody has failed. E602 when the ranks of GPUs failed before: their communicators are gone.
+  /// Called before a run. E602 if ranks on GPUs have failed before, because their communicators are gone.
   void begin();
-  /// A rank ends without having done all of its steps.
+  /// Called for a rank that ends before it has done all of its steps.
   void fail();
   Rank& rank(size_t number);
 

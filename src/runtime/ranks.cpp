@@ -154,7 +154,7 @@ class RankThreads {
       done_.arrive_and_wait();
     }
   }
-  /// Counts the caller as arrived, and the threads that could not be created.
+  /// Ends the threads. Arrives at the barrier for the caller and for threads that could not be created.
   void stop() {
     work_ = nullptr;
     (void)begun_.arrive(static_cast<std::ptrdiff_t>(ranks_ - threads_.size()));
@@ -303,7 +303,7 @@ class RankedContext final : public Context {
     return contexts_[rank]->run(inputs, mine);
   }
 
-  /// It lies where the caller wants it: in the memory given, or in the place of a donated input.
+  /// Whether an output lies where the caller wants it: in the memory given, or in the place of a donated input.
   bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
     bool is_told = output < options.output_memory.size() && options.output_memory[output].data();
     if (options.on_device) return true;

@@ -28,9 +28,9 @@ struct Exchange {
 class Rank {
  public:
   virtual ~Rank() = default;
-  /// Does this together with the others: at once, or on GPUs queued on the stream. E603 when another rank has failed.
+  /// Takes part in a collective: at once, or on GPUs queued on the stream. E603 when another rank has failed.
   virtual void exchange(const Exchange& mine, const gpu::Stream* stream) = 0;
-  /// Waits for work that is queued and that needs the others. E603 when one of them has failed.
+  /// Waits for queued work that needs the other ranks. E603 when one of them has failed.
   virtual void wait(const gpu::Stream& stream) = 0;
   /// Throws E603 when another rank has failed.
   virtual void check() = 0;

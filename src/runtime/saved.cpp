@@ -268,7 +268,7 @@ SavedFile::SavedFile(Bytes file) {
     if (sections.size() < front.table.size()) check_sum(entry, hash128(sections.back()));
   }
   Contents contents = decode_contents(sections[0], sections.back().size());
-  if (contents.chips.size() != chips) damaged("contents", "it names other chips than there are plans");
+  if (contents.chips.size() != chips) damaged("contents", "the list of chips does not match the plans");
   check_sum(front.table.back(), checksum_of(contents.constants));
   check_weights(sections.back(), contents.constants);
   chips_ = std::move(contents.chips);
@@ -299,9 +299,7 @@ static void refuse_host_functions(const Plan& plan) {
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image) {
   refuse_host_functions(plan);
   if (!origin.source && origin.file.empty())
-    throw Error({.kind = ErrorKind::usage,
-                 .code = "E406",
-                 .what = "the program no longer holds the model that it was made from"});
+    throw Error({.kind = ErrorKind::usage, .code = "E406", .what = "the program has not kept its model"});
   if (origin.file.empty()) return {origin.source, {{plan, image}}};
   FileReading reading;
   origin.file.check_file();

@@ -125,7 +125,7 @@ void Driver::run(Stream* stream, Work& work) {
     case Work::Kind::wait:
       if (work.event->stream != stream) run_until(work.event->stream, work.wanted);
       return;
-    case Work::Kind::call:  // of the host: it may wait for what other threads do
+    case Work::Kind::call:  // a call of the host may wait for other threads
       mutex.unlock();
       work.call(work.data);
       mutex.lock();

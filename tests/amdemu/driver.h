@@ -57,7 +57,7 @@ struct Work {
   const void* from = nullptr;
   size_t count = 0;
   unsigned value = 0;
-  int width = 1;  ///< bytes of an element that is filled
+  int width = 1;  ///< bytes of an element to fill with
   Event* event = nullptr;
   u64 wanted = 0;  ///< what the event's stream must have done
   void (*call)(void*) = nullptr;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command of Weft on emulated AMD GPUs: the real code for HIP over libamdemu, found through its knob."""
+"""Runs a command of Weft on emulated AMD GPUs: the real code for HIP over libamdemu, which WEFT_HIP_LIBRARY names."""
 import json
 import os
 import pathlib
@@ -12,7 +12,8 @@ CHIPS = ["gfx1100", "gfx942", "gfx1201"]  # waves of 32 with WMMA of two kinds, 
 
 
 def run(chips, program, *arguments, **options):
-    """The finished process of a program of the build, or of any by its whole path; `options` are AMDEMU_ variables in small letters."""
+    """Runs a program of the build, or any program by its whole path; returns the finished process. `options` are AMDEMU_ variables in
+    small letters."""
     extra = {f"AMDEMU_{name.upper()}": str(value) for name, value in options.items()}
     of_build = {"WEFT_HIP_LIBRARY": str(LIBRARY), "PYTHONPATH": str(BUILD / "python"), "AMDEMU_CHIPS": chips}
     environment = os.environ | of_build | extra

@@ -192,7 +192,7 @@ void set_scalars(Wave& w, const Launch& launch) {
   if (k.properties & 4) push(0);  // no queue
   if (k.properties & 8) push(address_of(launch.arguments.data()));
   if (k.properties & 16) push(0);  // no dispatch id
-  if (k.properties & 32) push(0);  // private memory is found by lane
+  if (k.properties & 32) push(0);  // private memory is addressed by lane
   if (k.properties & 64) w.s[next++] = k.private_bytes;
   if (const u32 words = k.preload & 127; words > 0) {
     std::memcpy(&w.s[next], launch.arguments.data() + 4 * (k.preload >> 7), 4 * words);

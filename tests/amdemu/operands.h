@@ -22,7 +22,7 @@ u64 constant_bits(const Operand& o, Meaning meaning);
 /// One or two scalar registers, a constant or SCC.
 u64 read_scalar(const Wave& w, const Operand& o, Meaning meaning = Meaning::word);
 void write_scalar(Wave& w, const Operand& o, u64 value);
-/// As many bits as there are lanes.
+/// Reads a mask with a bit for each lane.
 u64 read_mask(const Wave& w, const Operand& o);
 void write_mask(Wave& w, const Operand& o, u64 mask);
 
@@ -118,7 +118,7 @@ const T* vector_source(const Wave& w, const Instruction& i, int operand, int sou
   return room;
 }
 
-/// Output modifiers of floats: a factor, then clamping to [0, 1], where NaN becomes 0.
+/// Applies the output modifiers of floats: a factor, then clamping to [0, 1], where NaN becomes 0.
 template <class T>
 void apply_output_modifiers(const Wave& w, const Modifiers& m, T* values) {
   if (m.output) {

@@ -56,8 +56,8 @@ def texts(path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
 def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
-    """Sizes that depend on data, overlapping boxes, a loop whose number of trips is an input: all steps run on the
-    GPU."""
+    """Models with sizes that depend on data, with overlapping boxes, and with a loop whose number of trips is an input. All steps run on
+    the GPU."""
     path = tmp_path / "model.onnx"
     model(path)
     sizes = ["--at", "seq=3"] if model is loop else []
@@ -68,7 +68,7 @@ def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
 
 
 def both_ways(path):
-    """Two layers, both directions, with a number of steps that the input tells."""
+    """Two layers, both directions; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
     for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
         gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]
@@ -130,7 +130,7 @@ def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
 
 
 def test_a_program_may_have_no_kernel(tmp_path):
-    """Only the processor's part is left of it."""
+    """Only the processor's part of the model is left."""
     node = helper.make_node("StringConcat", ["a", "b"], ["y"])
     ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in names] for names in (["a", "b"], ["y"])]
     graph = helper.make_graph([node], "g", *ports)

@@ -21,7 +21,7 @@ def run(folder, *words, file="tunings.db", chip="gfx1100", libraries=LIBRARIES):
 
 
 def imported(folder, tunings, fastest, file):
-    """A database in which the tunings that `fastest` accepts take no time."""
+    """Imports a database in which the tunings that `fastest` accepts take 1 ns and all others 1,000 ns."""
     for t in tunings:
         t["nanoseconds"] = 1.0 if fastest(t) else 1000.0
     (folder / "forged.json").write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))
@@ -31,7 +31,7 @@ def imported(folder, tunings, fastest, file):
 def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     model = (DIGITS, "--symbol", "batch=16", "--device", "amd:0", "--precision", "f16")
     nowhere = {name: "nowhere.so" for name in LIBRARIES}
-    print(run(tmp_path, "tune", *model, "--seconds", 1))  # libraries come first; without them the next tiles do
+    print(run(tmp_path, "tune", *model, "--seconds", 1))  # libraries are tried first, then further tiles
     print(run(tmp_path, "tune", *model, "--seconds", 1, libraries=nowhere))
     run(tmp_path, "tune", "--export", tmp_path / "tunings.json")
     tunings = json.loads((tmp_path / "tunings.json").read_text())["tunings"]
@@ -54,7 +54,7 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
     saved = run(tmp_path, "explain", tmp_path / "m.weft", "--device", "amd:0", file="library.db")
     assert not re.search("hipblaslt|miopen", saved)
 
-    # Tiles that the cost model does not like best for these sizes, which no other test sees.
+    # Tiles that the cost model does not prefer for these sizes. No other test runs them.
     tiles = {}
     for t in tunings:
         if t["candidate"] not in LIBRARIES:

@@ -86,7 +86,7 @@ def middle(a, b, c):
 
 
 def wide(function, dtype):
-    """Computed in 64 bits, cut to the type."""
+    """Computed in 64 bits, then converted to the type."""
     return lambda *x: function(*(v.astype(i64) for v in x)).astype(dtype)
 
 

@@ -175,7 +175,7 @@ f16 fused_f16(f16 a, f16 b, f16 c) {
   return static_cast<f16>(static_cast<f64>(a) * static_cast<f64>(b) + static_cast<f64>(c));
 }
 
-/// The sine of x + ahead turns; exact at multiples of a quarter.
+/// sin(2 pi (x + ahead)); exact at multiples of a quarter turn.
 f64 sine_of_turns(f64 x, f64 ahead = 0) {
   const f64 part = x - std::rint(x) + ahead, turn = part - std::rint(part);
   if (turn == 0 || std::fabs(turn) == 0.5) return 0.0;

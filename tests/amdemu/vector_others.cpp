@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions of the vector unit that are no formula of one lane: carries, lanes that read others, mixed precisions.
+// Instructions of the vector unit that cannot be written as a formula of one lane: carries, reads of other lanes, mixed
+// precisions.
 #include <algorithm>
 #include <numeric>
 

@@ -65,7 +65,7 @@ struct Wave {
 
 /// Who touched a byte of local memory since the last barrier.
 struct ByteHistory {
-  u32 written = 0, read = 0;  ///< the epoch of it
+  u32 written = 0, read = 0;  ///< the epoch of the last write and of the last read
   u32 readers = 0;            ///< a bit for each wave
   u8 writer = 0;
   bool atomic = false;

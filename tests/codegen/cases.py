@@ -203,7 +203,7 @@ def group_cases():
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
-    """The first `hidden` keys are masked by a number that leaves nothing of their scores: a row that sees no others weighs them alike."""
+    """The first `hidden` keys are masked by a large negative number. A row that sees no other keys gives them equal weights."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that take most time, at sizes that choose their usual tiles, as one ONNX model: `main_kernels.py CHIP`
-prints the resources that they need on that chip, and an estimate of how busy its matrix units would be."""
+"""An ONNX model of the kernels that take most time, at sizes for which their usual tiles are chosen: `main_kernels.py CHIP` prints the
+resources that they need on that chip, and an estimate of how busy its matrix units would be."""
 import os
 import pathlib
 import subprocess

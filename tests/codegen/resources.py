@@ -68,7 +68,8 @@ def worst(kernels, need):
 
 
 def row(model, options):
-    """A model for each chip in turn with one cache, so that what is new in it is that chip's; then all chips in one file."""
+    """Compiles a model for each chip in turn with one cache, so that new entries belong to that chip; then for all chips in one file.
+    Returns the row."""
     with tempfile.TemporaryDirectory() as folder:
         out, cache, known, found, seconds = f"{folder}/model.weft", f"{folder}/cache", {}, [], 0
         environment = os.environ | {"WEFT_CACHE_DIR": cache}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample kernels of every family for one device: compiled for all chips by tests/codegen/build.py, and run by
+// Sample kernels of every family for one device: compiled for all chips by test_chips.py, and run by
 // run_cpu.py, run_cuda.py and run_amd.py against numpy. All sizes are run-time values.
 #include "fused.h"
 #include "pointwise.h"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that most time goes into (main_kernels.py), for each chip: registers, local memory and occupancy within a
-budget, nothing spilled, the matrix instruction in the inner loop, memory read 16 bytes at a time, no access that does not
-say which memory it means. WEFT_UPDATE=1 writes the budgets anew."""
+"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a budget, nothing
+is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every access names its address space.
+WEFT_UPDATE=1 writes the budgets anew."""
 import collections
 import json
 import os
@@ -19,7 +19,8 @@ HEADROOM = 1.1  # of registers and local memory; waves, spills and private memor
 
 # Where a matrix unit must be at work, by the beginning of a kernel's name and the types that the chip's unit takes.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
-# Copies here turn matrices, whose elements are apart in memory; a reduction takes as many elements at a time as it sums in f32.
+# Copies in this model transpose, so neighbouring elements are apart in memory. A reduction loads as many elements at a time as
+# it sums in f32.
 NARROW = ("copy_", "reduce_mean_")
 CASES = [(chip, precision) for chip in [*main_kernels.AMD, *main_kernels.NVIDIA] for precision in ("f32", "f16")]
 

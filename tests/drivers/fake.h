@@ -2,7 +2,7 @@
 #pragma once
 #include <cstddef>
 
-/// The controls of the fake drivers.
+/// Functions that control the fake drivers.
 extern "C" {
 
 /// The `call`th call from now on, counted over all functions of both drivers, gives `error`; 0: none does.

@@ -100,7 +100,7 @@ bool is_release(const std::string& function) {
 struct Injection {
   std::string device;
   int call, error;
-  bool at_end;  ///< when the program only gives back
+  bool at_end;  ///< the program is only releasing resources
 };
 
 void inject(const Fake& fake, const std::string& text, const Injection& i, Tally& tally) {
@@ -162,7 +162,7 @@ int main() {
     return 2;
   }
   Tally tally;
-  set_log_level(LogLevel::error);  // devices that are left out are told of
+  set_log_level(LogLevel::error);  // warnings name the devices that are left out
   for (int call = 1; call <= 40; ++call) {
     ++tally.injections;
     if (!finds_devices(fake, call)) tally.complain(cat("no device is found when call ", call, " fails"));

@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 import weft  # noqa: E402
 
 RUNS, SIGMAS = 50, 6  # of a random case; a right generator is further off once in 500 million times
-# Two steps of the type, relative: the expected values were rounded to it between operators, Weft's are not.
+# Two rounding steps of the type, relative. The expected values were rounded to it between operators; Weft's are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
 LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}

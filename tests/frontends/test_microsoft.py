@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's operators, node by node: what the ref and cpu targets answer is what onnxruntime's CPU provider answers."""
+"""com.microsoft's operators, node by node: ref and cpu give the answers of onnxruntime's CPU provider."""
 import os
 import pathlib
 import sys

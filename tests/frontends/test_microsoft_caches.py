@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are looked at block by block, and mixtures
-of experts: what the ref and cpu targets answer is what onnxruntime's CPU provider answers, or a plain definition where it has none."""
+"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block, and mixtures of
+experts. ref and cpu give the answers of onnxruntime's CPU provider, or those of a plain definition where it lacks the operator."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -321,7 +321,7 @@ def test_paged_attention(slots, window):
         sees = (key <= own) & ((key > own - window) | (window < 0))
         wanted.append(by_heads(q[ends[row]:ends[row + 1]], after[0][held], after[1][held], sees))
     inputs = [q, k, v, *caches, ends.astype(np.int32), i32(*past), table]
-    if slots:  # the second token is not written, but what lies in its slot already is what it brings
+    if slots:  # the second token is not written, but its slot already holds its values
         for cache, fresh in zip(caches, (k, v)):
             cache.reshape(-1, KV_HEADS * SIZE)[chosen[1]] = fresh[1]
         chosen[1] = -1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms of ONNX's operators that its own cases leave out: what ref and cpu answer is what onnxruntime's CPU provider answers."""
+"""Forms of ONNX's operators that its own cases leave out: ref and cpu give the answers of onnxruntime's CPU provider."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -215,8 +215,7 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """Everything is constant except a size: nothing that depends on that size is computed while the program is
-    loaded."""
+    """Everything is constant except a size, so what depends on that size must not be computed when the program is loaded."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:

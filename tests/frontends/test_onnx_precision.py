@@ -143,7 +143,7 @@ def test_no_answer_is_wrong(folders, chip, precision):
 def test_limits_are_those_of_the_format(folders, precision):
     """Half of the cases may be off by less than eight units of the format: none of them hides a wrong answer."""
     some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
-    found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: what rounding does, everywhere that it may
+    found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: shows what rounding does wherever it may happen
     widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))
     assert len(widest) > 0.9 * len(some)
     assert widest[len(widest) // 2] < 8 * UNIT[precision]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP facade, and a program for a GPU that takes its memory from it, as programs for MIGraphX do.
+// The HIP facade, and a program for a GPU that takes its memory from it, as programs written for MIGraphX do.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <migraphx/migraphx.hpp>

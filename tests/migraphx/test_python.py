@@ -92,7 +92,7 @@ def test_operands_that_only_the_run_tells(given):
     program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
     assert {name: shape.lens() for name, shape in program.get_parameter_shapes().items()} == {"x": [2, 3, 4], "axes": [1]}
     program.compile(migraphx.get_target("gpu"), offload_copy=False)
-    assert sorted(program.get_parameter_names()) == ["axes", "x"]  # nobody knows the sizes of a result yet
+    assert sorted(program.get_parameter_names()) == ["axes", "x"]  # the sizes of the result are not known yet
     x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     for axis in (1, 0, -1, 1):
         got = np.array(program.run({"x": migraphx.argument(x), "axes": migraphx.argument(np.array([axis]))})[0])
@@ -345,7 +345,7 @@ def test_arguments_on_an_amd_gpu(tmp_path, reference):
 ON_STREAMS = """
 import ctypes, gc, json, migraphx, numpy
 
-gc.disable()  # memory that is given back waits for all streams
+gc.disable()  # freeing memory would wait for all streams
 HIP = ctypes.CDLL("libamdhip64.so.7")
 BYTES = 2 * 64 * 4
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on AMD's unmodified onnxruntime-migraphx wheel, its libraries being Weft's.
+"""Runs models on AMD's unmodified onnxruntime-migraphx wheel, with Weft's libraries in place of AMD's.
 
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py models MODEL.onnx ...
     PYTHONPATH=build/release/python python tests/migraphx/wheel_client.py cases [--every N] [--match TEXT]

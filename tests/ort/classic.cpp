@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as it was written for an onnxruntime with AMD's providers inside: classic MODEL WAY. The model has an input
-// "x" [n,64] and an output "y" [n,8]; prints the sum of y for x = 0.01, 0.02 ...
+// A program written for an onnxruntime with AMD's providers inside: classic MODEL WAY. The model has an input "x"
+// [n,64] and an output "y" [n,8]; prints the sum of y for x = 0.01, 0.02 ...
 #define ORT_API_MANUAL_INIT  // the runtime may be older than the headers
 #include <onnxruntime_cxx_api.h>
 

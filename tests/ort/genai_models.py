@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2", "gptoss")
 PRECISIONS = ("fp32", "fp16", "int4")
-END = 2  # the token that ends a text: its logit is 0, never the largest
+END = 2  # the token that ends a text; its logit is 0, which is never the largest
 
 
 @dataclasses.dataclass
@@ -218,7 +218,7 @@ class Graph:
         if self.d.precision != "int4":
             return [self.weight(name + ".weight", self.normal(count, n, k, scale=scale)), bias]
         scales = (scale / 4.6 * self.random.uniform(0.7, 1.3, (count, n, k // 32))).astype(np.float32)
-        scales *= self.random.choice(np.array([-1, 1], np.float32), scales.shape)  # the quantiser's have signs
+        scales *= self.random.choice(np.array([-1, 1], np.float32), scales.shape)  # the quantiser's scales have signs too
         packed = self.random.integers(0, 256, (count, n, k // 2), np.uint8)
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 

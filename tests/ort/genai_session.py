@@ -4,8 +4,8 @@
 
     python tests/ort/genai_session.py TASK ROUTE LIBRARY FOLDER...
 
-ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as WeftExecutionProvider.
-Prints one line of JSON for each folder; what it says of compiling goes to stderr after the word that `mark` prints."""
+ROUTE is amdgpu (found by AMDGPU_EP_PATH, cache in device memory) or a provider's own name, such as WeftExecutionProvider. Prints one
+line of JSON for each folder; messages about compiling go to stderr, after the word that `mark` prints."""
 import json
 import os
 import sys
@@ -88,7 +88,7 @@ def mark(word):
 
 
 def tokens(folder):
-    """Greedy text of one prompt and of three of different lengths."""
+    """Greedy decoding of one prompt, and of three prompts of different lengths."""
     models = [load(folder, None), load(folder, ROUTE)]
     one = compare(*(steps(model, prompt(11), 64) for model in models))
     three = compare(*(steps(model, batch([3, 17, 9]), 12) for model in models))

@@ -71,7 +71,7 @@ def test_tokens_are_those_of_the_cpu_provider(route, folder):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_new_length_compiles_nothing(route, folder, tmp_path):
-    """The log of compiling counts; the cache is empty, so nothing comes from there."""
+    """Counts compiles in the log; the cache is empty, so nothing comes from there."""
     model = folder(arch="llama", precision="int4")
     [answer], log = session("lengths", route, model, WEFT_DEBUG="2", WEFT_CACHE_DIR=str(tmp_path))
     before, after = log.split("first answers are there")

@@ -19,7 +19,7 @@ PATHS = [path for path in [os.environ.get("PYTHONPATH")] if path]
 
 
 def ask(*questions, chips=CHIP, **variables):
-    """(the answers, what was logged)"""
+    """Returns the answers and the log."""
     here = pathlib.Path(__file__).parent
     environment = os.environ | {"WEFT_HIP_LIBRARY": str(EMULATOR), "WEFT_CUDA_LIBRARY": "none", "AMDEMU_CHIPS": chips,
                                 "PYTHONPATH": os.pathsep.join([str(BUILD / "python"), str(here), *PATHS])} | variables

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of the providers that Weft stands in for, in each of its spellings. An option with an effect has a test that
-sees it with the option and not without, and fails when the option is ignored. An option that changes nothing on a CPU has a
-test that it is taken, that a warning says so and why, and that the answers stay the same. The last tests fail when an option
-has neither. What GPUs do with theirs is in test_gpu.py.
+"""Every option of the providers that Weft stands in for, in each of its spellings. An option with an effect has a test that sees it with
+the option and not without, and fails when the option is ignored. An option that changes nothing on a CPU has a test that it is taken,
+that a warning says so and why, and that the answers stay the same. The last tests fail when an option has neither. test_gpu.py tests
+the options of GPUs.
 """
 import ctypes
 import json
@@ -64,7 +64,7 @@ class Trial:
         self.folder, self.capfd, self.malloc = folder, capfd, Malloc()
 
     def run(self, options, proto=None, feed=X):
-        """(first output or None, the refusal or "", what was logged)"""
+        """Returns (the first output or None, the refusal or "", the log)."""
         self.capfd.readouterr()
         try:
             made = session(proto or mlp(), options)
@@ -209,7 +209,7 @@ def _(trial, options):
 @effect("mem_limit", "gpu_mem_limit", value="1000")
 @effect("default_memory_arena_cfg", value="max_mem:1000", gpu_mem_limit="1000000000")
 def _(trial, options):
-    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # what needs more is the CPU provider's
+    return trial.run(options)[0] is None or trial.assigned != {models.NAME: 3}  # nodes that need more are left to the CPU provider
 
 
 class Malloc:

@@ -328,7 +328,7 @@ for i in range(2):
 
 
 def test_weights_are_held_once(tmp_path):
-    """64 MiB of them: packed, without onnxruntime's own; a second session shares them."""
+    """64 MiB of weights take their memory once: onnxruntime frees its copy, and a second session shares the packed ones."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
     made = model(nodes, [("x", F, ["n", 4096])], [("y", F, ["n", 4096])], [("w", numbers(4096, 4096))])
     (tmp_path / "m.onnx").write_bytes(made.SerializeToString())

@@ -94,7 +94,7 @@ def bert(width=64, layers=2, heads=8):
 
 
 def gpt2(width=64, layers=2, heads=8, past=3):
-    """A decoder: queries, keys and values of one product, a cache that grows, the embedding as head."""
+    """A decoder: one product for queries, keys and values, a cache that grows, and the embedding as last product (tied)."""
     net = Net()
     table = net.weight(96, width, scale=1)
     ids = net.input("ids", ["batch", "sequence"], net.random.integers(0, 96, (2, 4)))

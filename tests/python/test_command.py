@@ -196,7 +196,7 @@ def examples():
         found = re.search(r"\.examples = \{(.*?)\}\}\)", text, re.S).group(1)
         lines = re.findall(r'"((?:[^"\\]|\\.)*)"', found)
         assert len(lines) >= 2, verb
-        # Some examples show how the reader's own files are named; those cannot run here.
+        # Skips examples with names of the reader's own files, which do not exist here.
         yield from (line for line in lines if "model.onnx" not in line and "mine.npz" not in line)
 
 

@@ -44,7 +44,7 @@ def test_each_value_is_compiled_once(device):
             wanted = X.sum(tuple(axes) if axes else None, keepdims=True)
             assert np.array_equal(model(X, np.array(axes, np.int64)), wanted)
     assert compiled_count(model) == 6
-    model(X[:, :, :1], np.array([1]))  # other sizes are no other program
+    model(X[:, :, :1], np.array([1]))  # other sizes need no other program
     assert compiled_count(model) == 6
 
 
@@ -58,12 +58,12 @@ def test_the_last_used_are_kept():
 
     for axis in range(MOST):
         run(axis)
-    run(0)  # which is used again
+    run(0)  # its program is now the latest that was used
     run(MOST)
     assert compiled_count(model) == MOST + 1
     run(0)
     assert compiled_count(model) == MOST + 1
-    run(1)  # which had to go
+    run(1)  # its program was dropped
     assert compiled_count(model) == MOST + 2
 
 

@@ -16,7 +16,7 @@ import split_networks  # noqa: E402
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24
-#: what rounding may add to twice the error that one device makes, of the largest number of an output
+#: How much larger than twice the error of one device the error may be, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
 
@@ -56,7 +56,7 @@ def test_networks_give_the_same_on_any_number_of_ranks(tmp_path):
 
 
 def test_products_are_split_as_megatron_splits_them(tmp_path):
-    """Columns then rows, attention by heads: two sums a layer, and nothing is gathered on the way."""
+    """Columns then rows, attention by heads: two sums for each layer, and nothing is gathered between them."""
     model = compiled(split_networks.bert().save(tmp_path / "bert.onnx"), 2)
     assert "9 products by columns, 5 by rows, 2 attentions by heads; a run makes 5 sums and 0 gathers" in note_of(model)
     model = compiled(split_networks.gpt2().save(tmp_path / "gpt2.onnx"), 2)

@@ -79,7 +79,7 @@ def placed(d, node, compute, exact):
 
 
 def run_time_condition(d, holds):
-    """A bool that only the run tells, with this value."""
+    """A bool with this value that is known only in the run."""
     x = d.given(np.array(1.0 if holds else -1.0, np.float32))
     return d.add("Greater", x, np.array(0, np.float32), exact=True)
 

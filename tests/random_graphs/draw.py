@@ -446,7 +446,7 @@ def is_wrong_in_reference(node):
                                            "SimplifiedLayerNormalization")  # fmt: skip
 
 
-# Operators that the reference implements only in part.
+# Operators that the reference implements only partly.
 ORT_JUDGES = {"LSTM", "GRU", "RNN", "MaxPool", "AveragePool", "GlobalLpPool", "MaxRoiPool", "RoiAlign", "GridSample"}
 
 

@@ -168,7 +168,7 @@ def at_size(d, symbols, name, size):
 
 
 def allowed(value):
-    """How far an answer may be from the float64 one: a share of the largest element, and the plain run's own distance."""
+    """The allowed difference of an answer from the float64 one: a share of the largest element, plus the difference of the plain run."""
     known = np.isfinite(value.wide)
     largest = float(np.max(np.abs(value.wide[known]), initial=0))
     own = float(np.max(np.abs(value.plain.astype(np.float64)[known] - value.wide[known]), initial=0))

@@ -173,7 +173,7 @@ def positions(d):
 
 
 def every_position(d):
-    """x[i, j] with counters for i and j, as indexing by aranges is exported: a view of x, or of its transpose."""
+    """x[i, j] where aranges are i and j, as PyTorch exports it: the result is x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -243,7 +243,7 @@ def between_quanta(d, x, scale=0.25, zero=128, dtype=np.uint8):
 
 
 def quantised_conv(d):
-    """A convolution as quantisers write it: every tensor between quanta, the bias in i32."""
+    """A convolution as quantisers write it: every tensor in a QDQ pair, the bias in i32."""
     c, out = d.random.choice((1, 3, 4)), d.random.choice((2, 8))
     x = between_quanta(d, d.input((1, c, 6, 5)))
     axis = {"axis": 0} if d.chance(0.5) else {}
@@ -265,7 +265,7 @@ def quantised_product(d, x):
 
 
 def quantised_sum(d):
-    """A product and a bias, or two products, between quanta again: one factor for each scale."""
+    """The sum of a product and a bias, or of two products, between QDQ pairs: one factor for each scale."""
     x = d.input((2, 16))
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)
@@ -279,7 +279,7 @@ def quantised_sum(d):
 
 
 def known_branch(d):
-    """A flag of an exporter's decides: nothing of the other branch is left."""
+    """An If whose condition is a constant, as exporters write flags: the pass keeps only the branch taken."""
     yes, no = d.inner(), d.inner()
     x = rows(d)
     a, b = yes.add("Tanh", x), no.add("Abs", x, exact=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised layers in the forms that quantisers write, beside those of patterns.py: windows of any kind between quanta, products of
-two quantised values, 16-bit quanta, 8-bit floats, weights in blocks, and scales that follow from the values of a run. Scales are powers
+"""Quantised layers in the forms that quantisers write, beside those of patterns.py: windows of any kind between QDQ pairs, products of
+two quantised values, 16-bit integers, 8-bit floats, weights in blocks, and scales that follow from the values of a run. Scales are powers
 of two, so that every sum is exact and every rounding has one answer."""
 
 import ml_dtypes
@@ -17,7 +17,7 @@ def f32(x):
 
 
 def between(d, x, quanta=None, scale=None):
-    """x between quanta of one scale, and the scale."""
+    """x after a QDQ pair (QuantizeLinear and DequantizeLinear of one scale), and the scale."""
     dtype, zero = quanta or d.random.choice(QUANTA)
     scale, zero = scale or d.random.choice(SCALES), np.array(zero, dtype)
     q = d.add("QuantizeLinear", x, f32(scale), zero, exact=True)
@@ -37,7 +37,7 @@ def weight(d, shape, axis, dtype=np.int8):
 
 
 def bias(d, count, scale):
-    """None, floats, or integers in units of the product of both scales."""
+    """No bias, one in floats, or one in integers whose scale is the product of both scales."""
     if d.chance(0.3):
         return []
     if d.chance(0.3):
@@ -46,7 +46,7 @@ def bias(d, count, scale):
     return [d.add("DequantizeLinear", steps, f32(scale), exact=True, **({"axis": 0} if np.ndim(scale) else {}))]
 
 
-# --- one step between quanta: (drawing, value, scale) -> (value, scale)
+# --- one step between QDQ pairs: (drawing, value, scale) -> (value, scale)
 
 
 def convolved(d, x, scale):
@@ -90,7 +90,7 @@ def moved(d, x, scale):
 
 
 def layers(d):
-    """A chain of steps; its end is in floats or in quanta."""
+    """A chain of steps; its result is dequantised or quantised."""
     axes = d.random.choice((1, 2, 2, 2, 3))
     shape = (d.random.choice((1, 2)), d.random.choice((1, 2, 3, 4, 8, 9)), *(6, 5, 4)[:axes])
     x, scale = between(d, d.input(shape))
@@ -105,7 +105,7 @@ def layers(d):
 
 
 def product(d):
-    """MatMul with rows in batches, or Gemm either way round."""
+    """MatMul with batches of rows, or Gemm with its weight transposed or not."""
     k, n = d.random.choice((1, 4, 16, 33)), d.random.choice((1, 3, 8, 17))
     if d.chance(0.5):
         x, scale = between(d, d.input((d.random.choice((1, 5)), k)))
@@ -131,7 +131,7 @@ def product_of_two(d):
 
 
 def wide_quanta(d):
-    """Quanta of 16 bits before a product by bytes, and between elementwise operators."""
+    """16-bit integers before a product with 8-bit weights, or around an elementwise operator."""
     if d.opset < 21:
         raise Skip
     x, _ = between(d, d.input((d.random.choice((1, 3)), 8)), d.random.choice([(np.uint16, 32768), (np.uint16, 5), (np.int16, 0)]))

@@ -45,7 +45,7 @@ sys.path.append(str(ROOT / "bench"))
 import machine  # noqa: E402
 
 SECONDS = 600  # for one graph, on a machine that is busy
-MOST_TEXT = 400  # of a failure
+MOST_TEXT = 400  # characters of a failure that are printed
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes

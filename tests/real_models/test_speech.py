@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of speech and music: who speaks when, how good it sounds, which notes are played."""
+"""Models of speech and music: voice activity, speech quality, and transcription of notes."""
 import sys
 
 import numpy as np

@@ -43,7 +43,7 @@ def inputs_of(model, seed=1):
 
 
 def read(path):
-    """The model and what goes in; a text says first what was wrong."""
+    """The model and its inputs; a text begins with what was wrong."""
     if path.is_dir():
         model = onnx.load(path / "model.onnx")
         files = [path / f"input_{i}.pb" for i in range(len(model.graph.input))]

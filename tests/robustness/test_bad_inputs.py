@@ -8,7 +8,7 @@ from bad_inputs import INPUTS
 from limits import BUILD, ROOT, run_limited
 
 GOLDEN = ROOT / "tests/robustness/bad_inputs.txt"
-MOST_MEMORY = 512 << 20  # of one process, the compiler's where something compiles
+MOST_MEMORY = 512 << 20  # of the process, which compiles in some cases
 MOST_SECONDS = 2
 SETTINGS = {"NO_COLOR": "1", "WEFT_MEMORY_LIMIT": "16384"}
 

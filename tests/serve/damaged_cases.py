@@ -76,7 +76,7 @@ def damage_bytes(body, rng):
 
 
 def damaged(rng):
-    """Path, body, headers."""
+    """Returns path, body and headers."""
     path, value = rng.choice(right_requests())
     headers = {"Content-Type": rng.choice(["application/json", "application/octet-stream", "text/plain", "x/y"])}
     if rng.random() < 0.6:

@@ -194,7 +194,7 @@ def test_deadlines(model):
         ([MODEL, "--batch-delay", "soon"], 2, "no time"),
         ([MODEL, "--max-request", "much"], 2, "no size"),
         ([MODEL, f"digits={MODEL}"], 1, "two models are called 'digits'"),
-        ([MODEL, "--device", "cpu", "--devices", "cpu,cpu"], 2, "two ways to say where"),
+        ([MODEL, "--device", "cpu", "--devices", "cpu,cpu"], 2, "not both"),
         ([MODEL, "--devices", "cpu,ref"], 1, "E502"),
         (["nowhere.onnx"], 1, "E106"),
         ([MODEL, "--device", "gpu:99"], 1, "E501"),

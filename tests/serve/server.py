@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server for the cases: a process of its own on free ports."""
+"""A server for the cases: a separate process on free ports."""
 import json
 import os
 import signal
@@ -65,7 +65,7 @@ class Server:
 
 
 def until(condition):
-    """Waits until a condition holds; a test that hangs is ended from outside."""
+    """Waits until the condition holds. A test that hangs is ended from outside."""
     while not (value := condition()):
         time.sleep(0.02)
     return value

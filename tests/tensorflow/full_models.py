@@ -50,7 +50,7 @@ def build(case, is_open):
 
 
 def joined(graph, case, operands):
-    """A node that only TensorFlow's optimiser writes."""
+    """Builds a node that only TensorFlow's optimiser writes."""
     node = tf.compat.v1.NodeDef(op=case.operator, name="y")
     flat = [x for operand in operands for x in (operand if isinstance(operand, list) else [operand])]
     node.input.extend(x.name.removesuffix(":0") for x in flat)

@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
 
 class Pictures(nn.Module):
-    """Convolution, batch norm, pooling, an activation in place."""
+    """Convolution, batch norm, pooling, and an activation in place."""
 
     def __init__(self):
         super().__init__()
@@ -81,7 +81,7 @@ class Indices(nn.Module):
 
 
 class Branches(nn.Module):
-    """A branch that data choose, and a loop that data end."""
+    """A branch and a loop whose conditions depend on data."""
 
     def forward(self, x):
         y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
@@ -97,7 +97,7 @@ class Branches(nn.Module):
 
 
 class Masks(nn.Module):
-    """Sizes that data decide."""
+    """Sizes that depend on data."""
 
     def forward(self, x, mask):
         y = x.clone()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models as users write them where operators' own tests seldom go: views that are written, sizes that data decide, types and
-layouts that are rare, results in every form of Python's."""
+"""Small models of forms that the operators' own tests seldom have: writes through views, sizes that depend on data, rare types and
+layouts, results in every Python container."""
 
 import collections
 

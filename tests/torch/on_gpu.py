@@ -47,7 +47,7 @@ def compiled_graphs():
 
 
 def devices():
-    """Graphs that read on one device and give on another."""
+    """Graphs whose inputs and results are on different devices."""
     torch._dynamo.reset()
     model, x = (lambda x: (x * 2, torch.ones(3, device="cuda"), x.sum().cpu())), torch.randn(4)
     for given in (x, x.cuda()):

@@ -86,8 +86,8 @@ LOOSE = (1e-4, 1e-4)
 
 @functools.cache
 def core_tables():
-    """Torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites that decompose as they
-    do by themselves are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
+    """Torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites with their default
+    decomposition are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
     table = torch.export.default_decompositions().materialize()
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
     own = torch._decomp._core_aten_decompositions_post_autograd()

@@ -262,7 +262,7 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solution with error codes; the factors, which only torch computes, are read as well."""
+    """A solution with error codes; the factors are read too, and only torch computes them."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

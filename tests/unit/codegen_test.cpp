@@ -136,7 +136,7 @@ TEST_CASE("codegen: a crash or fatal error inside the compiler is a result" *
   CHECK(has(complaint("#pragma clang __debug llvm_fatal_error\n"), "llvm_fatal_error"));
   std::string deep(2000000, '~');  // the parser's stack overflows
   CHECK(has(complaint("int f(int x) { return " + deep + "x; }"), "Segmentation fault"));
-  CHECK(codegen().compile(source("scale", scale_code), host_chip()).ok);  // and life goes on
+  CHECK(codegen().compile(source("scale", scale_code), host_chip()).ok);  // the process can still compile
 }
 
 TEST_CASE("codegen: several threads compile at once, some of them nonsense") {

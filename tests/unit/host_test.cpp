@@ -160,7 +160,7 @@ TEST_CASE("a run stops when its caller wants no answer") {
     for (int at = 1; at <= questions; at += 3) {
       asked = 0;
       std::string code = code_of([&] { context.run(request.inputs, {.stop = [&] { return ++asked >= at; }}); });
-      CHECK((code == "E404" || at > 4));  // pieces, and so questions, are shared out anew in each run
+      CHECK((code == "E404" || at > 4));  // the number of calls differs from run to run
     }
     CHECK(values_of(context.run(request.inputs)[0]) == expected);  // the context still works
   }
@@ -213,7 +213,7 @@ TEST_CASE("results are written where the caller says when their sizes are known"
 
 TEST_CASE("a model in memory may be borrowed") {
   std::vector<float> w(256 * 256, 2), x(256, 1);
-  w.back() = 1;  // not the same everywhere
+  w.back() = 1;  // else w would be one number, which no kernel reads from memory
   Message graph = Message().text(2, "g").message(11, value("x", 1, {"256", "1"})).message(12, value("y", 1, {}));
   graph.message(5, float_tensor("w", {256, 256}, w)).message(1, node("Mul", {"x", "w"}, {"y"}));
   std::string bytes = model(graph).data;

@@ -144,7 +144,7 @@ TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   }
   cache.put(key_of(1), data_of(1, 1000));
   cache.put(key_of(2), data_of(2, 1000));
-  fs::rename(file_of(cache, 2), file_of(cache, 1));  // whole, but another's
+  fs::rename(file_of(cache, 2), file_of(cache, 1));  // an intact entry of another key
   CHECK_FALSE(cache.get(key_of(1)));
 }
 
@@ -198,7 +198,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
     cache.put(key_of(n), data_of(n, 64 << 10));
     set_age(n, 100 - n);
   }
-  CHECK(holds(cache, 3, 64 << 10));  // which makes it young
+  CHECK(holds(cache, 3, 64 << 10));  // now the latest that was used
   fs::path stale = cache.folder() / "tmp-1-2-3";
   ::close(::open(stale.c_str(), O_CREAT | O_WRONLY, 0600));
   timespec old[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};

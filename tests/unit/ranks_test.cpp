@@ -61,7 +61,7 @@ const std::vector<Tensor>& inputs() {
   return given;
 }
 
-/// Each run ends with an error, in time, and the next run is right.
+/// Checks that a run with these options ends with the error in time, and that the next run is right.
 void check_failure(Context& context, const Outputs& want, const RunOptions& options, const std::string& code) {
   auto begin = std::chrono::steady_clock::now();
   CHECK(code_of([&] { context.run(inputs(), options); }) == code);
@@ -109,7 +109,7 @@ TEST_CASE("a rank that is stopped ends the others, wherever that happens") {
   int ended = 0;
   for (int at = 0; at < test::cases(40, 400); ++at) {
     CAPTURE(at);
-    std::atomic<int> asked = 0;  // by all ranks: one of them is told
+    std::atomic<int> asked = 0;  // calls by all ranks; one call returns true
     RunOptions options{.stop = [&] { return asked++ == at; }};
     std::string code = code_of([&] { context->run(inputs(), options); });
     CHECK((code == "E404" || (code == "none" && asked <= at)));

@@ -519,7 +519,7 @@ module main {
   CHECK(packed_weights_held() > others);
   CHECK(first_of(*a) == 3);
   a.reset();
-  CHECK(first_of(*b) == 3);  // what a packed lives as long as b
+  CHECK(first_of(*b) == 3);  // the weights that a packed live as long as b
   CHECK(first_of(*c) == 5);
   b.reset(), c.reset();
   CHECK(packed_weights_held() < others);

@@ -50,7 +50,7 @@ class Port(NamedTuple):
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
     is_donated: bool = False  #: an input whose array a run writes an output to
-    is_static: bool = False  #: an input whose value decides what there is to compile: each value is compiled once
+    is_static: bool = False  #: an input whose value decides which program is compiled: one program for each value
 
 
 def _shape_texts(shapes: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -147,7 +147,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """A value whose type is its own; of a GPU it is copied, as compiling reads it."""
+    """A value as a constant of its own type. A value on a GPU is copied, because compiling reads it."""
     if _library(value) == "torch":
         return _weft.tensor(value.detach().cpu().contiguous())
     array = _array(value)
@@ -255,7 +255,7 @@ class Model:
 
     @property
     def device(self) -> str:
-        """ "cpu (x86-64-v3), 2 threads" """
+        """The device that runs the model: "cpu (x86-64-v3), 2 threads"."""
         return self._native.device
 
     def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = (), stream: Any = None) -> list[Any]:

@@ -13,7 +13,7 @@ from ._errors import UsageError
 if TYPE_CHECKING:
     from . import Port
 
-_CUDA, _ROCM = 2, 10  # of DLPack
+_CUDA, _ROCM = 2, 10  # device types of DLPack
 _TORCH = {
     "bool": "bool", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "i8": "int8", "i16": "int16", "i32": "int32",
     "i64": "int64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "f8e4m3fn": "float8_e4m3fn",

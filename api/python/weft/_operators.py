@@ -83,7 +83,7 @@ class _Rule:
         self.names = names
 
     def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
-        """Views of operands and results; of "..." as one row."""
+        """Views of operands and results; operands of sizes "..." as one row."""
         import numpy
 
         known = dict(zip(self.names, sizes, strict=True))
@@ -104,7 +104,7 @@ class _Rule:
 
 
 def _attributes(text: str) -> dict[str, Any]:
-    """ "alpha=0.5" a line; the values are written as in JSON. """
+    """The attributes by name, from text with a line "alpha=0.5" for each; values are written as in JSON."""
     return {name: json.loads(value) for name, _, value in (line.partition("=") for line in text.splitlines()) if name}
 
 
@@ -127,9 +127,9 @@ def _guarded(
 class Operator:
     """An operator of your own, for models (`weft.compile(..., operators=[...])`) and graphs (`graph.append`).
 
-    name: "my.domain:Squash" as nodes call it. rule: its types over named sizes, "f32[n,k], f32[k] -> f32[n]" or
-    "f32[...] -> f32[...]"; ';' separates alternatives. It does what `source` in the kernel language says, which defines
-    `function` (compiled for the chip and saved with the program), or what `call` does:
+    name: "my.domain:Squash" as nodes call it. rule: its types over named sizes, "f32[n,k], f32[k] -> f32[n]" or "f32[...] -> f32[...]"; ';'
+    separates alternatives. `source` is its code in the kernel language, which defines `function`: it is compiled for the chip and saved
+    with the program. Without `source`, `call` is a Python function that computes it:
 
         def scale(x, y, alpha):   # operands and results as arrays (of "..." as one row), attributes by name
             y[:] = alpha * x

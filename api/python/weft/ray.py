@@ -54,7 +54,7 @@ class Shipped:
 # --- Ray Serve ------------------------------------------------------------------------------------------------------
 
 _repository: Any = None  # of this replica: each is a process of its own
-_folder: Any = None  # that its models lie in
+_folder: Any = None  # with its models
 
 
 def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
@@ -62,7 +62,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
         import weft.ray
         from weft.serve import Repository, web
 
-        # This function travels, its globals do not.
+        # Ray sends this function to other processes, but not the globals of its module.
         weft.ray._folder = tempfile.TemporaryDirectory(prefix="weft-ray-")
         words = [str(model.write(weft.ray._folder.name)) for model in models]
         weft.ray._repository = Repository(dataclasses.replace(options, models=words))

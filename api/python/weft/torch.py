@@ -223,8 +223,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """The order of a result's axes in memory and the way back, where they do not lie row by row: what follows in eager may
-    view it only as torch laid it out."""
+    """The order in which a result's axes lie in memory, and the inverse permutation; None if the result is row-major. Operators that
+    follow in eager may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -248,8 +248,8 @@ def _real(value: torch.Tensor) -> torch.Tensor:
 
 
 class _Part(torch.nn.Module):
-    """A graph on weft, compiled at its first call: only that has the parameters. Those that torch holds still are constants of
-    the program; when one has changed, it is compiled again."""
+    """A graph on weft, compiled at its first call, because only calls have the parameters. Parameters that torch considers static are
+    constants of the program; when one has changed, the graph is compiled again."""
 
     def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
                  place: torch.device | None, graph_outputs: Sequence[Any]) -> None:  # fmt: skip
@@ -339,7 +339,7 @@ def _is_flex(node: fx.Node) -> bool:
 
 
 class _Spelt(fx.Interpreter):
-    """Flex attention as torch's own formula: its scores, what the model's function makes of them, and their softmax."""
+    """Flex attention written as torch's own formula: the scores, the model's function of the scores, and their softmax."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if getattr(target, "__name__", "") != "flex_attention":
@@ -352,7 +352,7 @@ class _Spelt(fx.Interpreter):
 def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
               proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True,
               mask_type: int | None = None) -> tuple[Any, Any]:  # fmt: skip
-    """_native_multi_head_attention, to which nn.MultiheadAttention takes a short way in inference."""
+    """_native_multi_head_attention, the fast path of nn.MultiheadAttention in inference."""
     linear, inputs = torch.nn.functional.linear, (query, key, value)
     triples = zip(inputs, qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
     q, k, v = (linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2) for x, w, b in triples)
@@ -372,7 +372,7 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
              use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
              norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
              mask_type: int | None = None) -> Any:  # fmt: skip
-    """_transformer_encoder_layer_fwd, to which nn.TransformerEncoderLayer takes a short way in inference."""
+    """_transformer_encoder_layer_fwd, the fast path of nn.TransformerEncoderLayer in inference."""
     functions = torch.nn.functional
 
     def attended(x: Any) -> Any:
@@ -397,7 +397,7 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
 
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """Those of torch, which takes half a second to gather them, and those that it lacks."""
+    """The decompositions of torch, which takes half a second to gather them, and those that torch lacks."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     aten = torch.ops.aten
@@ -415,7 +415,7 @@ class _Graph:
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
         self.place: torch.device | None = None  # of a GPU
         self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
-        self.is_whole = False  # no node in eager
+        self.is_whole = False  # no node runs in eager
         self.decomposed: set[Any] = set()  # operators
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 

@@ -279,7 +279,7 @@ class target(Handle):
 
 
 def get_target(name):
-    """"gpu", "cpu" or "ref"."""
+    """The target of a compilation: "gpu", "cpu" or "ref"."""
     return target(made("target_create", name))
 
 
@@ -349,7 +349,7 @@ class program(Handle):
         return module(get(ctypes.c_void_p, "program_create_module", self, name), owner=self)
 
     def get_parameter_shapes(self):
-        """name -> shape"""
+        """The parameters' shapes by name."""
         shapes = Handle(made("program_get_parameter_shapes", self))
         shapes.kind = "program_parameter_shapes"
         count = get(ctypes.c_size_t, "program_parameter_shapes_size", shapes)
@@ -580,5 +580,5 @@ def get_onnx_operators():
 
 
 def get_operators():
-    """The operators of programs that are built by hand."""
+    """The names of the operators that programs built by hand may use."""
     return operators_by_weft()

@@ -97,7 +97,7 @@ def read(options):
 
 
 def least(shape):
-    """A shape of fixed sizes: the least of each range."""
+    """A shape of fixed sizes: the least size of each range."""
     if not shape.dynamic():
         return shape
     return migraphx.shape(shape.type(), [max(size.min, 1) for size in shape.dyn_dims()])

@@ -60,7 +60,7 @@ def _make_translated(make, session, shown, providers, provider_options, disabled
 
 
 def offer(names):
-    """Scripts look here before they ask for a provider."""
+    """Adds the names to onnxruntime.get_available_providers(), which scripts ask first."""
     listed = onnxruntime.get_available_providers
 
     @functools.wraps(listed)

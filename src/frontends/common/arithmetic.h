@@ -5,7 +5,7 @@
 /// Arithmetic that frameworks share beyond the rows of ops/elementwise.def.
 namespace weft::frontend {
 
-/// x / y rounded down; of whole numbers without a way through floats.
+/// floor(x / y). Integers are divided without a conversion to floats.
 Expr floor_divided(Expr x, Expr y);
 /// The same for floats, as Python, torch and numpy compute it: from the remainder, so that x = y * result + remainder.
 /// floor(x / y) differs where x / y rounds up to an integer.

@@ -97,7 +97,8 @@ Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softca
   if (mask) s = s + Expr{&b, mask};
   if (mode == 2) kept = s;
   Expr probability{&b, b.emit(Softmax{.axis = 3}, {s})};
-  s = select(equal(reduce(ReduceFn::max, s, {3}), -infinity), 0, probability);  // a row that sees nothing gives 0
+  // a row whose keys are all masked gives 0
+  s = select(equal(reduce(ReduceFn::max, s, {3}), -infinity), 0, probability);
   if (mode == 3) kept = s;
   return {matmul(s, v), kept};
 }

@@ -22,7 +22,7 @@ struct Heads {
 /// `capacity` tokens.
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity);
 
-/// Turns the first `rotary` elements (0: all) of each head of x[batch, heads, tokens, size]. The caches are
+/// Rotates the first `rotary` elements (0: all) of each head of x[batch, heads, tokens, size]. The caches are
 /// [positions, rotary / 2], or with no positions given [batch, tokens, rotary / 2].
 Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Expr sine, int64_t rotary,
                       bool interleaved);

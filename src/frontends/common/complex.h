@@ -13,7 +13,7 @@ Complex parts(Expr pairs);
 Expr pair_of(const Complex& z);
 Complex product(const Complex& a, const Complex& b);
 Complex quotient(const Complex& a, const Complex& b);
-/// The absolute value; no intermediate number overflows unless it does.
+/// The absolute value; no intermediate number overflows unless the result does.
 Expr magnitude(const Complex& z);
 
 // ---- Fourier transforms ----
@@ -32,7 +32,8 @@ struct Pieces {
 };
 /// x[batch, time] -> [batch, bins, pieces, 2].
 Expr short_time_transform(Expr x, const Pieces& of, bool onesided);
-/// The signal whose pieces these are: they are added up, and divided by the sum of the squares of the windows.
+/// The signal with these pieces, by overlap-add: the pieces are added up, and divided by the sum of the squares of the
+/// windows.
 Expr inverse_short_time_transform(Expr pairs, const Pieces& of, bool onesided);
 
 }  // namespace weft::frontend

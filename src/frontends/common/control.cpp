@@ -73,7 +73,8 @@ class LoopBuilder {
     for (const Value& value : form_.carried) types_.push_back(value.type());
     if (!form_.types.empty()) types_ = form_.types;
     int64_t most = form_.trips.upper_bound();
-    op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));  // one value only would be a number
+    // a symbol with one possible value would become a number
+    op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));
   }
 
   Values run() {

@@ -67,7 +67,7 @@ class InTrip {
   Dim before_;
 };
 
-/// x without axis `axis`, of which row `trip` is left.
+/// Row `trip` of x along `axis`, without that axis.
 Expr row_at(Expr x, int64_t axis, const Dim& trip);
 
 }  // namespace weft::frontend

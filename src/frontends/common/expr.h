@@ -84,7 +84,7 @@ Expr reshape(Expr x, Dims dims);
 Expr transpose(Expr x, std::vector<int64_t> permutation);
 /// The numbers from `first` up to `rank`, which is not among them.
 std::vector<int64_t> axes_from(int64_t first, int64_t rank);
-/// The permutation that takes another one back.
+/// The inverse of a permutation.
 std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation);
 /// Matrices transposed: the last two axes change places. A vector stays as it is.
 Expr swap_last(Expr x);

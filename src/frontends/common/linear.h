@@ -15,12 +15,15 @@ struct Determinant {
   Expr value, sign, logarithm;
 };
 Determinant determinant(Expr x);
-/// The matrix y of a y = b, by Gauss-Jordan elimination with partial pivoting. a and b have the same batches.
+/// The solution y of a y = b, both matrices, by Gauss-Jordan elimination with partial pivoting. a and b have the same
+/// batches.
 Expr solved(Expr a, Expr b);
 Expr inverse(Expr x);
-/// The lower triangle l of l l^T = x, of which the lower triangle is read; NaN where there is none.
+/// The Cholesky factor l, a lower triangle with l l^T = x. Reads only the lower triangle of x. NaN for a matrix without
+/// such a factor.
 Expr cholesky(Expr x);
-/// The matrix y of a y = b, of which one triangle of a is read; `unit` takes its diagonal as ones.
+/// The solution y of a y = b, both matrices. Reads only the lower or, with `upper`, the upper triangle of a; with
+/// `unit`, its diagonal counts as ones.
 Expr solved_triangle(Expr a, Expr b, bool upper, bool unit);
 
 }  // namespace weft::frontend

@@ -84,7 +84,8 @@ struct Round {
   Values next;
   Expr apart;
 };
-/// Rounds until no pair in a sweep is further apart than this: convergence is quadratic, so the sweep itself ends it.
+/// Repeats sweeps of rounds until no pair in a sweep deviates from orthogonality by more than this. Convergence is
+/// quadratic, so the result of that sweep is accurate enough.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;
@@ -104,7 +105,7 @@ Values sweeps(const Builder& b, int64_t n, Values carried,
   return loop_while(b, most_sweeps * rounds(n), carried, 0, body);
 }
 
-/// The columns of m[batch, m, n] rotated until they are orthogonal, and the rotation v[batch, n, n].
+/// One-sided Jacobi: the columns of m[batch, m, n] rotated until they are orthogonal, and the rotation v[batch, n, n].
 std::array<Expr, 2> orthogonal_columns(Expr m) {
   int64_t n = known_size(m, 2);
   Expr v = broadcast(eye(*m.at, n, n, m.dtype()), {m.dims()[0], n, n});

@@ -23,7 +23,7 @@ Ordered sorted(Expr x, int64_t axis = 0);
 /// an axis without elements.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 
-/// `on` where a new axis, `depth` long, is at its index, and `off` elsewhere; negative indices count from the end.
+/// One-hot along a new axis of `depth` elements: `on` at the index, `off` elsewhere. Negative indices count from the end.
 Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
 
 /// Where a vector of booleans is true, in order: i64[count].

@@ -23,7 +23,7 @@ Expr scaled_tail(Expr x) {
                                 0.37409196, 1.00002368, -1.26551223}));
 }
 
-/// x less the whole number below: sin(pi x) keeps its digits.
+/// |sin(pi x)|. x is reduced to [0, 1) first, so no digits are lost for large x.
 Expr sine_of_turns(Expr x) { return sin((x - floor(x)) * pi); }
 
 /// log |gamma(x)| of x >= 0.5 (Lanczos, nine terms).

@@ -140,8 +140,7 @@ Expr cut(Expr x, const std::vector<Cut>& cuts) {
 Expr replaced(Expr x, const Cut& part, Expr value) {
   const Builder& b = *x.at;
   Slice cut_out = whole(x);
-  if (part.step < 1 || !part.start || !part.end)
-    b.unsupported("writes to places that only the run tells, or backwards");
+  if (part.step < 1 || !part.start || !part.end) b.unsupported("writes to places known only in the run, or backwards");
   cut_one(b, cut_out, part);
   const Dim &start = cut_out.starts[at(part.axis)], &count = cut_out.sizes[at(part.axis)];
   value = broadcast(convert(value, x.dtype()), cut_out.sizes);

@@ -19,9 +19,9 @@ Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 /// clamped, and a large number means the end. The step is not 0.
 struct Cut {
   int64_t axis = 0;
-  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for run-time numbers
+  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that only the run knows
   int64_t step = 1;
-  Value start_data = {}, end_data = {};  ///< then these hold it, i64[1]
+  Value start_data = {}, end_data = {};  ///< such a bound, i64[1]
 };
 /// x sliced along these axes, each named once; x itself if the slice is whole.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
@@ -40,7 +40,7 @@ Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step);
 /// x[n, c * block^2, h, w] -> [n, c, h * block, w * block]. The channels are [block, block, c], or with `depth_first`
 /// [c, block, block] (PyTorch's pixel shuffle).
 Expr depth_to_space(Expr x, int64_t block, bool depth_first);
-/// The way back: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
+/// The inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
 /// The first lengths[b] elements of each row along `time` backwards, the others as they are.

@@ -64,7 +64,8 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
-    // Windows that leave no gaps always need them; without the maximum the sizes of deep networks stay short.
+    // Windows without gaps between them never need negative padding. Leaving out the maximum keeps the sizes of deep
+    // networks short.
     add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }
 }

@@ -20,8 +20,8 @@ struct Window {
 /// Writes these numbers out for each of `axes`, where a member is empty.
 void fill_defaults(Window& window, size_t axes);
 
-/// Pads for ceil(size / stride) windows along each axis. An odd element goes behind the image, or before it unless
-/// `upper`. The kernel must be set.
+/// Pads for ceil(size / stride) windows along each axis. An odd element goes behind the image if `upper`, else before
+/// it. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);
 /// Pads of a transposed convolution whose result has the spatial sizes `wanted`.
 void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, const Dims& spatial, const Dims& wanted,

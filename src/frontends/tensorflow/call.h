@@ -83,7 +83,7 @@ class Call : public Builder {
   void forget_outputs() { has_outputs_ = false; }
   /// Whether input `i` holds complex numbers: pairs of floats along a last axis of 2.
   bool has_pairs(size_t i) const { return i < pairs_.size() && pairs_[i]; }
-  /// Says that the results do.
+  /// Says that the results hold complex numbers.
   void give_pairs() { gives_pairs_ = true; }
   bool gives_pairs() const { return gives_pairs_; }
   DType output_type(size_t i = 0) const;  ///< E140, E149
@@ -99,9 +99,9 @@ class Call : public Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The same as plain numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t number_of(size_t i) const;  ///< the one of input `i` (E140)
+  int64_t number_of(size_t i) const;  ///< the one number in input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;
-  std::optional<std::string> constant_text(size_t i) const;  ///< if it is one string
+  std::optional<std::string> constant_text(size_t i) const;  ///< the string in input `i`, if it is one constant string
   /// The sizes that input `i` asks of x, of which one may be -1.
   Dims sizes_for(Expr x, size_t i) const;
   /// Axes in input `i`, counted from the front and sorted (E143).
@@ -150,11 +150,11 @@ class Call : public Builder {
 /// How an operator treats quantised values.
 enum class Steps : uint8_t {
   counted,  ///< it computes: operands are dequantised, results quantised
-  moved,    ///< it moves elements: they stay as they are where operands and results count in the same steps
+  moved,    ///< it moves elements: they stay quantised if operands and results have the same scale and zero point
   kept,     ///< it passes values on unchanged
 };
 
-/// What an operator does to complex numbers. Those that move elements all do as `apart` says.
+/// How an operator treats complex numbers. Operators that move elements are `apart`.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< the same to real and imaginary parts

@@ -29,7 +29,7 @@ T number_at(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-/// Reads numbers of seven bits a byte and counted bytes from a part of the table.
+/// Reads variable-length numbers (seven bits a byte) and counted bytes from a part of the table.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -100,7 +100,7 @@ void read_table(std::span<const std::byte> file, const OnEntry& on_entry) {
   auto footer = file.last(footer_size);
   if (number_at<uint64_t>(footer, footer_size - 8) != magic) damaged("it does not end as a table does");
   Cursor cursor(footer);
-  block_at(cursor);  // of statistics, which TensorFlow leaves empty
+  block_at(cursor);  // the block of statistics, which TensorFlow leaves empty
   Block index = block_at(cursor);
   read_block(file, index, [&](std::string_view, std::span<const std::byte> value) {
     Cursor place(value);

@@ -24,11 +24,11 @@ class Checkpoint {
  public:
   /// A model without variables.
   Checkpoint() = default;
-  /// Those of the folder `variables` in the model's folder. E103, E108 for a damaged index, E160, E161 for its file.
+  /// The variables in `variables/` of the model's folder. E103, E108 for a damaged index, E160, E161 for its file.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& key) const { return entries_.contains(key); }
-  /// The key of the object that was called so when it was saved; empty where there is none, or several.
+  /// The key of the object that had this full name when it was saved; empty where there is none, or several.
   std::string key_of(const std::string& full_name);
   /// The value of a key, or a part of it. E108 where its checksum is another, E149 for a type that Weft does not know,
   /// E161 for a shard that is missing or too short.

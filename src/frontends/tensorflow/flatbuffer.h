@@ -36,7 +36,7 @@ class FlatTable {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// How many tables a vector of them holds, and one of them.
+  /// The number of tables in a vector of tables, and one of them.
   size_t count(size_t slot) const;
   FlatTable at(size_t slot, size_t index) const;
   /// Whether slot `slot` is given.

@@ -214,7 +214,7 @@ class Importer final : public Graphs {
 
   void assign(const Builder& builder, const std::string& name, Value value) override {
     written_.insert(name);
-    variable(builder, name);  // the input that goes with the output
+    variable(builder, name);  // adds the variable's input, which belongs to its output
     assigned_[name] = in_main(builder, value);
   }
 
@@ -262,7 +262,7 @@ class Importer final : public Graphs {
     return model_.functions[at(number)];
   }
 
-  /// Functions, branches and loops are made inside of each other.
+  /// Refuses functions, branches and loops that are nested too deep.
   void check_depth() const {
     if (depth_ > (options_.max_nesting ? options_.max_nesting : most_nesting))
       fail("E152", cat("functions, branches and loops are nested more than ", depth_ - 1, " deep"));
@@ -499,7 +499,7 @@ class Importer final : public Graphs {
       translate(frame, n);
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal) throw;
-      why = error.info().code == "E132" ? "not judged: it reads what a node before it cannot make" : error.info().what;
+      why = error.info().code == "E132" ? "not checked: it reads an unsupported node before it" : error.info().what;
       frame.values[n.node.name] = {};
     }
     bool is_call = std::ranges::any_of(n.node.attributes, [](const auto& a) { return a.first == "f"; });
@@ -526,7 +526,7 @@ class Importer final : public Graphs {
     frame.values[n.node.name] = std::move(found.values);
   }
 
-  /// An operator of complex numbers must get what the importer knows as such; branches and loops hide it.
+  /// Refuses an operator of complex numbers whose operands are not known to be complex, as inside branches and loops.
   static void expect_pairs(const Call& call, const std::vector<bool>& pairs) {
     constexpr std::string_view makers[] = {"Complex", "Const", "Cast", "RFFT", "RFFT2D"};
     if (std::ranges::find(pairs, true) != pairs.end() || is_one_of(call.node().op, makers)) return;
@@ -612,7 +612,7 @@ class Importer final : public Graphs {
     return operand(frame, reader, value);
   }
 
-  /// Whether a loop hands a value on as it is.
+  /// Whether a loop returns a carried value unchanged.
   static bool stays(Frame& frame, const LoopNodes::Carried& carried) {
     std::string_view value = carried.next->inputs[0];
     for (size_t steps = 0; steps <= frame.index->nodes().size(); ++steps) {

@@ -102,7 +102,7 @@ std::string_view GraphIndex::root_of(std::string_view value) const {
   return value;
 }
 
-/// Whether this is the edge from the end of a loop's body back to its begin.
+/// Whether this is the edge from the end of a loop's body back to its start.
 bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const {
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }

@@ -88,7 +88,7 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
   if (is_pair) type = *type == DType::c64 ? DType::f32 : DType::f64, sizes.dims->push_back(2);
   int64_t elements = element_count(*sizes.dims);
   bool is_whole = content && static_cast<int64_t>(content->size()) == byte_size(*type, elements);
-  constexpr int64_t most = int64_t{1} << 24;  // that a few bytes may stand for
+  constexpr int64_t most = int64_t{1} << 24;  // elements that a few bytes may stand for
   if (elements > most && !is_whole)
     fail("E150",
          cat(wire.path(), " has ", elements, " elements and does not give them all; at most ", most, " are repeated"));
@@ -257,7 +257,7 @@ Reference parse(std::string_view text) {
   if (colon != text.npos) reference.output = text.substr(0, colon), text.remove_prefix(colon + 1);
   for (char digit : text) {
     if (digit < '0' || digit > '9' || reference.number > 100'000)
-      fail("E108", cat("a node reads '", printable(text), "', which is no number of an output"));
+      fail("E108", cat("a node reads '", printable(text), "', which is not the number of an output"));
     reference.number = reference.number * 10 + static_cast<size_t>(digit - '0');
   }
   return reference;

@@ -97,7 +97,7 @@ class Importer final : public Graphs {
   void assign(const Builder& builder, const std::string& name, Value value) override {
     if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
     if (!in_first_run_) {
-      variable(builder, name);  // the input that goes with the output
+      variable(builder, name);  // adds the variable's input, which belongs to its output
       assigned_[name] = value;
       return;
     }
@@ -129,7 +129,7 @@ class Importer final : public Graphs {
     std::set<std::string> missing, custom;
     std::vector<int64_t> called = {main_};
     for (size_t k = 0; k < called.size(); ++k) {
-      if (called[k] < 0 || called[k] >= std::ssize(model_.graphs)) continue;  // told when it is called
+      if (called[k] < 0 || called[k] >= std::ssize(model_.graphs)) continue;  // reported when it is called
       for (const LiteOperator& op : model_.graphs[at(called[k])].operators) {
         const std::string& name = op.node.op;
         for (const auto& [attribute, value] : op.node.attributes) {
@@ -311,7 +311,7 @@ class Importer final : public Graphs {
     std::string why;
     try {
       bool is_blind = std::ranges::any_of(op.inputs, [&](int64_t t) { return frame.failed.contains(t); });
-      if (is_blind) why = "not judged: it reads what a node before it cannot make";
+      if (is_blind) why = "not checked: it reads an unsupported node before it";
       else translate(op, frame);
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal) throw;

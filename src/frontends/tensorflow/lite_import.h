@@ -22,7 +22,7 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name
   std::map<std::string, Tensor> constants = {};  ///< inputs that are fixed to a value
   std::vector<std::string> fixed_defaults = {};  ///< patterns of variables that have their first value in every run
-  int64_t max_nodes = 0;                         ///< that graphs called by others may come to; 0: 1,000,000
+  int64_t max_nodes = 0;                         ///< most operators, with called graphs expanded; 0: 1,000,000
   int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
   bool channels_first = false;  ///< a GraphDef's inputs and outputs of 4 axes are [n, c, h, w], it has [n, h, w, c]
   std::vector<std::string> outputs = {};  ///< values of a GraphDef to give ("node", "node:1"), instead of its own

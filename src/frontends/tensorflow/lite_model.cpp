@@ -71,7 +71,7 @@ AttributeValue value_of(const FlatTable& table, const Option& field) {
   return std::vector<int64_t>(numbers.begin(), numbers.end());
 }
 
-/// Options that are left out as a whole.
+/// Adds the defaults of options whose table the file leaves out.
 void add_defaults(int64_t options, Node& node) {
   for (const Option& field : option_fields) {
     if (options == 0 || field.options != options) continue;
@@ -82,7 +82,7 @@ void add_defaults(int64_t options, Node& node) {
   }
 }
 
-/// The options as attributes; those of a vector are left out where they are not given.
+/// The options as attributes. An option that holds integers (a vector) is left out if the file does not give it.
 void read_options(const FlatTable& op, const Builtin& builtin, Node& node) {
   int64_t kind = op.number<uint8_t>(slot::options_type);
   auto table = op.table(slot::options);

@@ -22,8 +22,7 @@ std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes
 frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last,
                            std::string_view dilations = {});
 
-/// Refuses windows far larger than x[batch, channels, spatial...], of which a damaged model would make a huge table
-/// (E145).
+/// Refuses (E145) windows far larger than x[batch, channels, spatial...], which would need a huge table.
 void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel);
 
 }  // namespace weft::tensorflow

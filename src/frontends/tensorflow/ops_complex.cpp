@@ -24,7 +24,7 @@ Values give(Call& c, Expr pairs) {
 
 // --- Fourier transforms ----------------------------------------------------------------------------------------------
 
-/// The lengths in input 1, one for each of the last `axes` axes of `rank`; those are cut or filled.
+/// The lengths in input 1, to which the last `axes` axes (of `rank`) are cut or padded with zeros.
 Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   c.expect_inputs(2, 2);
   Dims lengths = c.sizes(1, 1);
@@ -33,7 +33,7 @@ Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   return lengths;
 }
 
-/// Of the last `axes` axes of complex numbers.
+/// The Fourier transform along the last `axes` axes of complex numbers.
 Values transform(Call& c, int64_t axes, Way way) {
   c.expect_inputs(1, 1);
   Expr x = pairs_in(c, 0);
@@ -46,7 +46,7 @@ Values transform(Call& c, int64_t axes, Way way) {
   return give(c, way == Way::inverse ? normalized(x, count, 2) : x);
 }
 
-/// Of real numbers: half of the last axis's bins.
+/// The Fourier transform of real numbers, which gives half of the last axis's bins.
 Values real_transform(Call& c, size_t axes) {
   Expr x = c.input(0);
   Dims lengths = lengths_in(c, axes, x.rank());
@@ -58,7 +58,7 @@ Values real_transform(Call& c, size_t axes) {
   return give(c, y);
 }
 
-/// The way back.
+/// The inverse of real_transform.
 Values real_inverse(Call& c, size_t axes) {
   Expr x = pairs_in(c, 0);
   int64_t rank = x.rank() - 1;

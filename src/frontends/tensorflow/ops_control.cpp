@@ -121,7 +121,7 @@ Values gather_nd_of_variable(Call& c) {
   return {gather_nd({&c, c.graphs().variable(c, variable_name(c))}, c.input(1))};
 }
 
-/// Variables come with values.
+/// Always true: every variable has a value.
 Values is_initialised(Call& c) {
   variable_name(c);
   return {number(c, DType::boolean, 1)};

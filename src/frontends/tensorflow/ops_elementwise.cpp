@@ -73,7 +73,7 @@ Values power(Call& c) {
   if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  constexpr double most = 64;  // of known exponents, which take no test of each bit
+  constexpr double most = 64;  // for known exponents, which need no test of each bit
   auto known = c.constant(1);
   if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];
@@ -88,7 +88,7 @@ Values clip(Call& c) {
   return {min(max(c.input(0), c.input(1)), c.input(2))};
 }
 
-/// `formula` of both, and 0 where x (or, of `by_second`, y) is 0.
+/// formula(x, y), but 0 where x (with `by_second`: y) is 0.
 Values zero_where(Call& c, bool by_second, Expr (*formula)(Expr x, Expr y)) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
@@ -186,7 +186,7 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
-/// The same with the range in inputs 1 and 2: one, or one for each index of the last axis. A range of nothing gives 0.
+/// The same with the range in inputs 1 and 2: one, or one for each index of the last axis. An empty range gives 0.
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);

@@ -58,13 +58,13 @@ Values handed_on(Call& c) {
   return c.inputs();
 }
 
-/// An input that the signature does not name, so callers cannot give it.
+/// The operand of a PlaceholderWithDefault that is no input of the signature, so that callers cannot replace it.
 Values by_default(Call& c) {
   c.ignore("shape");
   return {c.input(0)};
 }
 
-/// The reader makes pairs of complex numbers.
+/// A constant. The reader has already written complex numbers as pairs.
 Values constant_value(Call& c) {
   auto type = c.has("dtype") ? c.type("dtype") : std::nullopt;
   if (type && is_complex(*type)) c.give_pairs();
@@ -182,7 +182,7 @@ Values with_fused(Call& c, Expr (*product)(Call&)) {
 Expr conv_2d(Call& c) { return conv(c, 2); }
 Expr conv_3d(Call& c) { return conv(c, 3); }
 
-/// The sizes of the result in input 0, w[spatial..., out, in], x.
+/// Operands: the sizes of the result, w[spatial..., out, in], x.
 Values conv_backprop_input(Call& c, size_t axes) {
   auto rank = static_cast<int64_t>(axes) + 2;
   c.expect_inputs(3, 3);
@@ -265,12 +265,12 @@ Values lrn(Call& c) {
   int64_t radius = c.integer("depth_radius", 5);
   if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
   Expr x = channels_first(c.input(0));
-  double size = static_cast<double>(2 * radius + 1);  // of the mean that is taken of the squares
+  double size = static_cast<double>(2 * radius + 1);  // the number of squares that a mean is taken of
   return {channels_last(local_response_normalized(x, 2 * radius + 1, c.number("alpha", 1) * size, c.number("beta", 0.5),
                                                   c.number("bias", 1)))};
 }
 
-/// Bytes may give wider numbers.
+/// The result may have a wider type than operands of 8 bits.
 Values batch_matmul_v3(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("grad_x"), c.ignore("grad_y");
@@ -282,7 +282,7 @@ Values batch_matmul_v3(Call& c) {
   return {matmul(operand(0, "adj_x"), operand(1, "adj_y"))};
 }
 
-/// Its operand, whose sizes must be those of the attribute.
+/// The operand, which must have the sizes in the attribute.
 Values ensure_shape(Call& c) {
   c.expect_inputs(1, 1);
   if (const auto& wanted = c.shape("shape").dims) {
@@ -294,7 +294,7 @@ Values ensure_shape(Call& c) {
   return c.inputs();
 }
 
-/// The axis comes first.
+/// Version 1 has the axis as its first input.
 Values concat_v1(Call& c) {
   if (c.input_count() < 2) c.fail("E140", "needs an axis and values");
   Values parts(c.inputs().begin() + 1, c.inputs().end());

@@ -63,7 +63,7 @@ Values embedding_lookup(Call& c) {
   return {gather(c.input(1), c.input(0))};
 }
 
-/// Zeros of the sizes in input 2, with updates added where positions meet.
+/// Zeros of the sizes in input 2, with the updates of each position added up.
 Values scatter_nd_op(Call& c) {
   c.expect_inputs(3, 3);
   expect_positions(c, 0);
@@ -106,7 +106,7 @@ Values dynamic_partition(Call& c) {
   return found;
 }
 
-/// Rows of several values, written where the indices before them say; the last of equal ones counts.
+/// Writes rows of several values to the positions in the index inputs, which come first; the last row counts.
 Values dynamic_stitch(Call& c) {
   size_t half = c.input_count() / 2;
   if (half == 0 || c.input_count() % 2)
@@ -242,7 +242,7 @@ Values resize(Call& c, ResizeMode mode) {
   resizing.op.coordinates = is_aligned ? ResizeCoordinates::align_corners
                             : is_half  ? ResizeCoordinates::half_pixel
                                        : ResizeCoordinates::asymmetric;
-  // Halves go up; without both the position is cut.
+  // Rounds halves up with either attribute; without both, positions are rounded down.
   resizing.op.nearest = is_aligned || is_half ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   resizing.set_sizes({1, 2}, size);
   return {resizing.result()};

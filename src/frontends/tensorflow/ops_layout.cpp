@@ -175,7 +175,7 @@ Values slice_op(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0);
   Expr wanted = c.flat(2);
-  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // -1 is what is left, wherever the run says so
+  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // a run may give -1: the rest of the axis
     wanted = select(equal(wanted, -1), sizes(c, x.dims()) - c.flat(1), wanted);
   Dims starts = c.sizes(1), counts = sizes_in(c.module(), wanted, known_contents(wanted) ? -1 : 0);
   if (std::ssize(starts) != x.rank() || std::ssize(counts) != x.rank())
@@ -195,7 +195,7 @@ struct StridedSlice {
   static bool bit(int64_t mask, size_t i) { return (mask >> i) & 1; }
 };
 
-/// Element i of a vector that only the run tells.
+/// Element i of a vector whose elements are known only in the run.
 Expr element(Expr x, size_t i) { return slice(x, 0, static_cast<int64_t>(i), 1); }
 
 class StridedSlicing {
@@ -314,7 +314,7 @@ Values range_op(Call& c) {
   return {range(one(0), one(1), one(2))};
 }
 
-/// So many numbers from the first to the last.
+/// Evenly spaced numbers from the first to the last.
 Values linspace(Call& c) {
   c.expect_inputs(3, 3);
   Expr first = reshape(c.input(0), {}), last = reshape(c.input(1), {});
@@ -339,7 +339,7 @@ Values roll(Call& c) {
   return {x};
 }
 
-/// Where each number stands.
+/// The place of each number: y[x[i]] = i.
 Values invert_permutation(Call& c) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 1);
@@ -440,7 +440,7 @@ Values space_to_batch(Call& c) {
   return {reshape(transpose(reshape(x, split), inside), joined)};
 }
 
-/// The way back; what lies outside of the crops remains.
+/// The inverse of space_to_batch: batches become blocks, then crops are removed.
 Values batch_to_space(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());

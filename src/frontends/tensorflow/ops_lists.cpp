@@ -70,7 +70,7 @@ Values list_reserve(Call& c) {
 }
 
 Values list_empty(Call& c) {
-  c.expect_inputs(2, 2);  // the second is the most elements that it will have
+  c.expect_inputs(2, 2);  // the second bounds the number of elements
   return {new_list(c, element_type(c), 0, element_sizes(c, 0))};
 }
 

@@ -39,8 +39,8 @@ Values band_part(Call& c) {
 
 // --- diagonals -------------------------------------------------------------------------------------------------------
 
-/// Diagonals `low` to `high` of a matrix, which are written as rows from the highest on. Shorter ones begin at the left
-/// of their row, or end at its right.
+/// Diagonals `low` to `high` of a matrix, written as rows, the highest first. A shorter diagonal is aligned to the left
+/// or to the right end of its row.
 struct Diagonals {
   Call& c;
   int64_t low = 0, high = 0;
@@ -179,7 +179,7 @@ Values triangular_solve(Call& c) {
   return {solved_triangle(turns ? swap_last(a) : a, b, is_lower == turns, false)};
 }
 
-/// q[.., m, k] r[.., k, n], k the lesser of m and n unless all of both is wanted.
+/// q[.., m, k] r[.., k, n] = x, with k the lesser of m and n, or full matrices q[.., m, m] and r[.., m, n].
 Values qr_op(Call& c) {
   Expr x = matrix(c, 0);
   Qr found = qr(x);

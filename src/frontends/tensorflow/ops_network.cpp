@@ -74,7 +74,7 @@ Values conv_2d(Call& c) {
 Values depthwise_conv_2d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 4), c.expect_rank(1, 4);
-  c.ignore("depth_multiplier");  // sizes say it
+  c.ignore("depth_multiplier");  // it follows from the sizes
   Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {3, 0, 1, 2});
   int64_t in = fixed(c, x.dims()[1], "channels"), out = fixed(c, w.dims()[0], "channels of the filter");
   if (in < 1 || out % in) c.fail("E151", cat("has ", in, " channels and a filter that gives ", out));
@@ -137,7 +137,7 @@ Expr swapped(Expr x) {
   return transpose(x, order);
 }
 
-/// Rows of w's width times w[out, in]. Bytes of weights beside floats are dequantised.
+/// x as rows of w's width, times w[out, in]. 8-bit weights beside floats are dequantised.
 Values fully_connected(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(1, 2);
@@ -182,7 +182,7 @@ Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("radius", 5);
   if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
-  double size = static_cast<double>(2 * radius + 1);  // of the mean that is taken of the squares
+  double size = static_cast<double>(2 * radius + 1);  // the number of squares that a mean is taken of
   return {
       channels_last(local_response_normalized(channels_first(c.input(0)), 2 * radius + 1, c.number("alpha", 1) * size,
                                               c.number("beta", 0.5), c.number("bias", 1)))};

@@ -67,7 +67,7 @@ Values adjust_saturation(Call& c) {
   return {joined(rgb_of(hsv))};
 }
 
-/// Away from the mean of each channel of each picture.
+/// Scales the distances from the mean of each channel of each picture.
 Values adjust_contrast(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -119,7 +119,7 @@ Values extract_patches(Call& c) {
   return {concat(c, parts, 3)};
 }
 
-/// Keys' cubic; pixels outside are left out where the centres of pixels count, else the border is repeated.
+/// Bicubic, with Keys' kernel. half_pixel_centers: taps outside the picture are left out; else the border is repeated.
 Values resize_bicubic(Call& c) {
   c.expect_inputs(2, 2);
   c.expect_rank(0, 4);

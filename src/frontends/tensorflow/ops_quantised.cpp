@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats as steps of whole numbers, in the ways that TensorFlow counts them.
+// Rounds floats to the steps of a quantised range, by TensorFlow's rules.
 #include <cmath>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace frontend;
 
-/// The least and the greatest whole number.
+/// The least and the greatest integer of a quantised range.
 struct Limits {
   double low, high;
   double count() const { return high - low; }
@@ -33,7 +33,7 @@ Expr range_input(Call& c, size_t i, int64_t rank) {
   return axis < 0 || range.rank() == 0 ? reshape(range, {}) : along(range, c.axis(axis, rank), rank);
 }
 
-/// The steps that bring both ends of a range into these limits: 1 / size and size of a step.
+/// The largest scale with which both ends of a range lie within these limits, as 1 / size and size of a step.
 struct Scale {
   Expr inverse, size;
 };
@@ -91,7 +91,7 @@ Values dequantize(Call& c) {
   return {convert((x + middle) * ((high - low) / limits.count()) + low, to)};
 }
 
-/// Floats that are whole numbers of steps; without a range, those of the operand's own.
+/// Rounds floats to whole numbers of steps. Without a given range, the operand's own counts.
 Values quantize_and_dequantize(Call& c) {
   c.expect_inputs(3, 4);
   bool is_signed = c.flag("signed_input", true), is_narrow = c.flag("narrow_range");

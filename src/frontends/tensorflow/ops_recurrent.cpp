@@ -98,7 +98,7 @@ Values lstm(Call& c, bool has_steps) {
   return {own_order(track.states, has_steps, time_major), track.hidden, track.cell};
 }
 
-/// Results of both directions, or one of them side by side, and then the next states.
+/// Both directions as two results, or as one side by side; then the next states.
 Values both_ways(Call& c, Expr forward, Expr backward, bool time_major, Values states) {
   forward = own_order(forward, true, time_major), backward = own_order(backward, true, time_major);
   Values results = {forward, backward};

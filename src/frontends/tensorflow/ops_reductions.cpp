@@ -19,7 +19,7 @@ Values reduction(Call& c) {
   return {reduced(c, fn, c.input(0))};
 }
 
-/// The mean of whole numbers is cut towards zero.
+/// The mean. That of integers is rounded towards zero.
 Values mean(Call& c) {
   Expr x = c.input(0);
   if (is_float(x.dtype())) return {reduced(c, ReduceFn::mean, x)};
@@ -60,7 +60,7 @@ Values top_k_op(Call& c) {
   return {found.values, convert(found.places, c.output_type(1))};
 }
 
-/// Whether fewer than k classes are predicted above the target; a target that is no class is not among them.
+/// Whether fewer than k classes are predicted above the target; false for a target that is no class.
 Values in_top_k(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 2), c.expect_rank(1, 1);
@@ -68,7 +68,7 @@ Values in_top_k(Call& c) {
   Expr is_class = (target >= 0) & (target < classes);
   Expr own = gather_elements(x, reshape(select(is_class, target, 0), {target.dims()[0], 1}), 1);
   Expr above = reduce(ReduceFn::sum, convert(x > own, DType::i64), {1}, false);
-  Expr is_number = reduce(ReduceFn::min, convert(equal(x - x, 0), DType::i64), {1}, false) > 0;  // each of the row
+  Expr is_number = reduce(ReduceFn::min, convert(equal(x - x, 0), DType::i64), {1}, false) > 0;  // the row is finite
   return {is_class & is_number & (above < convert(reshape(c.input(2), {}), DType::i64))};
 }
 

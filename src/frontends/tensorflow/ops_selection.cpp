@@ -100,7 +100,7 @@ Values detections(Call& c) {
   Expr scores = slice(all, 1, all.dims()[1] - classes, classes);  // a class for the background comes first
   Ordered best = top_k(scores, is_each ? classes : Dim(1), 1);
   Expr judged = is_each ? transpose(scores, {1, 0}) : transpose(best.values, {1, 0});
-  auto threshold = static_cast<float>(c.number("nms_score_threshold", 0));  // itself is enough
+  auto threshold = static_cast<float>(c.number("nms_score_threshold", 0));  // a score equal to the threshold is enough
   Expr chosen = non_max_suppression(
       reshape(boxes, {1, count, 4}), reshape(judged, {1, judged.dims()[0], count}),
       min(is_each ? static_cast<int64_t>(per_class) : most, count),
@@ -163,7 +163,7 @@ struct Segments {
   Expr ids;  ///< i64 [n]
   Dim count;
 
-  /// Their number is in input `number`, if there is one.
+  /// Input `number` holds the number of segments; without it, that follows from the last row.
   Segments(Call& call, size_t input, size_t number)
       : c(call),
         ids(flat(convert(c.input(input), DType::i64))),
@@ -210,7 +210,7 @@ Values whole_segments(Call& c, Divisor divisor) {
   return segment_sum(c, c.input(0), 1, divisor);
 }
 
-/// The product, or the extremes, which are 0 where there are no rows.
+/// The product of each segment, 1 where it has no rows; or the greatest or least element, 0 where it has none.
 template <ScatterFn fn>
 Values segment_extreme(Call& c) {
   c.expect_inputs(2, 2);
@@ -218,7 +218,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // of all, so below each
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never wins over a row
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);

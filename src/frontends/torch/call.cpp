@@ -119,7 +119,7 @@ Operand Call::scalar(std::string_view name, const Item& item) const {
   const Binding& bound = importer_.read(*this, item.text);
   if (bound.scalar) return *bound.scalar;
   if (bound.tensor) return {.kind = Operand::Kind::tensor, .tensor = value_of(name, item)};
-  unsupported(cat("computes with '", printable(item.text), "', a truth about sizes"));
+  unsupported(cat("computes with '", printable(item.text), "', a condition on sizes"));
 }
 
 Operand Call::operand(std::string_view argument) const {
@@ -158,7 +158,7 @@ Dims Call::sizes(std::string_view argument) const {
 void Call::not_fixed(std::string_view name) const {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E159",
-               .what = cat(node_.target, " needs fixed numbers as '", name, "', which only the run tells")});
+               .what = cat(node_.target, " needs fixed numbers as '", name, "', which are known only in the run")});
 }
 
 int64_t Call::integer(std::string_view argument) const {

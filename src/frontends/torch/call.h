@@ -24,7 +24,7 @@ class Call;
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
-  Value tensor = {};  ///< also of run-time numbers, which have no axes
+  Value tensor = {};  ///< also a run-time number, as a tensor without axes
   Dim integer = 0;    ///< an integer or flag that is known as a size
   double number = 0;
 
@@ -39,7 +39,7 @@ struct Operand {
 struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
-  std::optional<Relation> relation = {};  ///< a truth about sizes
+  std::optional<Relation> relation = {};  ///< a condition on sizes
   bool is_complex = false;                ///< the tensor has one axis more: complex.h
 };
 

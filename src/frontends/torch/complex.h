@@ -11,7 +11,7 @@ inline DType part_type(DType type) { return type == DType::c64 ? DType::f32 : ty
 
 /// The function for an overload whose operands or result are complex; null when there is none.
 const Operator* find_complex_operator(std::string_view name);
-/// Whether the operator of complex numbers is that of their parts: it moves or adds elements.
+/// Whether an operator on complex numbers works on each part separately, as one that moves or adds elements.
 bool goes_by_parts(std::string_view name);
 
 }  // namespace weft::torch

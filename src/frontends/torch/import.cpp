@@ -192,7 +192,7 @@ void Importer::check_operators(const Graph& graph) {
 
 namespace {
 
-/// Complex numbers as the pairs that they are in memory.
+/// A complex tensor as the tensor of pairs that it is in memory.
 Tensor in_pairs(Tensor tensor) {
   if (!is_complex(tensor.dtype)) return tensor;
   tensor.dtype = part_type(tensor.dtype);
@@ -393,8 +393,8 @@ Value Importer::part_of(const Call& c, const Binding& bound) const {
   return reshape(slice(x, x.rank() - 1, *part_, 1), dims);
 }
 
-/// An operator of complex numbers: one of its own, or that of real ones, first of the real and then of the imaginary
-/// parts.
+/// An operator on complex numbers: its own function, or the function for real numbers, applied to the real and then to
+/// the imaginary parts.
 Values Importer::by_parts(Call& c, const Operator& op) {
   if (const Operator* own = find_complex_operator(op.name)) return own->translate(c);
   if (!goes_by_parts(op.name)) c.unsupported("of complex numbers is not supported");
@@ -460,7 +460,7 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
       bool is_tensor = output.kind == Argument::Kind::tensor;
       bool is_absent = is_tensor ? tensors >= values.size() || !values[tensors] : others >= c.given().size();
       bool is_read = read_in(*scope_->graph).contains(item.text);
-      if (is_absent && tensors > 0 && !is_read) {  // of the gradient
+      if (is_absent && tensors > 0 && !is_read) {  // a result for the gradient only
         ++(is_tensor ? tensors : others);
         continue;
       }
@@ -489,8 +489,7 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
 Entry& Importer::entry_of(const Call& c, const std::string& name) {
   auto found = scope_->names.find(name);
   if (found == scope_->names.end()) c.fail("E132", cat("reads '", printable(name), "', which nothing makes"));
-  if (found->second.has_failed)
-    c.fail("E132", "is not judged: it reads the result of a node that cannot be translated");
+  if (found->second.has_failed) c.fail("E132", "is not checked: it reads an unsupported node before it");
   return found->second;
 }
 
@@ -546,7 +545,7 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
 /// An operator `x_`: that of `x`, whose result is written to the first argument.
 void Importer::mutate(Call& c) {
   const Argument& self = c.node().inputs.empty() ? Argument{} : c.node().inputs[0].value;
-  if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to what is no tensor");
+  if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to a value that is not a tensor");
   Entry& target = entry_of(c, self.items[0].text);
   refresh(c, target);
   Value before = target.binding.tensor;
@@ -555,7 +554,8 @@ void Importer::mutate(Call& c) {
   Expr value = convert(c.expr(made[0]), before.dtype());
   write(c, target, broadcast(value, before.dims()));
   for (const Argument& output : c.node().outputs) {
-    if (output.kind != Argument::Kind::tensor || output.is_list) c.unsupported("gives more than what it writes");
+    if (output.kind != Argument::Kind::tensor || output.is_list)
+      c.unsupported("returns more than the tensor that it writes");
     bind_output(output.items[0], target.binding, &target, c.node(), 0);
     scope_->names[output.items[0].text].node = nullptr;
   }
@@ -627,7 +627,7 @@ Value Importer::output_value(const Argument& argument) {
   }
   const Binding& bound = read(c, item.text);
   if (bound.tensor) return bound.tensor;
-  if (!bound.scalar) c.unsupported(cat("'", printable(item.text), "' is a truth about sizes"));
+  if (!bound.scalar) c.unsupported(cat("'", printable(item.text), "' is a condition on sizes"));
   return bound.scalar->as(c, bound.scalar->kind == Operand::Kind::number ? DType::f64 : DType::i64);
 }
 

@@ -48,7 +48,7 @@ class Importer {
   bool is_row_major(const Call& c, std::string_view argument) const;
   /// The operand as an operator reads it: one part of complex numbers, if the operator works by parts; else E122.
   Value part_of(const Call& c, const Binding& bound) const;
-  /// The program's metadata of tensor result `i` of a node; nothing if there are none.
+  /// The type that the program declares for tensor result `i` of a node; nothing if it declares none.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
 
  private:

@@ -64,14 +64,14 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// Forms that torch chooses for a device; all results but the first are for the gradient only. They take fewer heads of
-/// keys than of queries as they are.
+/// The fused forms, one of which torch chooses for a device. All results but the first are for the gradient only. There
+/// may be fewer heads of keys than of queries.
 Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
-/// Its causal mask ends at the last key, where that of the others begins at the first: they agree on squares.
+/// This form aligns its causal mask with the last key, the others with the first. As many queries as keys are required.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

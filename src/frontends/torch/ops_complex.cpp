@@ -104,7 +104,7 @@ Expr pairs_of(Call& c, std::string_view argument = "self") {
   return c.is_complex(argument) ? c.pair(argument) : pair_of(complex_of(c, argument, float_part(c, argument)));
 }
 
-/// The axes that are named, and how many elements each has: s, where that is given.
+/// The axes of a transform, and the number of elements along each (argument `s` or `n`; else as many as z has).
 struct Lines {
   std::vector<int64_t> axes;
   Dims sizes;
@@ -128,7 +128,7 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
 /// Which numbers a transform takes and gives: complex ones, or the half of the bins that real numbers need.
 enum class Form : uint8_t { complex, from_real, to_real };
 
-/// All transforms of torch.fft. That of a Hermitian signal is the other way round, of conjugates.
+/// All transforms of torch.fft. A Hermitian signal takes the opposite transform, of its conjugate.
 Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool hermitian = false) {
   Expr z = pairs_of(c);
   Lines lines = lines_of(c, z, axes.size() == 1 ? "n" : "s", axes);
@@ -162,7 +162,7 @@ Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool herm
   return one(normalized(part(transformed(z, axis, lines.sizes[last], Way::inverse, true), 0), count, mode));
 }
 
-/// Transforms as torch lowers those above: the factor as a number.
+/// The transforms to which torch lowers those above (_fft_c2c and others), with the normalisation as a number.
 Values lowered_fourier(Call& c, Form form) {
   Expr z = pairs_of(c);
   std::vector<int64_t> axes = c.integers("dim");
@@ -199,7 +199,7 @@ Values short_time(Call& c) {
   bool is_single = x.rank() == 1, onesided = c.flag("onesided", true);
   c.require_default("align_to_window", !c.flag("align_to_window"));
   c.require_default("center", !c.flag("center"));  // torch.stft pads x itself
-  c.ignore({"return_complex", "pad_mode"});        // of pairs the form is the same
+  c.ignore({"return_complex", "pad_mode"});        // results are pairs in any case
   if (is_single) x = with_rank(x, 2);
   Expr y = normalized(frontend::short_time_transform(x, of, onesided), of.size, c.flag("normalized") ? 1 : 0);
   return one(is_single ? reshape(y, Dims(y.dims().begin() + 1, y.dims().end())) : y);

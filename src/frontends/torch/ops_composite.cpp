@@ -47,7 +47,7 @@ Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; 
 
 // ---- Stacks and splits ----
 
-/// With axes of size 1 so that there are `rank`: a row, and of three axes [rows, columns, 1].
+/// x with axes of size 1 added until there are `rank`: a row, or for three axes [rows, columns, 1].
 Expr at_least(Expr x, int64_t rank) {
   if (x.rank() >= rank) return x;
   if (rank < 3 || x.rank() == 0) return with_rank(x, rank);
@@ -99,7 +99,7 @@ Values split_at(Call& c, Expr x, int64_t axis) {
   return frontend::split(x, axis, sizes);
 }
 
-/// Along axis 1, or the only one.
+/// Splits along axis 1, or along the only axis.
 Values split_columns(Call& c) {
   Expr x = c.tensor("self");
   return split_at(c, x, x.rank() == 1 ? 0 : 1);
@@ -272,7 +272,7 @@ Values tensor_product(Call& c) {
   if (of_a.size() != of_b.size()) c.fail("E140", cat("sums ", of_a.size(), " axes with ", of_b.size()));
   for (int64_t& axis : of_a) axis = c.axis(axis, a.rank());
   for (int64_t& axis : of_b) axis = c.axis(axis, b.rank());
-  for (size_t i = 0; i < of_a.size(); ++i) {  // an axis of 1 meets one of any size
+  for (size_t i = 0; i < of_a.size(); ++i) {  // an axis of size 1 is broadcast
     if (known_equal(size_at(a, of_a[i]), 1)) b = reduce(ReduceFn::sum, b, {of_b[i]});
     if (known_equal(size_at(b, of_b[i]), 1)) a = reduce(ReduceFn::sum, a, {of_a[i]});
   }

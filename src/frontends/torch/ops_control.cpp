@@ -19,7 +19,7 @@ const Graph& body_at(Call& c, size_t i) {
 Values tensors_at(Call& c, size_t i) {
   const Argument& argument = c.argument(i);
   if (argument.kind != Argument::Kind::tensor && !argument.items.empty())
-    c.unsupported("with operands that are no tensors is not supported");
+    c.unsupported("with operands other than tensors is not supported");
   Values values;
   for (const Item& item : argument.items) values.push_back(c.value_of("operands", item));
   return values;
@@ -55,7 +55,7 @@ Values cond(Call& c) {
   const Argument& predicate = c.argument(0);
   const Graph &yes = body_at(c, 1), &no = body_at(c, 2);
   Values operands = tensors_at(c, 3);
-  if (predicate.kind != Argument::Kind::tensor) c.unsupported("by a truth about sizes is not supported");
+  if (predicate.kind != Argument::Kind::tensor) c.unsupported("on a condition on sizes is not supported");
   Expr condition = reshape(c.expr(c.value_of("pred", predicate.items.at(0))), {});
   auto branch = [&](const Graph& graph) {
     return frontend::build_branch(
@@ -92,7 +92,7 @@ Values while_loop(Call& c) {
 
 /// A body over the rows of `xs`, with carried values, rows, and constant tensors.
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
-  if (xs.empty()) c.unsupported("over no tensors is not supported");
+  if (xs.empty()) c.unsupported("without tensors is not supported");
   for (const Value& x : xs)
     if (x.rank() == 0) c.fail("E140", "needs tensors with rows, has one without axes");
   size_t rows = body.outputs.size() - std::min(carried.size(), body.outputs.size());

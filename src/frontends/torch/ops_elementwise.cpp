@@ -125,7 +125,7 @@ Values power(Call& c) {
   double e = is_known ? operands[1].value() : 0;
   if (!is_float(type)) {
     if (!is_known || e < 0 || e > 64)
-      c.unsupported(cat("of ", type, " with an exponent that is no constant from 0 to 64"));
+      c.unsupported(cat("of ", type, " with an exponent that is not a constant from 0 to 64 is not supported"));
     return one(whole_power(x, static_cast<int64_t>(e)));
   }
   if (is_known && e == 2) return one(x * x);

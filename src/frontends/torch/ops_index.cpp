@@ -70,8 +70,8 @@ Values scatter(Call& c, ScatterFn fn) {
   return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
 }
 
-/// x with updates combined at indices of the same sizes, as torch names it. Without `with_own`, x's own elements there
-/// are ignored: one of the updates, 0 or 1 replaces them first.
+/// x with updates combined at indices of the same sizes; `how` is torch's name of the reduction. Without `with_own` the
+/// elements of x at the indices do not count: they are first replaced by 0, 1 or an update.
 Expr combined(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";
@@ -102,7 +102,7 @@ Values scatter_reduce(Call& c) {
   return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
-/// Whole slices of `source` along an axis of x: as single elements.
+/// The positions and values of index_copy, index_add and the like, which write whole slices, as single elements.
 Places slices_of(Call& c, Expr x) {
   Expr index = index_of(c, "index");
   int64_t axis = c.axis_of("dim", x.rank());

@@ -16,7 +16,7 @@ Value no_errors(Expr matrices) {
   return frontend::full(*matrices.at, DType::i32, Dims(matrices.dims().begin(), matrices.dims().end() - 2), 0);
 }
 
-/// Both with the batches of both.
+/// Both operands with their batches broadcast against each other.
 std::array<Expr, 2> in_common_batches(Call& c, Expr a, Expr b) {
   auto batches = [](Expr x) { return Dims(x.dims().begin(), x.dims().end() - 2); };
   GuardCollector guards(c.module());

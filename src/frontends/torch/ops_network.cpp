@@ -142,7 +142,7 @@ Values transposed_convolved(Call& c, size_t axes) {
   return one(unbatched(y, is_added));
 }
 
-/// The form to which torch reduces all convolutions; the weight has the axes.
+/// aten.convolution, to which torch reduces all convolutions. The weight's rank gives the number of spatial axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
   if (c.tensor("weight").rank() < 3) c.fail("E140", cat("has a weight ", c.tensor("weight").value.shape()));
@@ -159,7 +159,7 @@ Window pool_window(Call& c, size_t axes) {
   return window;
 }
 
-/// Places counted over all axes of x, as torch counts them: over those of a plane.
+/// Converts positions counted over all axes of x to torch's, which count within a plane.
 Expr in_plane(Call& c, Expr x, Expr places) {
   Dim plane = product(frontend::spatial_dims(x));
   return known_equal(plane, 0) ? places : floor_mod(places, frontend::scalar(c, plane));
@@ -186,7 +186,7 @@ Values max_pool_gradient(Call& c) {
   return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
 }
 
-/// With a given divisor a window is a sum; padding counts as zeros.
+/// With divisor_override the result is the sum of a window, padded with zeros, over the divisor.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};
@@ -199,7 +199,7 @@ Values average_pool(Call& c, size_t axes) {
     Dim all = x.dims()[a + 2] + window.pads_begin[a] + window.pads_end[a], left = all - window.kernel[a];
     before[a + 2] = window.pads_begin[a], after[a + 2] = window.pads_end[a];
     if (!form.round_up) continue;
-    if (!left.is_constant()) c.unsupported("with a divisor, rounding up, of sizes that only the run tells");
+    if (!left.is_constant()) c.unsupported("with ceil_mode, divisor_override and open sizes is not supported");
     Dim last = ceildiv(left, window.strides[a]) * Dim(window.strides[a]);
     bool starts_inside = last.value() < x.dims()[a + 2].value() + window.pads_begin[a].value();
     if (starts_inside) after[a + 2] = after[a + 2] + last - left;
@@ -249,7 +249,7 @@ Values adaptive_average(Call& c, size_t axes) {
   return one(unbatched(convert(x, type), is_added));
 }
 
-/// Elements at places of planes of `output_size`, 0 elsewhere.
+/// Writes elements to their positions in planes of `output_size`; 0 elsewhere.
 Values max_unpool(Call& c, size_t axes) {
   Expr x = c.tensor("self"), places = c.tensor("indices");
   c.ignore({"stride", "padding"});
@@ -303,7 +303,7 @@ Values adaptive_max(Call& c, size_t axes) {
   return {unbatched(reshape(values, dims), is_added), unbatched(reshape(where, dims), is_added)};
 }
 
-/// The way back from windows as columns: they are added where they overlap.
+/// The inverse of image_to_columns: windows are added where they overlap.
 Values columns_to_image(Call& c) {
   Expr x = c.tensor("self");
   Window window{.kernel = per_axis(c, "kernel_size", 2, 1, 1),

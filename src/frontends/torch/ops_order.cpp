@@ -158,7 +158,7 @@ Values search_sorted(Call& c) {
   return one(insertion_places(c, convert(sequence, type), convert(values, type), right));
 }
 
-/// Whether each element is one of the others.
+/// Whether each element occurs among the test elements.
 Values is_in(Call& c) {
   std::string_view few = c.has("test_elements") ? "test_elements" : "test_element";
   std::array operands{c.operand(c.has("elements") ? "elements" : "element"), c.operand(few)};
@@ -199,7 +199,7 @@ Values unique_neighbours(Call& c) {
   return {groups.values, inverse ? places : none, counts ? groups.counts : none};
 }
 
-/// The number of each element of `repeats`, as often as it says; or the elements of x there.
+/// repeat_interleave: each index i of `repeats`, repeated repeats[i] times; or the elements of x at these indices.
 Values repeated(Call& c) {
   Expr repeats = c.tensor("repeats");
   c.ignore({"output_size"});
@@ -212,7 +212,7 @@ Values repeated(Call& c) {
 Values one_hot(Call& c) {
   Expr x = c.tensor("self");
   Dim classes = c.size("num_classes", -1);
-  if (known_equal(classes, -1)) c.unsupported("of a number of classes that only the data tell");
+  if (known_equal(classes, -1)) c.unsupported("with a number of classes that depends on data is not supported");
   return one(
       frontend::one_hot(x, classes, x.rank(), frontend::number(c, DType::i64, 1), frontend::number(c, DType::i64, 0)));
 }

@@ -126,7 +126,7 @@ Steps steps_of_blocks(Call& c, Expr x) {
   }
   if (split < 0 || (others != 1 && others != 2)) c.unsupported(cat("with blocks ", blocks, " of ", x.value.shape()));
   auto size = blocks[static_cast<size_t>(split)].constant();
-  if (!size || *size < 1) c.unsupported(cat("with blocks ", blocks, " that only the run tells"));
+  if (!size || *size < 1) c.unsupported(cat("with blocks ", blocks, " known only in the run is not supported"));
   steps.axis = split, steps.block = *size;
   return steps;
 }

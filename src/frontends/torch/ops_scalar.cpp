@@ -44,7 +44,7 @@ Values arithmetic(Call& c, F on_dims, G on_numbers) {
   if (is_whole(a) && is_whole(b)) return on_sizes(c, on_dims);
   Operand result{.kind = Operand::Kind::number};
   if (a.is_constant() && b.is_constant()) result.number = on_numbers(a.value(), b.value());
-  else c.unsupported("of a size that only the run tells and a float is not supported");
+  else c.unsupported("of a size known only in the run and a float is not supported");
   c.give({.scalar = result});
   return {};
 }
@@ -56,14 +56,14 @@ Values negated(Call& c) {
 
 Values quotient(Call& c) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
-  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes that only the run tells is not supported");
+  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
   c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value() / b.value()}});
   return {};
 }
 
 Values as_float(Call& c) {
   Operand a = c.operand(named(c, 0));
-  if (!a.is_constant()) c.unsupported("of a size that only the run tells is not supported");
+  if (!a.is_constant()) c.unsupported("of a size known only in the run is not supported");
   c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value()}});
   return {};
 }
@@ -81,7 +81,7 @@ Values require_relation(Call& c) {
   c.ignore({"assert_msg", "msg"});
   const Binding* bound = c.binding(named(c, 0));
   if (!bound) return {};  // a plain True
-  if (!bound->relation) c.unsupported("of what is no relation of sizes is not supported");
+  if (!bound->relation) c.unsupported("of an expression that is not a relation between sizes is not supported");
   c.importer().require(*bound->relation, "what the model asserts of its sizes");
   return {};
 }
@@ -129,7 +129,7 @@ Values power(Call& c) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
   bool is_small = b.is_constant() && b.value() >= 0 && b.value() <= 8;
   if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, whole_power);
-  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes that only the run tells is not supported");
+  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
   c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())}});
   return {};
 }

@@ -137,7 +137,7 @@ Values move_axes(Call& c) {
   return one(transpose(x, order));
 }
 
-/// `wanted`, where -1 keeps the size of x.
+/// The sizes `wanted`, where -1 keeps the size of x.
 Dims expanded(Call& c, Expr x, Dims wanted) {
   if (std::ssize(wanted) < x.rank()) c.fail("E151", cat("expands ", x.value.shape(), " to ", wanted));
   size_t added = wanted.size() - x.dims().size();
@@ -242,7 +242,8 @@ Values narrow(Call& c) {
 Values equal_parts(Call& c, Expr x, int64_t axis, const Dim& size) {
   Dim all = x.dims()[static_cast<size_t>(axis)];
   auto count = ceildiv(all, size).constant();
-  if (!count) c.unsupported(cat("of ", all, " elements into parts of ", size, ": only the run tells how many"));
+  if (!count)
+    c.unsupported(cat("of ", all, " elements into parts of ", size, " is not supported: their number is open"));
   Dims sizes;
   for (int64_t i = 0; i < *count; ++i) sizes.push_back(i + 1 < *count ? size : all - size * Dim(i));
   if (sizes.empty()) sizes.push_back(all);
@@ -264,8 +265,7 @@ Values chunk(Call& c) {
   Dim all = x.dims()[static_cast<size_t>(axis)];
   if (!all.is_constant()) {
     auto part = exact_divide(all, count);
-    if (!part)
-      c.unsupported(cat("of ", all, " elements into ", count, " parts: only the run tells how many there are"));
+    if (!part) c.unsupported(cat("of ", all, " elements into ", count, " parts is not supported: the size is open"));
     return frontend::split(x, axis, Dims(static_cast<size_t>(count), *part));
   }
   Dim size = ceildiv(all, count);
@@ -687,7 +687,7 @@ Sharing sharing_of(const Call& c) {
   return form->by_strides && !c.importer().is_row_major(c, "self") ? Sharing::perhaps : Sharing::view;
 }
 
-/// One of several results is written: the base from all of them.
+/// The base after a write to one of several views: all of them joined, with `value` as view number `result`.
 Expr part_replaced(Call& view, Expr base, Expr value, size_t result, bool is_row) {
   Values all = find_operator(view.node().target)->translate(view);
   all.at(result) = value.value;

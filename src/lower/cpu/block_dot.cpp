@@ -62,7 +62,7 @@ View packed_blocks(Lowering& lowering, const Blocks& b) {
   return lowering.shared(to);
 }
 
-/// `FloatRows{...}` or `ByteRows{...}`.
+/// How the kernel reads the rows: `FloatRows{...}` or `ByteRows{...}`.
 std::string rows_text(Lowering& lowering, KernelBuilder& kernel, const Blocks& b, const View& x) {
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));

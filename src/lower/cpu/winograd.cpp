@@ -50,7 +50,7 @@ std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
           {"out", w.channels_out, number(e.out)}};
 }
 
-/// Whether the last two are `value`.
+/// Whether the last two sizes are `value`.
 bool last_are(const Dims& dims, int64_t value) {
   return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
@@ -92,7 +92,7 @@ WinogradChoice choose_winograd(Lowering& lowering, const Instruction& i, const W
   if (!lowering.is_load_time(i.inputs[1])) return no("weights are not known before the run");
   if (const char* why = refused_types(direct, x)) return no(why);
   bool is_float = direct.direct == DType::f32;
-  if (!is_float && i.inputs.size() > 2) return no("integers are padded with a value that only the run tells");
+  if (!is_float && i.inputs.size() > 2) return no("the integer padding value is known only in the run");
   double max_x = is_float ? 0 : interval_of(i.inputs[0]).size();
   WeightBounds weights = is_float ? WeightBounds() : weight_bounds(i.inputs[1]);
   int largest = is_float ? 4 : largest_exact_tile(max_x, weights);

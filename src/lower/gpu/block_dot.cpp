@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // multiplied block_few_rows at once; more rows are faster in tiles
+constexpr int64_t max_block_rows = 64;   // multiplied in groups of block_few_rows; more rows are faster in tiles
 constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
 /// Rows that begin on multiples of 16 bytes and are dense along k in whole vectors; copied if necessary.

@@ -116,7 +116,8 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvoluti
   return step;
 }
 
-/// The launch for the given part of the region: with the whole epilogue, with less, or up to `parts` of its sums.
+/// The launch that computes the convolution with the epilogue of `region`; with `parts` it stores partial sums of split
+/// k instead.
 PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const TileChoice& chosen,
                           const SplitKSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;

@@ -37,7 +37,8 @@ struct DirectConvolution {
 /// Offers for the convolution alone, and with its epilogue if the library supports that.
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& window,
                                              const DirectConvolution& convolution);
-/// "bias other relu"; "kernel" if libraries do not support it; or empty: a part of a problem's text.
+/// The epilogue as a part of a problem's text: "bias other relu"; "kernel" if libraries do not support it; empty if
+/// there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
 /// Adds the call, and a kernel for the rest. `spare` makes the step with the same result as the call, for open sizes
 /// that the library turns out not to support; it computes the given region.

@@ -39,7 +39,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    std::vector<int> numbers;  // of the first group of each stretch, by its first step
+    std::vector<int> numbers;  // for each step, the first group of its stretch
     for (size_t i = 0; i <= plan_.steps.size(); ++i) {
       if (i == plan_.steps.size() || begins_stretch(i)) first_ = groups_.size();
       numbers.push_back(static_cast<int>(first_));
@@ -60,7 +60,7 @@ class Merger {
     const auto* launch = step.as<LaunchStep>();
     return launch ? launch->is_spare : !step.is<CollectiveStep>();
   }
-  /// Steps of a stretch run one after another, whatever the host decides.
+  /// Whether a stretch begins at step `i`: steps that run one after another, whatever the host decides.
   bool begins_stretch(size_t i) {
     if (targets_.empty()) {
       for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
@@ -152,13 +152,13 @@ class Merger {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// One step for all members; the sizes begin with the blocks of each.
+  /// Makes one step of all members. Its sizes begin with the number of blocks of each member.
   PlanStep merged(const Group& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
   }
 
-  /// Launches of one kernel, and of each variant of it.
+  /// Makes one launch of the members' common kernel, and of each of its variants.
   PlanStep repeated(const Group& group) {
     size_t count = group.members.size();
     const PlanStep& first = first_of(group);
@@ -201,7 +201,8 @@ class Merger {
     return kernel_number(std::move(kernel));
   }
 
-  /// Adds the launches, reads and writes of all members; the sizes begin with the blocks of each.
+  /// Adds the launches, reads and writes of all members to `all`. Its sizes begin with the number of blocks of each
+  /// member.
   void add_all(PlanStep& all, const Group& group) {
     for (size_t m : group.members) {
       const PlanStep& step = plan_.steps[m];
@@ -214,7 +215,7 @@ class Merger {
     all.source = plan_.steps[group.members[0]].source;
   }
 
-  /// Small kernels of any kind.
+  /// Makes one launch of different small kernels.
   PlanStep side_by_side(const Group& group) {
     PlanStep all;
     std::set<int> named;
@@ -291,8 +292,8 @@ class Merger {
 
   Plan& plan_;
   std::vector<Group> groups_;
-  size_t first_ = 0;       // group of the current stretch
-  std::set<int> targets_;  // steps that others go on at, and -1
+  size_t first_ = 0;       // the first group of the current stretch
+  std::set<int> targets_;  // the steps that branches and jumps lead to, and -1
 };
 
 }  // namespace

@@ -18,9 +18,9 @@ using tasks::BlockTile;
 
 /// Whether k is split among blocks that are not a cluster: a second kernel adds their sums.
 bool adds_parts(const GpuModel& gpu, const BlockTile& tile);
-/// "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}"
+/// The tile in C++: "BlockTile{128, 128, 32, 2, 4, 1, 1, false, false}".
 std::string tile_text(const BlockTile& tile);
-/// "blocks of 64 x 128, warp groups, split k 4"
+/// The tile in words: "blocks of 64 x 128, warp groups, split k 4".
 std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// The same for a choice with larger tiles from some TileChoice::work on: "blocks of 64 x 64; from work 400 on blocks
@@ -95,6 +95,6 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
-/// Blocks of that tile.
+/// The number of blocks for a product with this tile.
 Dim tile_blocks(const BlockTile& tile, const Dim& batch, const Dim& m, const Dim& n);
 }  // namespace weft

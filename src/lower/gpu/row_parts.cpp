@@ -123,7 +123,7 @@ RowCut column_cut(const Lowering& lowering, const Columns& c) {
 }
 
 FoundParts new_parts(Lowering& lowering, const Region& region, DType type, const Dim& numbers, const Dim& count) {
-  std::string name = cat("what is found in the parts of ", region.anchor->source);
+  std::string name = cat("results of the parts of ", region.anchor->source);
   return {.view = lowering.new_packed(type, numbers * count, false, name), .type = type, .count = count};
 }
 

@@ -38,7 +38,7 @@ void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums,
   lowering.set_loop(kernel, {sums.batch, sums.m}, sums.n, lanes);
   bool is_one = sums.parts == 1;
   lowering.add_step(kernel.finish(lowering.plan(), is_one ? "after_product" : "add_parts"),
-                    is_one ? "what comes after the product" : cat("adds up ", sums.parts, " parts of the sums"), false);
+                    is_one ? "epilogue of the product" : cat("adds up ", sums.parts, " parts of the sums"), false);
 }
 
 }  // namespace weft

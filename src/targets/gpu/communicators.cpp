@@ -46,7 +46,7 @@ class CollectiveLibrary final : public Library {
     open("nccl", wanted);
   }
   std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>&, const LibraryCall&) const override {
-    refuse("it computes nothing on one device");
+    refuse("its test on one device failed");
   }
   void check(int error, std::string_view doing) const {
     if (error == 0) return;
@@ -69,7 +69,7 @@ const CollectiveLibrary& library_of(const Device& device) {
   if (!library.search().path.empty()) return library;
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E501",
-               .what = cat(library.search().name, " was not found, by which several GPUs add their parts"),
+               .what = cat(library.search().name, " was not found; several GPUs need it to exchange values"),
                .why = library.search().why,
                .hint = is_nvidia ? "install nvidia-nccl-cu13, or name libnccl.so.2 in WEFT_NCCL_LIBRARY"
                                  : "install rccl, or name librccl.so.1 in WEFT_RCCL_LIBRARY"});
@@ -112,7 +112,7 @@ void Communicators::queue(size_t rank, CollectiveFn fn, DType type, const std::b
 void Communicators::check(size_t rank) const {
   const CollectiveLibrary& library = library_of(*devices_[rank]);
   int error = 0;
-  if (!is_aborted_) library.check(library.calls.async_error(communicators_[rank], &error), "tell its state");
+  if (!is_aborted_) library.check(library.calls.async_error(communicators_[rank], &error), "query its state");
   constexpr int in_progress = 7;
   if (error != in_progress) library.check(error, "exchange parts");
 }

@@ -68,7 +68,7 @@ class Cuda final : public Driver {
     std::scoped_lock lock(mutex_);
     Handle& context = contexts_[static_cast<size_t>(ordinal)];
     if (!context) check(retain_(&context, device_of(ordinal)), "make a context");
-    check(set_current_(context), "take up its context");
+    check(set_current_(context), "retain its context");
   }
 
   int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }

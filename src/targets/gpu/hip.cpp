@@ -56,7 +56,7 @@ class Hip final : public Driver {
             .driver_version = version};
   }
 
-  void use(int ordinal) const override { check(set_device_(ordinal), "take up a device"); }
+  void use(int ordinal) const override { check(set_device_(ordinal), "select a device"); }
   int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }
   int load_module(Handle* module, std::span<const std::byte> image, std::string&) const override {
     return load_(module, image.data());

@@ -25,7 +25,7 @@ void Library::check(int status, std::string_view doing) const {
   throw Error({.kind = ErrorKind::device,
                .code = "E602",
                .what = cat(search_.name, " failed to ", doing, ": status ", status),
-               .hint = "without WEFT_TUNINGS of this machine, or with --no-cache, Weft's own kernels are used"});
+               .hint = "without this machine's tunings (WEFT_TUNINGS), or with --no-cache, Weft uses its own kernels"});
 }
 
 void Library::refuse(std::string_view why) const {

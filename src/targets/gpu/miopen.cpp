@@ -111,7 +111,7 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// MIOpen pads both ends alike, so this must give the wanted number of pixels.
+  /// MIOpen pads both ends alike, so the padding in front must give the wanted number of pixels.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;
@@ -125,7 +125,7 @@ class Convolution final : public LibraryWork {
                                          mode_convolution),
                    "describe a convolution");
     library_.check(calls.convolution_groups(it, static_cast<int>(groups)), "describe its groups");
-    library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "ask for the same bits every time");
+    library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "request deterministic results");
   }
 
   /// The library lists the fastest first. Transforms (FFT, Winograd) round differently from sums of products.
@@ -133,16 +133,17 @@ class Convolution final : public LibraryWork {
     const Calls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();
     size_t count = 0;
-    library_.check(calls.solution_count(h, w, x, c, y, &count), "count its ways");
+    library_.check(calls.solution_count(h, w, x, c, y, &count), "count its solutions");
     std::vector<Solution> found(count);
-    if (count > 0) library_.check(calls.solutions(h, w, x, c, y, found.size(), &count, found.data()), "list its ways");
+    if (count > 0)
+      library_.check(calls.solutions(h, w, x, c, y, found.size(), &count, found.data()), "list its solutions");
     found.resize(std::min(count, found.size()));
     auto fits = [](const Solution& s) {
       return s.workspace <= size_t{library_workspace} && s.algorithm != algorithm_fft &&
              s.algorithm != algorithm_winograd;
     };
     auto best = std::ranges::find_if(found, fits);
-    if (best == found.end()) library_.refuse("it has no way that is deterministic and fits in the working memory");
+    if (best == found.end()) library_.refuse("it has no solution that is deterministic and fits in the working memory");
     best_ = *best;
     library_.check(calls.compile(h, w, x, c, y, best_.id), "make a kernel ready");
   }
@@ -156,7 +157,7 @@ class Convolution final : public LibraryWork {
 std::unique_ptr<LibraryWork> MiOpen::prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const {
   const auto& c = std::get<LibraryConvolution>(call.work);
   if (call.is_open) refuse("it compiles for every size, and these are open");
-  if (c.has_bias || c.has_other || c.has_relu) refuse("what comes after a convolution is left to a kernel");
+  if (c.has_bias || c.has_other || c.has_relu) refuse("a kernel computes the epilogue of a convolution");
   return std::make_unique<Convolution>(*this, handle_of(*device, calls.create, calls.destroy), c);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-gpu-checked DEVICE FAULT: a program of one checked kernel, which is right or has the fault asked for planted in
-// it, on a GPU. Prints the result's last number, or the error. WEFT_CHECKED=1 must be set, as for any checked run.
+// weft-gpu-checked DEVICE FAULT: runs a program with one checked kernel on a GPU. The kernel is right or has the named
+// fault. Prints the result's last number, or the error. WEFT_CHECKED=1 must be set, as for any checked run.
 #include <cstdio>
 #include <map>
 #include <numeric>

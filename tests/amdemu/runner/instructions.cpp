@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-amdemu-instructions FILE|-: runs the cases of a file as tests/amdemu/instructions.test has them, each on a wave
-// of its own, and prints those that are wrong. With --names: the canonical names of the table and, after a bar, those
-// met.
+// of its own, and prints the wrong ones. With --names: the canonical names of the table and, after a bar, those met.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

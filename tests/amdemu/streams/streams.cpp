@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-amd-streams MODEL...: one program, two contexts, each on a stream of the caller's with operands on the device,
-// and a third stream that brings inputs and takes results; threads with streams of the library's own beside them. The
-// answers equal those of the CPU. Meant for the emulator, whose streams run as late as they may: a wait that is missing
-// anywhere gives wrong answers.
+// weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller's with operands on the
+// device. A third stream copies inputs and results. Other threads run on streams of the library's own at the same time.
+// The answers equal those of the CPU. Meant for the emulator, whose streams run as late as they may: a wait that is
+// missing anywhere gives wrong answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -14,14 +14,14 @@ SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def seconds(text: str) -> float:
-    """ "2ms", "0.5s", "3" """
+    """The seconds in "2ms", "0.5s" or "3"."""
     if not (match := re.fullmatch(r"([0-9]*\.?[0-9]+)(ns|us|ms|s|)", text)):
         raise argparse.ArgumentTypeError(f"'{text}' is no time such as 2ms")
     return float(match[1]) * UNITS[match[2]]
 
 
 def bytes_of(text: str) -> int:
-    """ "64M", "1000" """
+    """The bytes in "64M" or "1000"."""
     if not (match := re.fullmatch(r"([0-9]+)([kmg]?)(i?b)?", text.lower())):
         raise argparse.ArgumentTypeError(f"'{text}' is no size such as 64M")
     return int(match[1]) * SIZES[match[2]]
@@ -76,24 +76,24 @@ def parser() -> argparse.ArgumentParser:
         prog="weft serve", description="Serve models over HTTP and gRPC by the KServe v2 protocol; a page to try them is at /."
     )
     p.add_argument("models", nargs="*", metavar="MODEL", help="a model or saved program; NAME=FILE gives it another name")
-    p.add_argument("--model-folder", metavar="DIR", help="serve DIR/NAME.onnx and DIR/NAME/VERSION/model.onnx; watched")
-    p.add_argument("--versions", type=at_least(1), metavar="N", help="how many versions of a model of the folder stay (1)")
-    p.add_argument("--poll", type=seconds, metavar="TIME", help="how often the folder is looked at (1s)")
+    p.add_argument("--model-folder", metavar="DIR", help="serve DIR/NAME.onnx and DIR/NAME/VERSION/model.onnx, and follow changes")
+    p.add_argument("--versions", type=at_least(1), metavar="N", help="number of versions of a model in the folder to serve (1)")
+    p.add_argument("--poll", type=seconds, metavar="TIME", help="time between looks at the folder (1s)")
     p.add_argument("--device", help="auto, cpu, nvidia:0 ...; gpu:* is one copy on each GPU (auto)")
-    p.add_argument("--devices", action="append", metavar="LIST", help="split each model over several: gpu:0,gpu:1; again for more copies")
+    p.add_argument("--devices", action="append", metavar="LIST", help="split each model over several devices: gpu:0,gpu:1; repeat for more copies")
     p.add_argument("--threads", type=at_least(0), metavar="N", help="threads of the CPU; 0: all (0)")
-    p.add_argument("--precision", choices=["f32", "bf16", "f16"], help="of matrix products and convolutions (f32)")
-    p.add_argument("--instances", type=at_least(1), metavar="N", help="runs at once of each model on each device (1)")
-    p.add_argument("--batch-delay", type=seconds, metavar="TIME", help="how long a request may wait for others (2ms)")
-    p.add_argument("--max-batch", type=at_least(1), metavar="ROWS", help="most rows of one run; 1 joins nothing (64)")
-    p.add_argument("--queue", type=at_least(1), metavar="N", help="requests that may wait for a model; beyond: 429 (256)")
-    p.add_argument("--deadline", type=seconds, metavar="TIME", help="of requests that name none (none)")
-    p.add_argument("--host", help="the address to listen at; 0.0.0.0 is every one (127.0.0.1)")
-    p.add_argument("--port", type=at_least(0), help="of HTTP; 0 takes a free one (8000)")
-    p.add_argument("--grpc-port", type=at_least(0), metavar="PORT", help="of gRPC; 0 takes a free one (no gRPC)")
-    p.add_argument("--max-request", type=bytes_of, metavar="SIZE", help="the largest request; beyond: 413 (64M)")
-    p.add_argument("--read-timeout", type=seconds, metavar="TIME", help="for the body of a request; beyond: 408 (60s)")
-    p.add_argument("--token-file", metavar="FILE", help="requests must bear the token in FILE")
+    p.add_argument("--precision", choices=["f32", "bf16", "f16"], help="type of matrix products and convolutions (f32)")
+    p.add_argument("--instances", type=at_least(1), metavar="N", help="concurrent runs of each model on each device (1)")
+    p.add_argument("--batch-delay", type=seconds, metavar="TIME", help="longest time that a request waits for others to batch with (2ms)")
+    p.add_argument("--max-batch", type=at_least(1), metavar="ROWS", help="limit of the rows of one run; 1: no batching (64)")
+    p.add_argument("--queue", type=at_least(1), metavar="N", help="limit of waiting requests per model; above it: status 429 (256)")
+    p.add_argument("--deadline", type=seconds, metavar="TIME", help="deadline of requests that name none (no deadline)")
+    p.add_argument("--host", help="the address to listen at; 0.0.0.0: all addresses (127.0.0.1)")
+    p.add_argument("--port", type=at_least(0), help="port of HTTP; 0: any free one (8000)")
+    p.add_argument("--grpc-port", type=at_least(0), metavar="PORT", help="port of gRPC; 0: any free one (no gRPC)")
+    p.add_argument("--max-request", type=bytes_of, metavar="SIZE", help="limit of the size of a request; above it: status 413 (64M)")
+    p.add_argument("--read-timeout", type=seconds, metavar="TIME", help="limit of the time to receive a request's body; above it: status 408 (60s)")
+    p.add_argument("--token-file", metavar="FILE", help="requests must carry the bearer token in FILE")
     p.add_argument("--tls-cert", metavar="FILE", help="certificate (PEM): serve HTTPS, and gRPC over TLS")
     p.add_argument("--tls-key", metavar="FILE", help="its key (PEM)")
     return p
@@ -106,7 +106,7 @@ def parse(words: list[str]) -> Options:
     if not options.models and not options.model_folder:
         p.error("name a model, or a folder of them with --model-folder")
     if options.devices and options.device != "auto":
-        p.error("--device and --devices are two ways to say where")
+        p.error("give --device or --devices, not both")
     if bool(options.tls_cert) != bool(options.tls_key):
         p.error("--tls-cert and --tls-key go together")
     return options

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message classes of v2.proto, made when they are first wanted: no generated code to keep, and none that asks for one
-version of protobuf. What of the language the file uses is read: messages, enums, maps, oneofs, services."""
+"""Message classes of v2.proto, made from the file at their first use, so that no generated code requires one version of protobuf. Reads
+the parts of the language that the file uses: messages, enums, maps, oneofs, services."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ class Repository:
             await self._load(name, version, entry)
 
     async def _load(self, name: str, version: str, entry: Entry) -> None:
-        """Loads a version behind the one that is served meanwhile."""
+        """Loads a version while the version before it is still served."""
         mark = mark_of(entry.path)
         try:
             served = await asyncio.to_thread(Served, name, version, entry.path, self.options)

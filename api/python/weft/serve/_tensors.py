@@ -83,7 +83,7 @@ def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
 
 
 def to_bf16(values: np.ndarray) -> np.ndarray:
-    """Bits, rounded to even."""
+    """The bits of the values as bf16, rounded to nearest even."""
     bits = values.view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
@@ -119,7 +119,7 @@ def tensor_from_texts(shape: list[int], elements: list[bytes]) -> _weft.Tensor:
 
 
 def tensor_from_bytes(dtype: str, shape: list[int], data: memoryview, name: str) -> _weft.Tensor:
-    """Of the binary extension: elements in a row, little-endian; strings each behind its length of 4 bytes."""
+    """A tensor of the binary extension: elements in a row, little-endian; strings each behind its length of 4 bytes."""
     if dtype == "string":
         return tensor_from_texts(shape, counted(split_texts(data, name), shape, name))
     type_ = np.dtype(TYPES[dtype][1])

@@ -4,7 +4,7 @@
 
 namespace weft::onnx {
 
-/// If and Loop with their bodies; false for other instructions.
+/// Writes If and Loop with their bodies; returns false for other instructions.
 bool write_control(Out& out, const Instruction& i, Names& results);
 
 }  // namespace weft::onnx

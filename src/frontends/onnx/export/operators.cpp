@@ -199,7 +199,7 @@ Names write(Out& out, const Instruction& i, const Gather& op) {
 Names write(Out& out, const Instruction& i, const GatherElements& op) {
   return {out.add("GatherElements", all_names(out, i), {{"axis", op.axis}})};
 }
-/// Indices of these are i64.
+/// Converts the indices of the instruction to i64.
 Names with_long_indices(Out& out, const Instruction& i) {
   Names names = all_names(out, i);
   if (i.inputs[1].dtype() != DType::i64) names[1] = cast(out, names[1], DType::i64);

@@ -55,15 +55,15 @@ class Out {
   std::string add(std::string_view op, const Names& inputs, const OutAttributes& attributes = {}) {
     return add_all(op, inputs, 1, attributes)[0];
   }
-  /// A node without a name whose result has this one.
+  /// Adds an Identity without a name, from `value` to the output `name`.
   void add_output(const std::string& value, const std::string& name);
   std::string weight(const Tensor& value, const std::string& base = "constant");
   std::string integers(const std::vector<int64_t>& values) { return weight(make_i64_tensor(values)); }
   std::string scalar(DType type, double value);
 
-  /// i64[]; a number, or computed from the inputs' sizes.
+  /// A size as i64[]: a constant, or computed from the inputs' sizes.
   std::string size(const Dim& dim);
-  /// i64[count]
+  /// Sizes as i64[count].
   std::string sizes(const Dims& dims);
   /// From here on, plain symbols in the value's type are read from the value's sizes.
   void learn_symbols(Value value);

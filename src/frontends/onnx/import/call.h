@@ -55,7 +55,7 @@ class Call : public frontend::Builder {
   /// The elements of integer input `i` as numbers; E159 if only a run knows them, or if they depend on a
   /// symbol.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t integer_input(size_t i) const;  ///< the one of input `i` (E140)
+  int64_t integer_input(size_t i) const;  ///< the one number in input `i` (E140)
   /// The tensor in input `i`, if it is constant.
   std::optional<Tensor> constant(size_t i) const;
   /// The tensor in input `i`; E159 if it is not constant. `what` names its purpose.

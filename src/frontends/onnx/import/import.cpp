@@ -424,7 +424,7 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
   }
   auto wanted = options_.shapes.find(std::string(input.name));
   bool is_wanted = wanted != options_.shapes.end();
-  if (is_wanted && !known.type.dims) known.type.dims.emplace();  // which are said
+  if (is_wanted && !known.type.dims) known.type.dims.emplace();  // the caller states the sizes
   Type type = declared_type(known);
   if (is_wanted && type.is_tensor()) type.shape.dims = wanted->second;
   std::string name(input.name);
@@ -477,7 +477,7 @@ bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::m
   return false;
 }
 
-constexpr int max_tries = 64;  // of decisions, for one model
+constexpr int max_tries = 64;  // combinations of decisions that are tried for one model
 
 std::unique_ptr<Program> import_as_decided(const Model& model, const ImportOptions& options) {
   const std::map<std::string, bool> known = options.decisions->given;
@@ -538,7 +538,7 @@ Values Importer::body(const Graph& graph, Scope& scope) {
   return outputs;
 }
 
-/// Computed only if somebody reads it.
+/// Names similar to `name`, as a hint; empty once there are more problems than an error shows.
 std::string Importer::names_like(std::string_view name, const Scope& scope) const {
   return problems_.size() < max_shown ? did_you_mean(name, visible_names(scope)) : std::string();
 }
@@ -679,7 +679,7 @@ void Importer::node(const Node& node, Scope& scope) {
   bool reads_failed = false;
   for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });
   if (reads_failed) {  // its own problem was reported already
-    note_fault(node, scope, "not judged: it reads what a node before it cannot make");
+    note_fault(node, scope, "not checked: it reads an unsupported node before it");
     scope.failed.insert(node.outputs.begin(), node.outputs.end());
     return;
   }

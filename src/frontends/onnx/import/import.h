@@ -59,10 +59,11 @@ struct ImportOptions {
   /// Patterns (* and ?) of graph inputs that keep their initializer's value: they become constants, and are no inputs.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
-  int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 and 16 for each that is written
+  int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
   SizeDecisions* decisions = nullptr;  ///< takes given decisions, and receives those that were made
-  /// Receives the faults of nodes. These then end nothing: the program holds the nodes that could be translated.
+  /// Receives the faults of nodes, which then do not end the import: the program holds the nodes that could be
+  /// translated.
   std::vector<NodeFault>* faults = nullptr;
   StaticNeeds* needs = nullptr;  ///< receives the needs of the model, beside the error
 };

@@ -50,8 +50,8 @@ class Importer {
   Type declared_type(const ValueInfo& value);
   /// The same inside a container, whose items may differ in open sizes.
   static Type declared_element(const TypeProto& type);
-  /// Whether `a` and `b` are related by `kind`. If their symbols leave it open: the caller's decision, else `guess`,
-  /// and the program checks it. For operators without a form that serves both cases.
+  /// Whether `kind` holds between `a` and `b`. If their symbols leave it open, the answer is the caller's decision,
+  /// else `guess`, and a guard of the program checks it. For operators that have no form for both answers.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
   /// Drops the modules and decisions that were added since.
   void forget_since(Program::Mark mark, size_t decisions);

@@ -17,7 +17,7 @@ Values rotary(Call& c) {
   c.expect_ranks({{0, x.rank() == 3 ? 3 : 4}, {2, 2}, {3, 2}});
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
   bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
-  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // where all rows start
+  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // the position at which all rows start
     positions = broadcast(with_rank(iota(c, sequence) + reshape(positions, {}), 2), {x.dims()[0], sequence});
   }
   int64_t heads = c.integer("num_heads", 0);
@@ -196,7 +196,7 @@ Heads projected(Call& c, Expr all, int64_t heads) {
 /// past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
-  c.ignore("rotary_embedding_dim");  // of do_rotary
+  c.ignore("rotary_embedding_dim");  // belongs to do_rotary
   if (c.flag("past_present_share_buffer") && c.has_input(slots.past))
     c.unsupported("with past_present_share_buffer is not supported");
   Heads h = projected(c, product, c.integer("num_heads"));
@@ -262,7 +262,7 @@ Values relative_position_bias(Call& c) {
   return {with_rank(transpose(bias, {2, 0, 1}), 4)};
 }
 
-/// WavLM's: gates that each query computes scale a relative position bias.
+/// WavLM's form: each query computes gates that scale a relative position bias.
 Values gated_relative_position_bias(Call& c) {
   if (c.has_input(6)) c.unsupported("with a token offset is not supported");
   Expr q = split_heads(c, arg(c, 0) + arg(c, 1), c.integer("num_heads"));

@@ -85,7 +85,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
   Expr given = arg(c, 0), tokens = first_tokens(c, type, given.dims()[0]);
   expect_room(c, tokens.dims()[1], most);
-  Value mask;  // Whisper's is of no consequence, in onnxruntime too
+  Value mask;  // for Whisper, onnxruntime ignores it too
   if (type == ModelType::t5)
     mask = c.has_input(9) ? convert(arg(c, 9), DType::i32) : without_leading_padding(c, given, pad);
   EncoderStates states = encode(c, tokens, mask, beams);

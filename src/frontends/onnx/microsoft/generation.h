@@ -17,7 +17,7 @@ struct ScoreRules {
   int64_t ngram, end;
   Value penalty, least, allowed;  ///< f32[], i64[], bool[vocabulary]; null: none
 };
-/// The rules of the node; the numbers are those of its inputs min_length, repetition_penalty and vocab_mask.
+/// The rules of the node. The arguments are the numbers of its inputs min_length, repetition_penalty and vocab_mask.
 ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed);
 /// The processed scores[rows, vocabulary] of the token after tokens[rows, length].
 Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens);

@@ -52,7 +52,8 @@ struct Continued {
   Expr last(const Ragged& r) const;
 };
 
-/// Whether each of the first `capacity` tokens of a sequence is one of its first counts[batch]: bool[batch, capacity].
+/// bool[batch, capacity]: whether a token's place in its sequence is below counts[batch] and below the sequence's
+/// length.
 Expr captured(Call& c, Expr counts, Expr length, int64_t capacity);
 
 }  // namespace weft::onnx

@@ -137,7 +137,7 @@ Values causal_conv_with_state(Call& c) {
   Dims before = {x.dims()[0], x.dims()[1], reach};
   Expr history = c.has_input(3) ? state_channels_first(arg(c, 3)) : full(c, x.dtype(), before, 0);
   GuardCollector guards(c.module());
-  require_equal(history.dims()[2], reach, "CausalConvWithState: past_state holds what the kernel reaches back to");
+  require_equal(history.dims()[2], reach, "CausalConvWithState: length of past_state and kernel size - 1");
   Expr all = concat(c, {history, x}, 2);
   Convolution op{.strides = {1},
                  .dilations = {dilation},

@@ -59,8 +59,8 @@ Values nhwc_conv(Call& c, bool is_fused) {
   return {channels_last(activation.empty() ? y : activated(c, y, activation))};
 }
 
-/// Dequantised, convolved, quantised; weights may have a scale for each output channel, the bias is in units of both.
-/// onnxruntime's own form may have x and the result channels-last.
+/// Dequantises, convolves and quantises. Weights may have a scale for each output channel, the bias is in units of
+/// both. onnxruntime's own form may have x and the result channels-last.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
   auto per_channel = [&](size_t i) {
@@ -164,7 +164,7 @@ Value covers_all(Call& c, const Window& window, Expr x) {
   return all;
 }
 
-/// Averages of dequantised values, quantised.
+/// Dequantises, averages and quantises.
 Values qlinear_average_pool(Call& c) {
   c.expect_inputs(4, 5);
   bool is_last = c.flag("channels_last");

@@ -146,7 +146,7 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
-/// A quantised like b's columns ahead of time, from the data: products of integers with scales of both.
+/// a is quantised by its own range, b has a scale for each column: a product of integers that is scaled by both.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
   Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
@@ -227,7 +227,7 @@ Expr of_each_k(Call& c, const NBits& w, Expr list) {
   return slice(reshape(spread, {w.n, w.blocks * w.block}), 1, 0, w.k);
 }
 
-/// The weights [N, blocks * block] as they are.
+/// The weights [N, blocks * block] as stored integers.
 Value n_bits_steps(Call& c, const NBits& w) {
   Value packed = unpacked(c, 1, w.type, w.n, "weight");
   if (!known_equal(packed.dims()[1], w.blocks * w.block))
@@ -396,7 +396,7 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // An odd zero point is an even one and a step of y.
+  // An odd zero point is split into an even one and one step, which is added to y before the rounding.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

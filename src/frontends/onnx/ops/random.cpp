@@ -81,7 +81,7 @@ Expr uniform(Call& c, DType type, const Dims& dims) {
   return reshape(top_bits(words.a, words.b, bits, computed_type(type)) * std::ldexp(1, -bits), dims);
 }
 
-/// Box and Muller 1958.
+/// Normally distributed numbers (Box and Muller, 1958).
 Expr normal(Call& c, DType type, const Dims& dims) {
   Words words = random_words(c, product(dims));
   int bits = type == DType::f64 ? 53 : 24;

@@ -59,7 +59,7 @@ Values adam(Call& c) {
   return values;
 }
 
-/// Stochastic gradients with momentum, also Nesterov's.
+/// Stochastic gradient descent with momentum, also Nesterov's.
 Values momentum(Call& c) {
   Step step = step_of(c, 3);
   double alpha = c.number("alpha");
