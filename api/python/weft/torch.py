@@ -532,7 +532,7 @@ class _Graph:
         finally:
             os.unlink(file.name)
         pairs = zip(names, rows, strict=True)
-        return {name: row["why"] for name, row in pairs if not row["supported"] and "not judged" not in row["why"]}
+        return {name: row["why"] for name, row in pairs if not row["supported"] and "unsupported node before it" not in row["why"]}
 
     def parts(self, refused: dict[str, str]) -> Callable[..., Any]:
         from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner

@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// Why a node cannot be translated, or is not judged because it depends on such a node.
+/// Why a node cannot be translated, or is not checked because it depends on such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;

@@ -13,7 +13,7 @@
 
 namespace weft::onnx {
 
-/// Why a node of the main graph cannot be translated, or was not judged because it reads the result of such a node.
+/// Why a node of the main graph cannot be translated, or was not checked because it reads the result of such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
