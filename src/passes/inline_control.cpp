@@ -275,7 +275,8 @@ bool join_loops(Module& module) {
       before.push_back(&i);
       continue;
     }
-    for (Instruction* reader : *readers) module.move_before(*reader, i.next);
+    Instruction* after = i.next;  // readers keep their order
+    for (Instruction* reader : *readers) module.move_before(*reader, after);
     *partner = join(module, **partner, i);
     changed = true;
   }
