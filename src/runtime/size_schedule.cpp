@@ -36,9 +36,11 @@ SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
     if (!launch && !step.is<HostStep>()) continue;
     int last = before_run;
     for (int size : step.sizes) last = std::max(last, known[size]);
-    if (launch && !launch->variants.empty()) last = std::max(last, known_after(launch->work));
-    for (const StepVariant& variant : launch ? launch->variants : std::vector<StepVariant>()) {
-      for (int size : variant.sizes) last = std::max(last, known[size]);
+    if (launch && !launch->variants.empty()) {
+      last = std::max(last, known_after(launch->work));
+      for (const StepVariant& variant : launch->variants) {
+        for (int size : variant.sizes) last = std::max(last, known[size]);
+      }
     }
     due_[last + 1].steps.push_back(static_cast<int>(i));
   }
