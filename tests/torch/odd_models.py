@@ -89,6 +89,18 @@ def strided(self, x):
     return x.as_strided((3, 2), (3, 1), 1) * 2, torch.as_strided(x, (4, 4), (1, 2)).sum(0)
 
 
+@case(lambda: floats(20))
+def strided_views(self, x):
+    """An offset is one in the memory behind the view."""
+    y = (x * 2)[6:]
+    return y.as_strided((2, 3), (4, 1)), y.as_strided((2, 3), (4, 1), 7), y.view(7, 2)[1:].as_strided((2,), (5,))
+
+
+@case(lambda: floats(20), export="reads memory outside of its tensor")
+def strided_before_the_view(self, x):
+    return (x * 2)[6:].as_strided((2, 3), (4, 1), 2)
+
+
 @case(lambda: floats(6), lambda: torch.tensor([0, 2, 2, 5, 0]), lambda: floats(5))
 def values_are_added_at_places(self, x, places, values):
     y = x.clone()

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models of timm and transformers with random weights on Weft, beside torch in eager.
 
-    ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--json FILE] [--out FILE] [NAME...]
+    ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--precision f16] [--json FILE] [--out FILE] [NAME...]
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
 with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
 greatest element of eager's answer. The command line, which has no torch in its process, gives the same bits. torch.compile
-compiles one graph for all batches from 2 to 8, with no node in eager. On a GPU it takes tensors that are there. --out appends a row
-for timm and one for transformers to a file of bench/results; no model begins after --limit seconds.
+compiles one graph for all batches from 2 to 8, with no node in eager. On a GPU torch runs there, in f32 without TF32. With --precision
+f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the
+greatest element. --out appends a row for timm
+and one for transformers to a file of bench/results; no model begins after --limit seconds.
 """
 import argparse
 import io
@@ -36,7 +38,7 @@ from zoo_models import NAMES, PORTS, TEXTS, TIMM, configured
 import weft
 import weft.torch
 
-RELATIVE = 1e-4
+RELATIVE = {"f32": 1e-4, "f16": 2e-2, "bf16": 5e-2}
 
 
 def names(given=()):
@@ -87,17 +89,18 @@ def spread(model):
 
 def apart(got, wanted):
     got, wanted = torch.as_tensor(got).float(), wanted.float()
-    if got.shape != wanted.shape:
+    if got.shape != wanted.shape or not got.isfinite().all():
         return float("inf")
     most = wanted.abs().max().item()
     return (got - wanted).abs().max().item() / (most or 1)
 
 
-def command_line(file, run, inputs, device):
+def command_line(file, run, inputs, options):
     """Whether the command gives the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "m.pt2").write_bytes(file)
-        words = [str(BUILD / "bin/weft"), "run", "m.pt2", "--device", device, "--threads", "1"]
+        words = [str(BUILD / "bin/weft"), "run", "m.pt2"]
+        words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
         for port, x in zip((p for p in run.inputs if not p.has_default), inputs, strict=True):
             np.save(Path(folder, f"{port.name}.npy"), x.numpy())
             words += ["--input", f"{port.name}={port.name}.npy"]
@@ -109,57 +112,68 @@ def command_line(file, run, inputs, device):
         return "" if np.array_equal(np.load(Path(folder, "y.npy")), wanted, equal_nan=True) else "other bits"
 
 
-def checked(name, device="cpu", with_compile=True):
+def in_eager(model, inputs, place):
+    """torch's answers to each of the inputs, computed there."""
+    model.to(place)
+    try:
+        with torch.no_grad():
+            return [model(*[v.to(place) for v in x]).cpu() for x in inputs]
+    finally:
+        model.to("cpu")
+
+
+def checked(name, device="cpu", precision="f32", with_compile=True):
     """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
     those of torch.compile, "apart", "seconds"}"""
-    begin, found, answers = time.time(), {"name": name}, []
+    begin, found, got = time.time(), {"name": name}, []
+    place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
+    options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
     model, inputs, shapes, sizes = loaded(name)
     spread(model)
+    given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
     file = io.BytesIO()
     try:
         with torch.no_grad():
             torch.export.save(torch.export.export(model, inputs(2, sizes[1][1]), dynamic_shapes=shapes, strict=False), file)
-        run, worst = weft.compile(file.getvalue(), device=device, threads=1), 0.0
-        for batch, length in sizes:
-            x = inputs(batch, length)
-            with torch.no_grad():
-                got = run(*x)
-                answers.append((x, torch.as_tensor(got[0] if isinstance(got, tuple) else got)))
-                worst = max(worst, apart(answers[-1][1], model(*x)))
-        found["apart"] = worst
-        found["archive"] = "right" if worst <= RELATIVE else f"apart by {worst:.2g}"
-        found["command"] = command_line(file.getvalue(), run, inputs(*sizes[1]), device) or "right"
-        del run
-    except weft.Error as error:
-        found["archive"] = str(error)[:400]
     except Exception as error:
         found["archive"] = f"not exported: {type(error).__name__}: {error}"[:300]
+    wanted = in_eager(model, given, place)
+    if "archive" not in found:
+        found |= through_archive(file.getvalue(), given, wanted[1:], options, RELATIVE[precision], got)
     if with_compile:
-        found |= through_compile(model, inputs, sizes, device, answers[1:])
+        found |= through_compile(model, given, wanted, place, options, RELATIVE[precision], got[1:])
     return {**found, "seconds": round(time.time() - begin, 1)}
 
 
-def through_compile(model, inputs, sizes, device, answers):
+def through_archive(file, given, wanted, options, most, got):
+    """"archive", "command" and "apart" of checked(); the answers are added to `got`."""
+    try:
+        run = weft.compile(file, **options)
+        for x in given[1:]:
+            y = run(*x)
+            got.append(torch.as_tensor(y[0] if isinstance(y, tuple) else y))
+        worst = max(map(apart, got, wanted))
+        row = {"apart": worst, "archive": "right" if worst <= most else f"apart by {worst:.2g}"}
+        return row | {"command": command_line(file, run, given[2], options) or "right"}
+    except weft.Error as error:
+        return {"archive": str(error)[:400]}
+
+
+def through_compile(model, given, wanted, place, options, most, of_archive):
     """"compile" and "bits" of checked(); batch 1, which torch always compiles apart, is left out."""
+    given, wanted = ([of[0], *of[2:]] for of in (given, wanted))
     torch._dynamo.reset()
     weft.torch.placements.clear()
-    place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
-    fast = torch.compile(model, backend="weft", dynamic=True, options={"device": device, "threads": 1})
+    fast = torch.compile(model, backend="weft", dynamic=True, options=options)
     try:
-        with torch.no_grad():
-            sample = [inputs(2, sizes[0][1]), *[x for x, _ in answers], *([] if answers else [inputs(*size) for size in sizes[1:]])]
-            wanted = [model(*x) for x in sample]
-            model.to(place)
-            got = [fast(*[v.to(place) for v in x]).cpu() for x in sample]
+        got = in_eager(fast, given, place)
     except Exception as error:
         return {"compile": f"{type(error).__name__}: {error}"[:300]}
-    finally:
-        model.to("cpu")
     worst = max(map(apart, got, wanted))
-    other = max((apart(a, b) for a, (_, b) in zip(got[1:], answers)), default=None)
+    other = max(map(apart, got[1:], of_archive), default=None)
     bits = {} if other is None else {"bits": other or "equal"}
     left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
-    if worst > RELATIVE or left:
+    if worst > most or left:
         return {"compile": left[0] if left else f"apart by {worst:.2g}", **bits}
     graphs = len(weft.torch.placements)
     return {"compile": "right" if graphs == 1 else f"right, {graphs} graphs", **bits}
@@ -167,6 +181,7 @@ def through_compile(model, inputs, sizes, device, answers):
 
 def prepare():
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
     warnings.simplefilter("ignore")
     vision.define_operators()
 
@@ -205,6 +220,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="f32", choices=RELATIVE)
     parser.add_argument("--no-compile", action="store_true", help="archives only")
     parser.add_argument("--only", default="", help="timm or transformers")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
@@ -213,7 +229,7 @@ def main():
     args = parser.parse_args()
     rows, chosen = [], [name for name in names(args.names) if name.startswith(args.only)]
     with multiprocessing.get_context("spawn").Pool(args.jobs, prepare, maxtasksperchild=4) as pool:
-        for row in results(pool, [(name, args.device, not args.no_compile) for name in chosen], args.limit):
+        for row in results(pool, [(name, args.device, args.precision, not args.no_compile) for name in chosen], args.limit):
             rows.append(row)
             print(json.dumps(row), flush=True)
             if args.json:
@@ -223,7 +239,7 @@ def main():
         of_kind = [row for row in rows if row["name"].startswith(kind)]
         if of_kind:
             counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
-            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, **versions}, counts, machine=machine.of_device(args.device)), args.out)
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **versions}, counts, machine=machine.of_device(args.device)), args.out)
     return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 

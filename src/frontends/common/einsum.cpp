@@ -178,4 +178,22 @@ Expr einsum(const Builder& at, const std::string& equation, const std::vector<Ex
   return permuted(summed(result, e.output), e.output).value;
 }
 
+Expr contracted(Expr a, Expr b, std::vector<int64_t> of_a, std::vector<int64_t> of_b) {
+  auto matrix = [](Expr x, const std::vector<int64_t>& axes, bool first, Dims& rest) {
+    std::vector<int64_t> order;
+    Dim summed = 1;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (std::ranges::count(axes, i) == 0) order.push_back(i), rest.push_back(x.dims()[static_cast<size_t>(i)]);
+    for (int64_t i : axes) summed = summed * x.dims()[static_cast<size_t>(i)];
+    order.insert(first ? order.end() : order.begin(), axes.begin(), axes.end());
+    Dim kept = 1;
+    for (int64_t i = 0; i < x.rank(); ++i)
+      if (std::ranges::count(axes, i) == 0) kept = kept * x.dims()[static_cast<size_t>(i)];
+    return reshape(transpose(x, order), first ? Dims{kept, summed} : Dims{summed, kept});
+  };
+  Dims dims;
+  Expr left = matrix(a, of_a, true, dims), right = matrix(b, of_b, false, dims);
+  return reshape(matmul(left, right), dims);
+}
+
 }  // namespace weft::frontend

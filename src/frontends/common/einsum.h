@@ -12,4 +12,7 @@ namespace weft::frontend {
 /// equation that does not fit the operands.
 Expr einsum(const Builder& at, const std::string& equation, const std::vector<Expr>& operands);
 
+/// Axes `of_a` of a times axes `of_b` of b, summed; the others of a, then those of b, stay.
+Expr contracted(Expr a, Expr b, std::vector<int64_t> of_a, std::vector<int64_t> of_b);
+
 }  // namespace weft::frontend

@@ -153,5 +153,6 @@ std::span<const Operator> recurrent_operators();
 std::span<const Operator> complex_operators();
 std::span<const Operator> linear_operators();
 std::span<const Operator> quantised_operators();
+std::span<const Operator> random_operators();
 
 }  // namespace weft::torch

@@ -26,6 +26,7 @@ struct Size {
 struct TensorMeta {
   DType dtype = DType::f32;
   std::vector<Size> sizes = {}, strides = {};
+  Size offset = {};  ///< of its first element in memory
 };
 
 /// One element of an argument.
@@ -88,7 +89,8 @@ struct Range {
 };
 
 struct ExportedProgram {
-  std::string source;  ///< the file's path for messages, or the caller's name for the bytes
+  std::string source;        ///< the file's path for messages, or the caller's name for the bytes
+  bool is_from_file = true;  ///< false: a graph of torch.compile
   Graph graph;
   std::vector<Input> inputs;
   std::vector<Output> outputs;

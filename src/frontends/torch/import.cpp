@@ -21,10 +21,11 @@ const Table& operators() {
   static const Table table = [] {
     Table all;
     // Rows of a family come before those that follow from elementwise.def, which are last.
-    for (auto part : {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
-                      reduction_operators(), network_operators(), attention_operators(), composite_operators(),
-                      loss_operators(), order_operators(), special_operators(), recurrent_operators(),
-                      linear_operators(), quantised_operators(), elementwise_operators(), complex_operators()})
+    for (auto part :
+         {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
+          reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
+          order_operators(), special_operators(), recurrent_operators(), linear_operators(), quantised_operators(),
+          elementwise_operators(), complex_operators(), random_operators()})
       for (const Operator& op : part) all.emplace(op.name, op);
     return all;
   }();
@@ -561,13 +562,22 @@ void Importer::mutate(Call& c) {
   }
 }
 
-bool Importer::is_row_major(const Call& c, std::string_view argument) const {
+const TensorMeta* Importer::meta_of(const Call& c, std::string_view argument) const {
   auto named = std::ranges::find(c.node().inputs, argument, &NamedArgument::name);
-  if (named == c.node().inputs.end() || named->value.items.empty()) return false;
+  if (named == c.node().inputs.end() || named->value.items.empty()) return nullptr;
   auto meta = scope_->graph->tensors.find(named->value.items[0].text);
-  if (meta == scope_->graph->tensors.end()) return false;
-  std::string step = "1";
-  const TensorMeta& of = meta->second;
+  return meta == scope_->graph->tensors.end() ? nullptr : &meta->second;
+}
+
+Dim Importer::offset_of(const Call& c, std::string_view argument) {
+  const TensorMeta* meta = meta_of(c, argument);
+  return meta ? size_of(meta->offset) : 0;
+}
+
+bool Importer::is_row_major(const Call& c, std::string_view argument) const {
+  const TensorMeta* meta = meta_of(c, argument);
+  if (!meta) return false;
+  const TensorMeta& of = *meta;
   int64_t dense = 1;
   for (size_t a = of.sizes.size(); a-- > 0;) {
     if (of.sizes[a].number == 1) continue;

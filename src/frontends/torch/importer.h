@@ -46,6 +46,12 @@ class Importer {
   void require(const Relation& relation, std::string_view what);
   /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
+  /// Where the first element of the tensor named by an argument lies in its memory, as the export noted it.
+  Dim offset_of(const Call& c, std::string_view argument);
+  /// Whether numbers may be drawn here: not in a graph of torch.compile, whose numbers come from torch's generator.
+  bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
+  /// A number that no other random operator of the program has.
+  int64_t next_stream() { return streams_++; }
   /// The operand as an operator reads it: one part of complex numbers, if the operator works by parts; else E122.
   Value part_of(const Call& c, const Binding& bound) const;
   /// The type that the program declares for tensor result `i` of a node; nothing if it declares none.
@@ -53,6 +59,7 @@ class Importer {
 
  private:
   Dim size_of(const Size& size);
+  const TensorMeta* meta_of(const Call& c, std::string_view argument) const;
   Type type_of(const TensorMeta& meta);
   void check_operators(const Graph& graph);
   /// The names that a node of the graph reads, or that it returns.
@@ -86,6 +93,7 @@ class Importer {
   std::set<std::string> states_, changed_;
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
+  int64_t streams_ = 0;
   std::optional<int64_t> part_ = {};                          // which part of complex numbers operators read now
   std::set<std::string> told_sizes_;                          // symbols known from the sizes of an input
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
@@ -96,6 +104,8 @@ class Importer {
 /// The function for an overload; null when there is none.
 const Operator* find_operator(std::string_view name);
 
+/// Whether a dropout is one of training, whose result is a tensor of its own.
+bool drops_values(const Call& c);
 /// How a result of a node shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };
 Sharing sharing_of(const Call& c);

@@ -5,6 +5,7 @@
 
 #include "frontends/common/arithmetic.h"
 #include "frontends/common/create.h"
+#include "frontends/common/diagonals.h"
 #include "frontends/common/einsum.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
@@ -26,17 +27,6 @@ std::array<Expr, 2> pairs(const frontend::Builder& b, int64_t count, int64_t apa
     return Expr{&b, constant(b.module(), tensor)};
   };
   return {vector(first), vector(second)};
-}
-
-Expr on_diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset) {
-  Dim size = offset >= 0 ? rows : columns;  // element i stands in row i, or in column i below the main diagonal
-  Dims none(x.dims().size(), 0), behind = none;
-  behind.back() = size - x.dims().back();
-  x = frontend::pad(x, none, behind);
-  Dims dims = x.dims(), all(x.dims().begin(), x.dims().end() - 1);
-  dims.insert(offset >= 0 ? dims.end() : dims.end() - 1, 1);
-  all.insert(all.end(), {rows, columns});
-  return broadcast(reshape(x, dims), all);
 }
 
 namespace {
@@ -189,28 +179,6 @@ Values flipped(Call& c, int64_t axis) { return one(reversed(c.tensor("self"), ax
 
 // ---- Diagonals ----
 
-Expr diagonal_of(Expr x, int64_t offset) {
-  Dim rows = x.dims()[x.dims().size() - 2], columns = x.dims().back();
-  return diagonal(x, rows, columns, offset);
-}
-
-/// x[..., n] on a diagonal of new matrices, 0 elsewhere.
-Expr diagonal_matrix(Expr x, int64_t offset) {
-  Dim size = x.dims().back() + Dim(std::abs(offset));
-  Expr mask = frontend::eye(*x.at, size, size, DType::boolean, offset);
-  return select(mask, on_diagonal(x, size, size, offset), frontend::like(x, 0));
-}
-
-/// The last two axes moved to stand at `a` and `b`.
-Expr last_moved(Expr y, int64_t a, int64_t b) {
-  std::vector<int64_t> order(y.dims().size(), -1);
-  order[static_cast<size_t>(a)] = y.rank() - 2, order[static_cast<size_t>(b)] = y.rank() - 1;
-  int64_t next = 0;
-  for (int64_t& axis : order)
-    if (axis < 0) axis = next++;
-  return transpose(y, order);
-}
-
 Values diag_embed(Call& c) {
   Expr x = c.tensor("self");
   int64_t rank = x.rank() + 1;
@@ -245,25 +213,6 @@ Values add_batches(Call& c) {
 Values add_outer(Call& c) {
   Expr a = c.tensor("vec1"), b = c.tensor("vec2");
   return one(combined_with(c, c.tensor("self"), reshape(a, {a.dims()[0], 1}) * reshape(b, {1, b.dims()[0]})));
-}
-
-/// Axes `of_a` of a times axes `of_b` of b, summed; the others of a, then those of b, stay.
-Expr contracted(Expr a, Expr b, std::vector<int64_t> of_a, std::vector<int64_t> of_b) {
-  auto matrix = [](Expr x, const std::vector<int64_t>& axes, bool first, Dims& rest) {
-    std::vector<int64_t> order;
-    Dim summed = 1;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (std::ranges::count(axes, i) == 0) order.push_back(i), rest.push_back(size_at(x, i));
-    for (int64_t i : axes) summed = summed * size_at(x, i);
-    order.insert(first ? order.end() : order.begin(), axes.begin(), axes.end());
-    Dim kept = 1;
-    for (int64_t i = 0; i < x.rank(); ++i)
-      if (std::ranges::count(axes, i) == 0) kept = kept * size_at(x, i);
-    return reshape(transpose(x, order), first ? Dims{kept, summed} : Dims{summed, kept});
-  };
-  Dims dims;
-  Expr left = matrix(a, of_a, true, dims), right = matrix(b, of_b, false, dims);
-  return reshape(matmul(left, right), dims);
 }
 
 Values tensor_product(Call& c) {

@@ -316,11 +316,14 @@ Values columns_to_image(Call& c) {
 
 // ---- Normalisation ----
 
-/// x * weight + bias, which broadcast from the last axes.
+/// x * weight + bias, which broadcast from the last axes, in x's type.
 Expr affine(Expr x, std::optional<Expr> weight, std::optional<Expr> bias) {
-  if (weight) x = x * *weight;
-  return bias ? x + *bias : x;
+  if (weight) x = x * convert(*weight, x.dtype());
+  return bias ? x + convert(*bias, x.dtype()) : x;
 }
+
+/// In a type in which normalisations round once, at their end.
+Expr widened(Expr x) { return convert(x, wide_of(x.dtype())); }
 
 int64_t first_normalised(Call& c, Expr x) {
   int64_t count = std::ssize(c.sizes("normalized_shape"));
@@ -331,11 +334,8 @@ int64_t first_normalised(Call& c, Expr x) {
 /// The mean and the reciprocal deviation over the last axes from `first` on, which the gradient wants; in the type that
 /// torch has on the device of the export.
 std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
-  DType type = bits(x.dtype()) < 32 ? DType::f32 : x.dtype();
-  std::vector<int64_t> axes;
-  for (int64_t a = first; a < x.rank(); ++a) axes.push_back(a);
-  auto [mean, variance] = frontend::moments(convert(x, type), axes);
-  DType shown = c.importer().declared_result(c, 1).value_or(type);
+  auto [mean, variance] = frontend::moments(widened(x), frontend::axes_from(first, x.rank()));
+  DType shown = c.importer().declared_result(c, 1).value_or(wide_of(x.dtype()));
   return {convert(mean, shown), convert(rsqrt(variance + epsilon), shown)};
 }
 
@@ -344,7 +344,8 @@ Values layer_norm(Call& c) {
   c.ignore({"cudnn_enable"});
   int64_t first = first_normalised(c, x);
   double epsilon = c.number("eps", 1e-5);
-  Expr y = affine(frontend::normalized(x, first, epsilon), c.optional("weight"), c.optional("bias"));
+  Expr wide = frontend::normalized(widened(x), first, epsilon);
+  Expr y = convert(affine(wide, c.optional("weight"), c.optional("bias")), x.dtype());
   if (c.node().outputs.size() < 2) return one(y);
   auto [mean, deviation] = statistics(c, x, first, epsilon);
   return {y, mean, deviation};
@@ -358,7 +359,8 @@ Values rms_norm(Call& c) {
   Expr x = c.tensor("input");
   int64_t first = first_normalised(c, x);
   double epsilon = c.number("eps", epsilon_of(x.dtype()));
-  return one(affine(frontend::normalized(x, first, epsilon, false), c.optional("weight"), {}));
+  Expr y = affine(frontend::normalized(widened(x), first, epsilon, false), c.optional("weight"), {});
+  return one(convert(y, x.dtype()));
 }
 
 /// Elements of one group of channels.
@@ -387,7 +389,8 @@ Values group_norm(Call& c) {
   if (groups < 1 || x.rank() < 2) c.fail("E145", cat("has ", groups, " groups of ", x.value.shape()));
   c.require_same(floordiv(x.dims()[1], groups) * Dim(groups), x.dims()[1], "channels and groups");
   double epsilon = c.number("eps", 1e-5);
-  Expr y = per_channel(grouped(x, groups, epsilon), c.optional("weight"), c.optional("bias"));
+  Expr wide = per_channel(grouped(widened(x), groups, epsilon), c.optional("weight"), c.optional("bias"));
+  Expr y = convert(wide, x.dtype());
   if (c.node().outputs.size() < 2) return one(y);
   Dims parts = {x.dims()[0], groups, exact_count(x, groups)};
   auto [mean, deviation] = statistics(c, reshape(x, parts), 2, epsilon);
@@ -406,11 +409,11 @@ Expr batch_normalised(Call& c, Expr x, double epsilon) {
 Values by_batch(Call& c, Expr x, double epsilon) {
   std::vector<int64_t> axes = frontend::axes_from(1, x.rank());
   axes[0] = 0;
-  Expr wide = convert(x, wide_of(x.dtype()));
+  Expr wide = widened(x);
   auto [mean, variance] = frontend::moments(wide, axes);
   Expr scale = rsqrt(variance + epsilon);
-  Expr y = per_channel(convert((wide - mean) * scale, x.dtype()), c.optional("weight"), c.optional("bias"));
-  return {y, frontend::flat(mean), frontend::flat(scale)};
+  Expr y = per_channel((wide - mean) * scale, c.optional("weight"), c.optional("bias"));
+  return {convert(y, x.dtype()), frontend::flat(mean), frontend::flat(scale)};
 }
 
 /// v with the length g along all axes but `dim`.
@@ -439,7 +442,8 @@ Values instance_norm(Call& c) {
   double epsilon = c.number("eps", 1e-5);
   if (!c.flag("use_input_stats", true)) return one(batch_normalised(c, x, epsilon));
   c.require_default("running_mean", !c.has("running_mean") && !c.has("running_var"));
-  return one(per_channel(grouped(x, x.dims()[1], epsilon), c.optional("weight"), c.optional("bias")));
+  Expr y = per_channel(grouped(widened(x), x.dims()[1], epsilon), c.optional("weight"), c.optional("bias"));
+  return one(convert(y, x.dtype()));
 }
 
 // ---- Resizing ----

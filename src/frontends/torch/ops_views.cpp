@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "frontends/common/create.h"
+#include "frontends/common/diagonals.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
 #include "frontends/common/views.h"
@@ -30,17 +31,6 @@ Expr rolled(Expr x, int64_t axis, const Dim& shift) {
   if (known_equal(size, 0)) return x;
   Dim first = mod(shift, size);
   return concat(*x.at, {slice(x, axis, size - first, first), slice(x, axis, 0, size - first)}, axis);
-}
-
-Expr diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset) {
-  const frontend::Builder& c = *x.at;
-  Dim down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
-  Dim count = max(min(rows - down, columns - right), 0);
-  Dims flat(x.dims().begin(), x.dims().end() - 2);
-  flat.push_back(rows * columns);
-  Expr places = (iota(c, count) + frontend::scalar(c, down)) * frontend::scalar(c, columns) + iota(c, count) +
-                frontend::scalar(c, right);
-  return frontend::gather(reshape(x, flat), places, x.rank() - 2);
 }
 
 namespace {
@@ -369,17 +359,6 @@ Values copy(Call& c) {
   return one(broadcast(convert(c.tensor("src"), x.dtype()), x.dims()));
 }
 
-/// Outside of training nothing is dropped; a share of 1 is everything.
-Values dropout(Call& c) {
-  Expr x = c.tensor(c.node().inputs.empty() ? "input" : c.node().inputs[0].name);
-  double share = c.number("p", 0.5);
-  bool drops = share > 0 && (c.flag("train") || c.flag("training"));
-  c.ignore({"train", "training"});
-  if (drops && share == 1) return one(frontend::full(c, x.dtype(), x.dims(), 0));
-  c.require_default("train", !drops);
-  return one(x);
-}
-
 // ---- Borders ----
 
 /// torch lists the last axis first, each with its padding before and behind.
@@ -498,7 +477,13 @@ Values strided(Call& c) {
   Dims dims = c.sizes("size"), steps = c.sizes("stride");
   if (!c.importer().is_row_major(c, "self")) c.unsupported("of a tensor that is not row-major is not supported");
   if (dims.size() != steps.size()) c.fail("E140", cat("has ", dims.size(), " sizes and ", steps.size(), " strides"));
-  Expr places = frontend::scalar(c, c.size("storage_offset", 0));
+  Dim own = c.importer().offset_of(c, "self"), first = c.size("storage_offset", own) - own, last = first;
+  for (size_t a = 0; a < dims.size(); ++a) last = last + (dims[a] - 1) * steps[a];
+  if (known_less_equal(first + 1, 0) || known_less_equal(product(x.dims()), last))
+    c.unsupported("reads memory outside of its tensor");
+  for (const auto& [least, most] : {std::pair{Dim(0), first}, std::pair{last + 1, product(x.dims())}})
+    c.importer().require({Relation::Kind::less_equal, least, most}, "the memory of the tensor");
+  Expr places = frontend::scalar(c, first);
   for (size_t a = 0; a < dims.size(); ++a) {
     auto axis = static_cast<int64_t>(a);
     places = places + along(iota(c, dims[a]) * frontend::scalar(c, steps[a]), axis, std::ssize(dims));
@@ -565,10 +550,6 @@ constexpr Operator rows[] = {
     {"prims.convert_element_type.default",
      [](Call& c) { return one(convert(c.tensor("a"), c.element("dtype").value_or(DType::f32))); }},
     {"aten.copy.default", copy},
-    {"aten.dropout.default", dropout},
-    {"aten.native_dropout.default", dropout},
-    {"aten.feature_dropout.default", dropout},
-    {"aten.alpha_dropout.default", dropout},
     {"aten.constant_pad_nd.default", constant_pad},
     {"aten.pad.default", pad},
     {"aten.reflection_pad1d.default", [](Call& c) { return padded(c, PadMode::reflect); }},
@@ -607,6 +588,7 @@ constexpr ViewForm views[] = {
     {"dropout", Back::same},
     {"feature_dropout", Back::same},
     {"alpha_dropout", Back::same},
+    {"feature_alpha_dropout", Back::same},
     {"detach_", Back::same},
     {"positive", Back::same},
     {"contiguous", Back::same, true},
@@ -683,7 +665,7 @@ Sharing sharing_of(const Call& c) {
     return type == x.dtype() && !c.flag("copy") ? Sharing::view : Sharing::none;
   }
   const ViewForm* form = view_form(node);
-  if (!form) return Sharing::none;
+  if (!form || drops_values(c)) return Sharing::none;
   return form->by_strides && !c.importer().is_row_major(c, "self") ? Sharing::perhaps : Sharing::view;
 }
 

@@ -136,7 +136,8 @@ TensorMeta read_meta(const Field& field) {
          .code = "E149",
          .what = cat(field.path(), " is of layout ", field.at("layout").integer(), ", not dense (", strided, ")"),
          .hint = "make it dense before the export: tensor.to_dense()"});
-  return {read_dtype(field.at("dtype")), read_sizes(field.at("sizes")), read_sizes(field.at("strides"))};
+  return {read_dtype(field.at("dtype")), read_sizes(field.at("sizes")), read_sizes(field.at("strides")),
+          read_size(field.at("storage_offset"))};
 }
 
 Item item_of_name(const Field& field) { return {.kind = Item::Kind::name, .text = field.at("name").text()}; }
@@ -487,6 +488,7 @@ ExportedProgram read_exported_program(Bytes file, const std::string& source) {
     read_weights(archive, "data/constants/", "_constants_config.json", program);
     return program;
   }
+  program.is_from_file = false;
   read_program(parse(file, source), source, program);
   return program;
 }

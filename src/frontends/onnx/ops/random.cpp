@@ -1,95 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operators. Their numbers are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy
-// as 1, 2, 3", SC 2011): a function of a counter and a key, written with plain elementwise instructions, so that every
-// target gives the same. The counter of an element is its place, the operator's number in the model and the trip of the
-// loop around it; the key is the operator's seed, or the run's (base/random.h).
-#include <bit>
-#include <cmath>
+// Random operators (frontends/common/random.h). The key of their numbers is the operator's seed, or the run's.
+#include "frontends/common/random.h"
 
-#include "base/random.h"
-#include "frontends/common/selection.h"
+#include <bit>
+
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/core_ops.h"
-#include "ops/reduce.h"
 
 namespace weft::onnx {
 namespace {
 
-constexpr double low_word = 0xffffffff;
+using frontend::random_type;
 
-Expr right(Expr x, double bits) { return apply(Fn::shift_right, x, like(x, bits)); }
-Expr low(Expr x) { return apply(Fn::bit_and, x, like(x, low_word)); }
-Expr operator^(Expr x, Expr y) { return apply(Fn::bit_xor, x, y); }
-Expr word(Call& c, double value) { return number(c, DType::u64, value); }
-
-/// Four words of 32 random bits for each element, each in a u64.
-struct Words {
-  Expr a, b, c, d;
-};
-
-/// One round's keys follow from the one before by adding a constant, modulo 2^32.
-struct Key {
-  Expr low, high;
-  Key next() const { return {onnx::low(low + 0x9e3779b9), onnx::low(high + 0xbb67ae85)}; }
-};
-
-Words round(const Words& x, const Key& key) {
-  Expr p = x.a * 0xd2511f53, q = x.c * 0xcd9e8d57;
-  return {right(q, 32) ^ x.b ^ key.low, low(q), right(p, 32) ^ x.d ^ key.high, low(p)};
+frontend::RandomSource source(Call& c) {
+  int64_t stream = c.importer().next_stream();
+  if (!c.has("seed")) return frontend::random_source(c, stream);
+  bool is_whole = c.node().op_type == "Dropout";
+  auto seed = is_whole ? static_cast<uint64_t>(c.integer("seed"))
+                       : std::bit_cast<uint32_t>(static_cast<float>(c.number("seed")));
+  return frontend::random_source(c, stream, seed);
 }
 
-/// A size as a scalar of u64.
-Expr as_word(Call& c, const Dim& size) { return scalar(c, size, DType::u64); }
-
-Key key_of(Call& c) {
-  if (c.has("seed")) {
-    bool is_whole = c.node().op_type == "Dropout";
-    auto seed = is_whole ? static_cast<uint64_t>(c.integer("seed"))
-                         : std::bit_cast<uint32_t>(static_cast<float>(c.number("seed")));
-    return {word(c, static_cast<double>(seed & 0xffffffff)), word(c, static_cast<double>(seed >> 32))};
-  }
-  Symbol symbol{.name = std::string(run_seed), .max = int64_t{1} << 62};
-  Expr seed = as_word(c, c.program().symbol(symbol));
-  return {low(seed), right(seed, 32)};
-}
-
-/// Random words for `count` elements in a row.
-Words random_words(Call& c, const Dim& count) {
-  Expr place = iota(c, count, DType::u64);
-  Expr stream = word(c, static_cast<double>(c.importer().next_stream())), trip = low(as_word(c, c.body().trip));
-  Words words{low(place), right(place, 32), broadcast(stream, {count}), broadcast(trip, {count})};
-  Key key = key_of(c);
-  for (int i = 0; i < 10; ++i, key = key.next()) words = round(words, key);
-  return words;
-}
-
-/// Whole numbers below 2^`bits` of two words, as `type`.
-Expr top_bits(Expr high, Expr lower, int bits, DType type) {
-  if (bits <= 32) return convert(right(high, 32 - bits), type);
-  return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);
-}
-
-/// The type in which random numbers of `type` are computed, and the bits of one.
-DType computed_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-int random_bits(DType type) { return type == DType::f64 ? 53 : type == DType::f16 ? 11 : type == DType::bf16 ? 8 : 24; }
-
-/// Numbers in [0, 1): all multiples of 2^-bits are equally likely.
-Expr uniform(Call& c, DType type, const Dims& dims) {
-  Words words = random_words(c, product(dims));
-  int bits = random_bits(type);
-  return reshape(top_bits(words.a, words.b, bits, computed_type(type)) * std::ldexp(1, -bits), dims);
-}
-
-/// Normally distributed numbers (Box and Muller, 1958).
-Expr normal(Call& c, DType type, const Dims& dims) {
-  Words words = random_words(c, product(dims));
-  int bits = type == DType::f64 ? 53 : 24;
-  DType computed = computed_type(type);
-  double unit = std::ldexp(1, -bits);
-  Expr radius = sqrt(log((top_bits(words.a, words.b, bits, computed) + 1.0) * unit) * -2.0);
-  return reshape(radius * cos(top_bits(words.c, words.d, bits, computed) * (2 * M_PI * unit)), dims);
-}
+Expr uniform(Call& c, DType type, const Dims& dims) { return frontend::uniform(source(c), type, dims); }
 
 DType float_type(Call& c, DType type) {
   if (!is_float(type) || bits(type) < 16) c.fail("E141", cat("gives floating-point numbers, not ", type));
@@ -103,7 +36,7 @@ Expr random_uniform(Call& c, DType type, const Dims& dims) {
 
 Expr random_normal(Call& c, DType type, const Dims& dims) {
   double mean = c.number("mean", 0), scale = c.number("scale", 1);
-  return convert(normal(c, float_type(c, type), dims) * scale + mean, type);
+  return convert(frontend::normal(source(c), float_type(c, type), dims) * scale + mean, type);
 }
 
 Dims shape_attribute(Call& c) {
@@ -125,23 +58,15 @@ DType type_like(Call& c) {
 Values bernoulli(Call& c) {
   Expr p = arg(c, 0);
   DType type = c.element("dtype", p.dtype());
-  return {convert(uniform(c, p.dtype(), p.dims()) < convert(p, computed_type(p.dtype())), type)};
+  return {convert(uniform(c, p.dtype(), p.dims()) < convert(p, random_type(p.dtype())), type)};
 }
 
-/// Chooses the class whose interval of the running sums of shares holds a uniform number.
 Values multinomial(Call& c) {
   Expr x = arg(c, 0);
   if (x.rank() != 2) c.fail("E140", cat("needs x[batch, classes], has ", x.value.type()));
   DType type = c.element("dtype", DType::i32);
-  Dim batch = x.dims()[0], classes = x.dims()[1], samples = c.integer("sample_size", 1);
-  x = convert(x, computed_type(x.dtype()));
-  Expr shares{&c, c.emit(Softmax{.axis = 1}, {x})};
-  Expr sums = running(ReduceFn::sum, shares, 1);
-  Expr at = reshape(uniform(c, x.dtype(), {batch, samples}), {batch, samples, 1});
-  Expr below = convert(reshape(sums, {batch, 1, classes}) <= at, DType::i64);
-  Expr found = reduce(ReduceFn::sum, below, {2}, false);
-  Expr last = scalar(c, classes - 1);
-  return {convert(min(found, last), type)};
+  Expr shares{&c, c.emit(Softmax{.axis = 1}, {convert(x, random_type(x.dtype()))})};
+  return {convert(frontend::drawn(source(c), shares, c.integer("sample_size", 1)), type)};
 }
 
 // --- Dropout ---------------------------------------------------------------------------------------------------------
@@ -160,7 +85,7 @@ Values dropout(Call& c) {
     c.ignore("ratio"), c.ignore("seed"), c.ignore("is_test");
     return {x, full(c, mask_type, x.dims(), 1)};
   }
-  DType type = computed_type(x.dtype());
+  DType type = random_type(x.dtype());
   Expr ratio = dropout_ratio(c, type);
   Expr kept = uniform(c, x.dtype(), x.dims()) >= ratio;
   if (!trains) kept = kept | !reshape(arg(c, 2), {});

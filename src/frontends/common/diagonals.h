@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "frontends/common/expr.h"
+
+namespace weft::frontend {
+
+/// Diagonal `offset` (negative: below the main one) of matrices x[..., rows, columns].
+Expr diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset);
+Expr diagonal_of(Expr x, int64_t offset);
+/// x[..., n] spread over matrices so that diagonal `offset` has its elements; other places hold anything.
+Expr on_diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset);
+/// x[..., n] on a diagonal of new square matrices, 0 elsewhere.
+Expr diagonal_matrix(Expr x, int64_t offset);
+/// The last two axes moved to stand at `a` and `b`.
+Expr last_moved(Expr y, int64_t a, int64_t b);
+
+}  // namespace weft::frontend
