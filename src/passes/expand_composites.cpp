@@ -167,7 +167,9 @@ bool expand_attention(Module& module, const AttentionHeads& heads) {
   for (Instruction& i : module) {
     if (!i.is<Attention>()) continue;
     Dim size = max(i.inputs[0].dims()[3], i.inputs[2].dims()[3]);
-    bool has_kernel = i.inputs[0].dtype() != DType::f64 && size.upper_bound() <= heads.widest;
+    DType type = i.inputs[0].dtype();
+    bool has_kernel =
+        type != DType::f64 && size.upper_bound() <= (type == DType::f32 ? heads.widest_of_f32 : heads.widest);
     if (has_kernel && !has_few_keys(i, heads)) continue;
     ReplaceScope scope(module, i);
     module.replace(i.result(), expanded(module, i));

@@ -6,7 +6,7 @@ namespace weft {
 
 /// The head sizes that a target's attention kernels take.
 struct AttentionHeads {
-  int64_t widest = INT64_MAX;
+  int64_t widest = INT64_MAX, widest_of_f32 = INT64_MAX;
   /// Wider heads: if there are no more keys than elements of a head, attention without a mask is faster as two
   /// products, because the scores are then its smallest tensor (cross-covariance attention, whose keys are channels).
   int64_t widest_of_few_keys = INT64_MAX;

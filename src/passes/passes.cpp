@@ -87,9 +87,11 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// GPU kernels keep a head in registers, which limits its size.
+/// GPU kernels keep a head in registers, and the least tile of queries and keys in 48 KiB of shared memory, which limits
+/// its size. With a narrow precision they store these in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
-  constexpr AttentionHeads gpu_heads{.widest = 256, .widest_of_few_keys = 128};
+  int64_t widest = 256, widest_of_f32 = context.precision == DType::f32 ? 224 : widest;
+  AttentionHeads gpu_heads{.widest = widest, .widest_of_f32 = widest_of_f32, .widest_of_few_keys = 128};
   return expand_attention(module, is_cpu(context.chip.kind) ? AttentionHeads{} : gpu_heads);
 }
 

@@ -284,6 +284,20 @@ def test_a_random_number_that_nobody_reads_is_not_missed():
     assert weft.compile(archive(program), device="ref")(torch.ones(3)).tolist() == [2, 2, 2]
 
 
+@pytest.mark.parametrize("device", ["amd:gfx1100", "nvidia:sm_90a"])
+@pytest.mark.parametrize("width", [224, 240, 256, 320])
+def test_attention_over_wide_heads_has_kernels_on_gpus(width, device, tmp_path):
+    class Attends(torch.nn.Module):
+        def forward(self, q, k):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+
+    q = torch.randn(1, 2, 40, width)
+    (tmp_path / "m.pt2").write_bytes(archive(exported(Attends(), (q, q))))
+    words = [BUILD / "bin/weft", "compile", tmp_path / "m.pt2", "--target", device, "-o", tmp_path / "m.weft"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 class Unique(torch.nn.Module):
     def forward(self, x):
         return torch.unique(x)

@@ -85,6 +85,12 @@ def test_dropout(share):
         torch.testing.assert_close(got[kept], X[kept] / (1 - share))
 
 
+def test_dropout_in_place():
+    got = drawn(lambda x: functional.dropout(x * 1, 0.5, training=True, inplace=True))
+    assert abs((got != 0).double().mean().item() - 0.5) < 0.01
+    assert torch.equal(drawn(lambda x: functional.dropout(x * 2, 0.5, training=False, inplace=True)), X * 2)
+
+
 def test_dropout_keeps_what_is_not_a_number():
     x = torch.full((4, 3), torch.nan)
     assert drawn(lambda x: functional.dropout(x, 0.5, training=True), x=x).isnan().all()
