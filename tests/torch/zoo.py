@@ -196,10 +196,13 @@ def judged(task):
 def summary(rows):
     found = {"models": len(rows)}
     for what, column in (("archive_right", "archive"), ("command_equal_bits", "command"), ("torch_compile_right", "compile")):
-        found[what] = sum(str(row.get(column, "")).startswith("right") for row in rows)
-    found["torch_compile_one_graph"] = sum(row.get("compile") == "right" for row in rows)
-    found["torch_compile_equal_bits"] = sum(row.get("bits") == "equal" for row in rows)
-    found["worst_apart"] = max((row["apart"] for row in rows if "apart" in row), default=0.0)
+        if any(column in row for row in rows):
+            found[what] = sum(str(row.get(column, "")).startswith("right") for row in rows)
+    if "torch_compile_right" in found:
+        found["torch_compile_one_graph"] = sum(row.get("compile") == "right" for row in rows)
+        found["torch_compile_equal_bits"] = sum(row.get("bits") == "equal" for row in rows)
+    found["not_exported_by_torch"] = sum(str(row.get("archive")).startswith("not exported") for row in rows)
+    found["worst_apart"] = max((row["apart"] for row in rows if row.get("archive") == "right"), default=0.0)
     return found
 
 
