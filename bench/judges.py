@@ -206,7 +206,7 @@ class Retrieval:
 class NextWord:
     """The perplexity of a text: how well each next token is predicted; smaller is better."""
 
-    WINDOW, TEST = 256, 8
+    WINDOW, TEST = 256, 32
 
     def __init__(self):
         self.model = str(folder() / "smollm2.onnx")
@@ -215,8 +215,9 @@ class NextWord:
         text = np.array(tokens.encode("\n\n".join(topics()[:600])).ids)
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
-        self.test, windows = windows[: self.TEST], windows[self.TEST :]
-        self.learn, self.held_back = windows[: LEARN // 6], windows[LEARN // 6 : LEARN // 6 + 6]  # the latter for budgets
+        few = LEARN // 6
+        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held back for budgets
+        self.test = rest[: self.TEST]
 
     def data(self):
         return [{"ids": ids, "past": language.no_past()} for ids in self.learn]

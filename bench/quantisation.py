@@ -139,6 +139,7 @@ ENGINES = {
 }
 # For large models with large outliers: mostly methods that change the weights.
 LANGUAGE = {
+    "weft int8": by_weft(),
     "weft int8 smooth": by_weft(smooth=0.5),
     "weft int8 smooth gptq within 2 %": within(0.02, smooth=0.5, weights="gptq"),
     "weft fp8": by_weft(to="fp8"),
@@ -150,6 +151,8 @@ LANGUAGE = {
     "weft int4 hqq": by_weft(to="int4", weights="hqq"),
     "weft int4 awq": by_weft(to="int4", weights="awq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
+    "onnxruntime minmax": by_onnxruntime("MinMax"),
+    "nncf": by_nncf,
     "onnxruntime int4": by_onnxruntime_blocks(),
     "onnxruntime int4 hqq": by_onnxruntime_blocks("hqq"),
     "onnxruntime int4 k-quant": by_onnxruntime_blocks("k_quant"),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantise/quantise.h"
-#include "quantise/table.h"
 
 #include <cmath>
 #include <cstdio>
@@ -8,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "api/c/calibration_table.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "driver/options.h"
@@ -22,6 +22,7 @@ namespace {
 struct QuantizeSettings {
   std::string model, output, to = "int8", method, weights, budget, metric, report, table, ranges;
   std::vector<std::string> data;
+  double smooth = NAN;
   ImageOptions image;
   quantise::Settings choices;
 };
@@ -84,7 +85,8 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.flag("--symmetric", s.choices.is_symmetric, "ranges symmetric around 0");
   line.flag("--per-tensor", s.choices.is_per_tensor, "one scale per weight tensor, not one per channel");
   line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "no correction of biases");
-  line.value("--smooth", "S", s.choices.smooth, "int8, fp8: strength of SmoothQuant, above 0, below 1 (often 0.5)");
+  line.value("--smooth", "S", s.smooth,
+             "int8, fp8: strength of SmoothQuant, 0 (none) to below 1; default: int8 chooses");
   line.value("--keep", "NODE", s.choices.keep, "a node that stays in floats; * and ? match; repeatable");
   line.group("Accuracy");
   line.value("--budget", "SHARE", s.budget,
@@ -105,6 +107,7 @@ void finish(QuantizeSettings& s) {
   if (!s.method.empty()) s.choices.method = quantise::parse_range_method(s.method);
   if (!s.ranges.empty()) s.choices.ranges = quantise::read_ranges(s.ranges);
   if (!s.weights.empty()) s.choices.weights = quantise::parse_weight_method(s.weights);
+  if (!std::isnan(s.smooth)) s.choices.smooth = s.smooth;
   if (!s.budget.empty()) s.choices.budget = parse_share(s.budget);
   if (!s.metric.empty())
     s.choices.metric = [&s](const std::filesystem::path& path) { return metric_of(s.metric, path.string()); };

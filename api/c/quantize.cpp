@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "api/c/calibration_table.h"
 #include "api/c/handles.h"
 #include "quantise/quantise.h"
-#include "quantise/table.h"
 
 using namespace weft;
 
@@ -60,7 +60,7 @@ quantise::Settings to_settings(const weft_quantize_options& o) {
   for (size_t i = 0; i < o.keep_count; ++i) settings.keep.emplace_back(&required(o.keep[i], "keep"));
   if (o.budget != 0) settings.budget = o.budget;
   settings.threads = o.threads;
-  settings.smooth = o.smooth;
+  if (o.smooth != 0) settings.smooth = o.smooth == -1 ? 0 : o.smooth;
   if (o.ranges) settings.ranges = quantise::read_ranges(o.ranges);
   if (o.products < 0 || o.products > 3) usage_error("E210", cat("products is ", o.products, ", not 0, 1, 2 or 3"));
   settings.is_qdq = o.qdq != 0;

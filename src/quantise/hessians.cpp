@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "quantise/place.h"
 
 namespace weft::quantise {
 namespace {
@@ -23,14 +24,11 @@ struct Sum {
 /// Adds x' x of the value's rows x to the model; gives the name of the product.
 std::string put_product(ModelEdit& edit, const std::string& value, const Sum& sum, DType type) {
   auto put = [&](const char* op, std::vector<std::string> inputs) {
-    NewNode node{.op = op, .inputs = std::move(inputs), .outputs = {edit.new_name(value + "_sum")}};
-    if (node.op == "Cast") node.integers = {{"to", 1}};
-    edit.put_behind(value, node);
-    return node.outputs[0];
+    return edit.put_behind(value, {.op = op, .inputs = std::move(inputs)}, "_sum");
   };
   std::string sizes = edit.new_name(value + "_sizes");
   edit.add_weight(sizes, make_i64_tensor(std::vector{int64_t{-1}, static_cast<int64_t>(sum.k)}));
-  std::string rows = put("Reshape", {type == DType::f32 ? value : put("Cast", {value}), sizes});
+  std::string rows = put("Reshape", {as_f32(edit, value, type), sizes});
   return put("MatMul", {put("Transpose", {rows}), rows});
 }
 

@@ -51,6 +51,12 @@ std::string text_of(const NewNode& node) {
     put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::integer));
     put_text(out, 5, attribute);
   }
+  if (!node.axes.empty()) {
+    std::string attribute = attribute_text("axes");
+    for (int64_t axis : node.axes) put_integer(attribute, 8, axis);
+    put_integer(attribute, 20, static_cast<int64_t>(onnx::AttributeKind::integers));
+    put_text(out, 5, attribute);
+  }
   if (!node.domain.empty()) put_text(out, 7, node.domain);
   return out;
 }
@@ -203,6 +209,13 @@ void ModelEdit::put_behind(const std::string& value, NewNode added) {
   size_t maker = own == source_->makers.end() ? put->second : own->second;
   for (const std::string& name : added.outputs) makers_.insert_or_assign(name, maker);
   put_after(maker, std::move(added));
+}
+
+std::string ModelEdit::put_behind(const std::string& value, NewNode added, const std::string& ending) {
+  std::string result = new_name(value + ending);
+  added.outputs = {result};
+  put_behind(value, std::move(added));
+  return result;
 }
 
 void ModelEdit::require_opset(const std::string& domain, int64_t version) {

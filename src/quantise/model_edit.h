@@ -20,6 +20,7 @@ struct NewNode {
   std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};
   std::vector<std::pair<std::string, int64_t>> integers = {};
+  std::vector<int64_t> axes = {};  ///< of a reduction below operator set 18
 };
 
 /// The version of ONNX's own operators.
@@ -49,6 +50,8 @@ class ModelEdit {
   /// Adds a node right after the node that computes the value (of the model, or added here), and after nodes added
   /// there before.
   void put_behind(const std::string& value, NewNode added);
+  /// The same with a new name for the node's result: the value's name and this ending. Returns it.
+  std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, which may itself be removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }

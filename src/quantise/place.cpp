@@ -36,14 +36,6 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
   return name;
 }
 
-/// A value of a layer's type, cast to f32: the layers that Weft writes in 8 bits compute in no other float type.
-std::string as_f32(ModelEdit& edit, const std::string& value, DType type) {
-  if (type == DType::f32) return value;
-  NewNode cast{.op = "Cast", .inputs = {value}, .outputs = {edit.new_name(value + "_f32")}, .integers = {{"to", 1}}};
-  edit.put_behind(value, cast);
-  return cast.outputs[0];
-}
-
 /// Puts pairs of QuantizeLinear and DequantizeLinear into a model.
 class Pairs {
  public:
@@ -74,17 +66,14 @@ class Pairs {
   /// The greatest magnitude of a value over the greatest number of the type; never 0.
   std::string scale_of_run(const std::string& value, DType type) {
     constexpr double least = 1e-30;
-    std::string base = value + "_scale";
-    auto put = [&](const char* op, std::vector<std::string> inputs, const char* ending) {
-      NewNode node{.op = op, .inputs = std::move(inputs), .outputs = {edit_.new_name(base + ending)}};
-      if (node.op == "ReduceMax") node.integers = {{"keepdims", 0}};
-      edit_.put_behind(value, node);
-      return node.outputs[0];
+    auto put = [&](const char* op, std::vector<std::string> inputs) {
+      return edit_.put_behind(value, {.op = op, .inputs = std::move(inputs)}, "_scale");
     };
-    std::string most = put("ReduceMax", {put("Abs", {value}, "_magnitudes")}, "_greatest");
-    std::string share = add_weight(edit_, base + "_share", scalar_tensor(DType::f32, 1 / greatest_of(type)));
-    std::string floor = add_weight(edit_, base + "_least", scalar_tensor(DType::f32, least));
-    return put("Max", {put("Mul", {most, share}, "_step"), floor}, "");
+    std::string most = edit_.put_behind(
+        value, {.op = "ReduceMax", .inputs = {put("Abs", {value})}, .integers = {{"keepdims", 0}}}, "_greatest");
+    std::string share = add_weight(edit_, value + "_share", scalar_tensor(DType::f32, 1 / greatest_of(type)));
+    return put("Max",
+               {put("Mul", {most, share}), add_weight(edit_, value + "_least", scalar_tensor(DType::f32, least))});
   }
 
   std::string input(std::string value, const StaticLayer& entry) {
@@ -95,9 +84,7 @@ class Pairs {
     if (!entry.means.empty()) {
       std::string means =
           add_weight(edit_, value + "_means", make_tensor(DType::f32, {std::ssize(entry.means)}, entry.means));
-      NewNode centred{.op = "Sub", .inputs = {value, means}, .outputs = {edit_.new_name(value + "_centred")}};
-      edit_.put_behind(value, centred);
-      value = centred.outputs[0];
+      value = edit_.put_behind(value, {.op = "Sub", .inputs = {value, means}}, "_centred");
     }
     std::string scale = entry.is_scaled_in_runs
                             ? scale_of_run(value, grid.type)
@@ -220,6 +207,27 @@ void put_bias(ModelEdit& edit, const Layer& layer, const Result& result) {
   edit.put_before(layer.node, {.op = "Add", .inputs = {result.product, layer.bias}, .outputs = {result.whole}});
 }
 
+const RowSteps& steps_of_rows(ModelEdit& edit, const Layer& layer, RowsOfValues& known) {
+  RowSteps& rows = known[layer.input];
+  if (!rows.steps.empty()) return rows;
+  std::string value = as_f32(edit, layer.input, layer.type);
+  auto number = [&](DType type, double x) { return add_weight(edit, value + "_number", scalar_tensor(type, x)); };
+  auto put = [&](const char* op, std::vector<std::string> inputs, const char* ending, std::vector<int64_t> axes = {}) {
+    return edit.put_behind(value, {.op = op, .inputs = std::move(inputs), .axes = std::move(axes)}, ending);
+  };
+  std::vector<int64_t> axes = {-1};
+  std::vector<std::string> reduced = {value};
+  if (edit.opset() >= 18) reduced.push_back(add_weight(edit, value + "_axes", make_i64_tensor(axes))), axes = {};
+  rows.least = put("ReduceMin", reduced, "_least", axes);
+  std::string range = put("Sub", {put("ReduceMax", reduced, "_greatest", axes), rows.least}, "_range");
+  std::string step = put("Mul", {range, number(DType::f32, 1.0 / 255)}, "_step");
+  rows.step = put("Max", {step, number(DType::f32, 1e-30)}, "_row_scale");
+  std::string ratio = put("Div", {put("Sub", {value, rows.least}, "_from_least"), rows.step}, "_ratio");
+  rows.zero = number(DType::i8, -128);
+  rows.steps = put("QuantizeLinear", {ratio, number(DType::f32, 1), rows.zero}, "_quantized");
+  return rows;
+}
+
 /// Packs integers of 4 bits into bytes, the first in the low half; integers of 8 bits stay.
 Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dims) {
   std::vector<std::byte> bytes;
@@ -250,6 +258,11 @@ Tensor packed_zeros(const BlockWeights& weights) {
 
 }  // namespace
 
+std::string as_f32(ModelEdit& edit, const std::string& value, DType type) {
+  if (type == DType::f32) return value;
+  return edit.put_behind(value, {.op = "Cast", .inputs = {value}, .integers = {{"to", 1}}}, "_f32");
+}
+
 std::string domain_of_pairs(ModelEdit& edit) {
   if (edit.opset() >= 13) return "";
   edit.require_opset(std::string(microsoft), 1);
@@ -262,35 +275,34 @@ void place_static(ModelEdit& edit, const Constants& constants, const std::vector
   pairs.share();
 }
 
-void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights) {
-  std::string base = as_f32(edit, layer.input, layer.type);
-  std::string steps = edit.new_name(base + "_quantized"), scale = edit.new_name(base + "_scale"),
-              zero = edit.new_name(base + "_zero"), sums = edit.new_name(base + "_sums"),
-              floats = edit.new_name(base + "_sums_f32"), factor = edit.new_name(base + "_factor");
-  Tensor matrix = weights.values;
-  if (layer.channels == 0) {  // [n, k]: MatMulInteger takes [k, n]
-    auto n = static_cast<size_t>(matrix.dims[0]), k = static_cast<size_t>(matrix.dims[1]);
-    std::vector<std::byte> turned(n * k);
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < k; ++j) turned[j * n + i] = matrix.data.data()[i * k + j];
-    matrix = {.dtype = DType::i8, .dims = {matrix.dims[1], matrix.dims[0]}, .data = Bytes(std::move(turned))};
-  }
-  std::string values = add_weight(edit, layer.weight + "_quantized", std::move(matrix));
-  std::string weight_scale = add_weight(edit, layer.weight + "_scale", scales_tensor(weights.scales));
+void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known) {
+  const RowSteps& rows = steps_of_rows(edit, layer, known);
+  const Tensor& matrix = weights.values;
+  ChannelOrder channel = order_of(matrix, layer.channels);
+  std::vector<double> sums(channel.count), numbers = to_doubles(matrix);
+  for (size_t i = 0; i < numbers.size(); ++i) sums[channel(i)] += numbers[i];
+  for (size_t j = 0; j < sums.size(); ++j)
+    sums[j] *= static_cast<double>(weights.scales[weights.is_per_tensor() ? 0 : j]);
+  const std::string& base = layer.weight;
+  std::string values = add_weight(edit, base + "_quantized", matrix),
+              scale = add_weight(edit, base + "_scale", scales_tensor(weights.scales)),
+              totals = add_weight(edit, base + "_sums", make_tensor(DType::f32, {std::ssize(sums)}, sums));
   Result result = replace(edit, layer);
-  auto put = [&](NewNode node) { edit.put_before(layer.node, std::move(node)); };
-  put({.op = "DynamicQuantizeLinear", .inputs = {base}, .outputs = {steps, scale, zero}});
-  put({.op = "MatMulInteger", .inputs = {steps, values, zero}, .outputs = {sums}});
-  put({.op = "Cast", .inputs = {sums}, .outputs = {floats}, .integers = {{"to", 1}}});
-  put({.op = "Mul", .inputs = {scale, weight_scale}, .outputs = {factor}});
-  bool is_cast = layer.type != DType::f32;
-  std::string product = is_cast ? edit.new_name(base + "_product") : result.product;
-  put({.op = "Mul", .inputs = {floats, factor}, .outputs = {product}});
-  if (is_cast)
-    put({.op = "Cast",
-         .inputs = {product},
-         .outputs = {result.product},
-         .integers = {{"to", onnx::element_code(layer.type)}}});
+  auto put = [&](NewNode node) {
+    if (node.outputs.empty()) node.outputs = {edit.new_name(base + "_product")};
+    edit.put_before(layer.node, node);
+    return node.outputs[0];
+  };
+  if (layer.channels == 0) values = put({.op = "Transpose", .inputs = {values}});  // MatMulInteger takes [k, n]
+  std::string product = put({.op = "Cast",
+                             .inputs = {put({.op = "MatMulInteger", .inputs = {rows.steps, values, rows.zero}})},
+                             .integers = {{"to", 1}}});
+  product = put({.op = "Mul", .inputs = {put({.op = "Mul", .inputs = {product, rows.step}}), scale}});
+  NewNode last{.op = "Add", .inputs = {product, put({.op = "Mul", .inputs = {rows.least, totals}})}};
+  if (layer.type != DType::f32)
+    last = {.op = "Cast", .inputs = {put(last)}, .integers = {{"to", onnx::element_code(layer.type)}}};
+  last.outputs = {result.product};
+  put(last);
   put_bias(edit, layer, result);
 }
 

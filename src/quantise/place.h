@@ -23,6 +23,9 @@ struct StaticLayer {
   std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
 };
 
+/// A value of a layer's type, cast to f32: the layers that Weft writes in 8 bits compute in no other float type.
+std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
+
 /// The domain of QuantizeLinear and DequantizeLinear: com.microsoft below operator set 13, which has no scales by channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
@@ -31,8 +34,17 @@ std::string domain_of_pairs(ModelEdit& edit);
 /// the quantised form, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
-/// DynamicQuantizeLinear and MatMulInteger in the place of MatMul and Gemm.
-void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights);
+/// An input whose rows are quantised by their own values: a row is about (steps - zero) * step + least. Steps are i8:
+/// onnxruntime's products of u8 by i8 saturate on processors without VNNI.
+struct RowSteps {
+  std::string steps, zero, step, least;
+};
+
+using RowsOfValues = std::map<std::string, RowSteps>;
+
+/// MatMulInteger in the place of MatMul and Gemm, with steps that each run chooses for each row: a few rows of language
+/// models hold values a thousand times as large as the others. `known`: values that are quantised already.
+void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 
 /// DequantizeLinear of a matrix in blocks before MatMul (operator set 21), in the place of MatMul and Gemm.
 void place_block_pairs(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);

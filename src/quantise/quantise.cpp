@@ -21,21 +21,14 @@ namespace {
 constexpr std::array<std::string_view, 6> targets = {"int8", "fp8", "int8-dynamic", "int8-weights", "int4", "fp8-fnuz"};
 constexpr std::array<std::string_view, 4> weight_methods = {"nearest", "hqq", "gptq", "awq"};
 
-template <class Kind, size_t count>
-Kind parse(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
-  auto found = std::ranges::find(names, text);
-  if (found != names.end()) return static_cast<Kind>(found - names.begin());
-  refuse("E203", cat("'", printable(text), "' is no ", what), cat("one of ", names));
-}
-
 void check(const Settings& settings) {
   int64_t block = settings.block;
   if (block < 16 || block > 256 || (block & (block - 1)) != 0)
     refuse("E203", cat("a block of ", block, " weights is not a power of two from 16 to 256"));
   if (!(settings.percentile > 50 && settings.percentile <= 100))
     refuse("E203", cat("a percentile of ", settings.percentile, " is not above 50 and at most 100"));
-  if (!(settings.smooth >= 0 && settings.smooth < 1))
-    refuse("E203", cat("a strength of smoothing of ", settings.smooth, " is not from 0 to below 1"));
+  if (settings.smooth && !(*settings.smooth >= 0 && *settings.smooth < 1))
+    refuse("E203", cat("a strength of smoothing of ", *settings.smooth, " is not from 0 to below 1"));
   bool is_blocked = settings.to == Target::int4 || settings.to == Target::int8_weights,
        is_dynamic = settings.to == Target::int8_dynamic;
   auto weights = settings.weights.value_or(WeightMethod::nearest);
@@ -60,10 +53,10 @@ Work started(onnx::Model model, const std::filesystem::path& folder, const Setti
 
 }  // namespace
 
-Target parse_target(std::string_view text) { return parse<Target>(text, targets, "target of quantisation"); }
+Target parse_target(std::string_view text) { return parse_name<Target>(text, targets, "target of quantisation"); }
 std::string_view name(Target target) { return targets[static_cast<size_t>(target)]; }
 WeightMethod parse_weight_method(std::string_view text) {
-  return parse<WeightMethod>(text, weight_methods, "way to round weights");
+  return parse_name<WeightMethod>(text, weight_methods, "way to round weights");
 }
 std::string_view name(WeightMethod method) { return weight_methods[static_cast<size_t>(method)]; }
 

@@ -52,10 +52,12 @@ struct Settings {
   bool is_per_tensor = false;  ///< one scale for a weight instead of one for each channel
   /// The default: gptq for int4 and fp8 if there is data, else nearest.
   std::optional<WeightMethod> weights;
-  int64_t block = 32;             ///< int4: weights of a scale, a power of two from 16
-  bool correct_bias = true;       ///< int8, fp8: corrects biases for the mean error of rounded weights
-  bool is_qdq = false;            ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
-  double smooth = 0;              ///< int8, fp8: above 0, below 1: moves outliers of inputs into weights
+  int64_t block = 32;        ///< int4: weights of a scale, a power of two from 16
+  bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights
+  bool is_qdq = false;       ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
+  /// The strength (below 1) with which outliers of inputs move into weights. Without it int8 chooses one for
+  /// each input, where that costs nothing when the model runs.
+  std::optional<double> smooth;
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
   std::optional<double> budget;   ///< the greatest allowed loss; layers stay in floats until it is met
   /// The quality of a model (the path of an ONNX file), greater is better. The loss is the relative drop of this

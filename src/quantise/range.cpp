@@ -115,10 +115,7 @@ void refuse(std::string code, std::string what, std::string hint) {
 }
 
 RangeMethod parse_range_method(std::string_view text) {
-  auto found = std::ranges::find(names, text);
-  if (found == names.end())
-    refuse("E203", cat("'", printable(text), "' is no way to choose a range"), cat("one of ", names));
-  return static_cast<RangeMethod>(found - names.begin());
+  return parse_name<RangeMethod>(text, names, "way to choose a range");
 }
 
 std::string_view name(RangeMethod method) { return names[static_cast<size_t>(method)]; }
@@ -153,10 +150,14 @@ Range choose_range(const Histogram& seen, RangeMethod method, double percentile,
   return method == RangeMethod::mse ? by_error(seen, type) : whole(seen);
 }
 
-double noise_share(const Histogram& seen, const Grid& grid) {
+double noise_share(const Histogram& seen, const Grid& grid, double smallest) {
   Bins bins = seen.bins();
-  double power = 0;
-  for (const auto& bin : bins) power += bin.middle * bin.middle * static_cast<double>(bin.count);
+  std::ranges::sort(bins, {}, [](const auto& bin) { return std::abs(bin.middle); });
+  double power = 0, count = static_cast<double>(seen.zeros()), most = smallest * static_cast<double>(seen.total());
+  for (const auto& bin : bins) {
+    if (count > most) break;
+    power += bin.middle * bin.middle * static_cast<double>(bin.count), count += static_cast<double>(bin.count);
+  }
   return power > 0 ? error_of(bins, grid) / power : 0;
 }
 

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "base/dtype.h"
+#include "base/text.h"
 #include "quantise/histogram.h"
 
 namespace weft::quantise {
 
 /// Throws a usage error.
 [[noreturn]] void refuse(std::string code, std::string what, std::string hint = "");
+
+template <class Kind, size_t count>
+Kind parse_name(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
+  auto found = std::ranges::find(names, text);
+  if (found != names.end()) return static_cast<Kind>(found - names.begin());
+  refuse("E203", cat("'", printable(text), "' is no ", what), cat("one of ", names));
+}
 
 /// How the range of a value is chosen from its histogram.
 enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };
@@ -41,7 +51,7 @@ Grid grid_of(Range range, DType type);
 /// steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// The mean square of the grid's rounding error, divided by the mean square of the values; 0 for values that are all 0.
-double noise_share(const Histogram& seen, const Grid& grid);
+/// The mean square of the grid's rounding error over that of the values, or of their `smallest` share; 0 for all 0.
+double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "base/text.h"
+
 namespace weft::quantise {
 namespace {
 
@@ -28,10 +30,15 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
   const Prepared& made = work.prepared()[i];
   bool is_spared = choice.floats.contains(i);
   bool is_last = work.is_last(layer);
-  auto becomes = is_spared || is_last ? work.spared_form() : name(work.settings().to);
+  bool is_dynamic = work.is_dynamic(i) && !is_spared;
+  auto becomes =
+      is_spared || is_last ? work.spared_form() : name(is_dynamic ? Target::int8_dynamic : work.settings().to);
   Json json = {{"node", layer.name}, {"op", layer.op}, {"becomes", becomes}};
   if (is_last) json["why"] = "the last layer";
   else if (is_spared) json["why"] = "the budget";
+  else if (is_dynamic)
+    json["why"] = cat("a few inputs are far larger than the others: a fixed step would add noise of ",
+                      100 * made.usual_noise, " % of the others' power");
   json["weights"] = layer.values.elements();
   json["weight_db"] = decibels(made.weight_noise);
   json["share_of_loss"] = choice.shares[i];

@@ -17,7 +17,7 @@ using Readers = std::map<std::string, std::vector<size_t>>;
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
   Readers readers;
   for (size_t i = 0; i < layers.size(); ++i)
-    if (seen.at(layers[i].input).rows > 0) readers[layers[i].input].push_back(i);
+    if (seen.contains(layers[i].input) && seen.at(layers[i].input).rows > 0) readers[layers[i].input].push_back(i);
   std::erase_if(readers, [&](const auto& entry) {
     auto is_convolution = [&](size_t i) { return layers[i].is_convolution(); };
     auto count = std::ranges::count_if(entry.second, is_convolution);
@@ -52,19 +52,19 @@ Tensor times(const Layer& layer, std::span<const double> factors) {
 
 /// Adds a Mul after the value; returns the name of its result.
 std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse, DType type) {
-  std::string divisor = edit.new_name(input + "_factors"), scaled = edit.new_name(input + "_scaled");
+  std::string divisor = edit.new_name(input + "_factors");
   edit.add_weight(divisor, make_tensor(type, {std::ssize(inverse)}, inverse));
-  edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}, .outputs = {scaled}});
-  return scaled;
+  return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-void divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
-            std::span<const double> factors) {
+/// Divides the channels of the value that these layers read. `only_folded`: where no Mul is needed.
+bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
+            std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());
   std::ranges::transform(factors, inverse.begin(), [](double x) { return 1 / x; });
   std::string scaled = layers[readers[0]].input;
   if (!fold_factors(edit, constants, layers, readers, inverse)) {
-    if (layers[readers[0]].is_convolution()) return;
+    if (only_folded || layers[readers[0]].is_convolution()) return false;
     scaled = divided(edit, scaled, inverse, layers[readers[0]].type);
   }
   for (size_t i : readers) {
@@ -76,6 +76,7 @@ void divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, c
     edit.set_input(layer.node, 0, scaled);
     edit.set_input(layer.node, 1, layer.weight);
   }
+  return true;
 }
 
 /// The greatest weight of each input channel, over all layers that read it.
@@ -103,6 +104,32 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
+/// The expected squared error of products of 8-bit integers after a division by these factors: inputs have one step,
+/// weights one for each channel of the result.
+double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers, const Observed& values,
+            std::span<const double> factors) {
+  constexpr double steps = 127;
+  double greatest = 0, sum = 0;
+  for (size_t i = 0; i < factors.size(); ++i)
+    greatest = std::max(greatest, static_cast<double>(values.greatest[i]) / factors[i]);
+  for (size_t reader : readers) {
+    const Layer& layer = layers[reader];
+    Meeting channel(layer, factors.size());
+    ChannelOrder result = order_of(layer.values, layer.channels);
+    std::span<const float> weights = layer.values.as<float>();
+    std::vector<double> most(result.count), power(result.count);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      size_t from = channel(i), to = result(i);
+      double scaled = weights[i] * factors[from];
+      most[to] = std::max(most[to], std::abs(scaled));
+      power[to] += values.squares[from] / (factors[from] * factors[from] * static_cast<double>(values.rows));
+      sum += std::pow(scaled * greatest / steps, 2);
+    }
+    for (size_t to = 0; to < result.count; ++to) sum += std::pow(most[to] / steps, 2) * power[to];
+  }
+  return sum;
+}
+
 /// The expected change of the products by rounding, if channels were independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
@@ -123,15 +150,25 @@ double changed(const Layer& layer, std::span<const double> factors, std::span<co
 
 }  // namespace
 
-void smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
-            double strength) {
+bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
+            std::optional<double> strength) {
+  constexpr double worth = 0.7;
+  bool changed = false;
   for (const auto& [input, readers] : layers_by_input(layers, seen)) {
-    const std::vector<float>& inputs = seen.at(input).greatest;
-    std::vector<double> weights = greatest_weights(layers, readers, inputs.size()), factors(inputs.size());
-    for (size_t i = 0; i < factors.size(); ++i)
-      factors[i] = std::pow(inputs[i], strength) / std::pow(weights[i], 1 - strength);
-    divide(edit, constants, layers, readers, centred(std::move(factors)));
+    const Observed& values = seen.at(input);
+    std::vector<double> weights = greatest_weights(layers, readers, values.greatest.size()), best;
+    double least = strength ? HUGE_VAL : worth * lost(layers, readers, values, std::vector<double>(weights.size(), 1));
+    for (double power : strength ? std::vector{*strength} : std::vector{0.3, 0.5, 0.7}) {
+      std::vector<double> factors(weights.size());
+      for (size_t i = 0; i < factors.size(); ++i)
+        factors[i] = std::pow(values.greatest[i], power) / std::pow(weights[i], 1 - power);
+      factors = centred(std::move(factors));
+      double now = lost(layers, readers, values, factors);
+      if (now < least) least = now, best = std::move(factors);
+    }
+    if (!best.empty()) changed |= divide(edit, constants, layers, readers, best, !strength);
   }
+  return changed;
 }
 
 void protect(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,

@@ -12,8 +12,10 @@
 namespace weft::quantise {
 
 /// SmoothQuant (Xiao and others, 2022): greatest input ^ strength / greatest weight ^ (1 - strength).
-void smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
-            double strength);
+/// Without a strength: for each input the one with the least expected error of 8-bit integers, where another operator
+/// takes the division. Returns whether anything changed.
+bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
+            std::optional<double> strength);
 
 /// AWQ (Lin and others, 2023): factors are a power of the inputs' mean square. Of twenty powers, takes the one whose
 /// rounded weights change the products least.

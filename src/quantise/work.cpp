@@ -82,12 +82,11 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
   drop_unfit();
   if (is_blocked()) stored_ = find_stored(edit_, constants_, layers_, settings_.keep);
   check_any();
-  if (needs_ranges() || (is_blocked() && settings_.weights == WeightMethod::awq)) observe_inputs();
+  bool is_smoothed = samples_ && !is_blocked() && settings_.smooth.value_or(is_fp8(settings_.to) ? 0 : 1) != 0;
+  if (needs_ranges() || is_smoothed || settings_.weights == WeightMethod::awq) observe_inputs();
   check_any();
-  if (needs_ranges() && settings_.smooth > 0) {
-    smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth);
+  if (is_smoothed && smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth) && needs_ranges())
     observe_inputs();  // as they are now
-  }
   if (is_blocked() && settings_.weights == WeightMethod::awq)
     protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
   prepare();
@@ -98,7 +97,7 @@ bool Work::needs_data() const {
        reads_data = is_gptq || settings_.weights == WeightMethod::awq;
   // fp8 can be scaled by the values of each run.
   bool is_known = is_fp8(settings_.to) || !settings_.ranges.empty();
-  return (needs_ranges() && (!is_known || settings_.smooth > 0 || is_gptq)) || (is_blocked() && reads_data);
+  return (needs_ranges() && (!is_known || settings_.smooth.value_or(0) > 0 || is_gptq)) || (is_blocked() && reads_data);
 }
 
 void Work::check_any() const {
@@ -213,6 +212,7 @@ void Work::choose_input(const Layer& layer, Prepared& made) const {
     const Histogram& values = seen->second.histogram;
     made.input = grid_of(choose_range(values, settings_.method, settings_.percentile, to), to);
     made.input_noise = noise_share(values, made.input);
+    made.usual_noise = noise_share(values, made.input, 0.99);
     if (centred_.contains(layer.input)) centre(made, seen->second, to);
   }
 }
@@ -262,14 +262,23 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
   std::vector<StaticLayer> placed;
   for (size_t i = 0; i < prepared_.size(); ++i) {
     const Prepared& made = prepared_[i];
-    if (!floats.contains(i))
+    if (!floats.contains(i) && !is_dynamic(i))
       placed.push_back(
           {&layers_.chosen[i], made.input, made.is_scaled_in_runs, made.channels, made.added_bias, made.means});
   }
   ModelEdit edit = edit_;
   raise_opset(edit, opset_for(settings_));
   place_static(edit, constants_, placed);
+  RowsOfValues rows;
+  for (size_t i = 0; i < prepared_.size(); ++i)
+    if (!floats.contains(i) && is_dynamic(i)) place_dynamic(edit, layers_.chosen[i], prepared_[i].channels, rows);
   return edit;
+}
+
+bool Work::is_dynamic(size_t i) const {
+  constexpr double most_noise = 0.01;
+  bool is_static = layers_.chosen[i].is_convolution() || settings_.ranges.contains(layers_.chosen[i].input);
+  return settings_.to == Target::int8 && !is_static && prepared_[i].usual_noise > most_noise;
 }
 
 /// The layer in 8 bits instead of 4, because 4 bits would lose too much.
@@ -284,11 +293,12 @@ ModelEdit Work::quantised(const std::set<size_t>& spared) const {
   ModelEdit edit = edit_;
   raise_opset(edit, opset_for(settings_));
   place_stored(edit, stored_);
+  RowsOfValues rows;
   auto put_blocks = settings_.is_qdq ? place_block_pairs : place_blocks;
   for (size_t i = 0; i < prepared_.size(); ++i) {
     const Layer& layer = layers_.chosen[i];
     if (!spared.contains(i) && is_blocked()) put_blocks(edit, layer, prepared_[i].blocks);
-    else if (!spared.contains(i)) place_dynamic(edit, layer, prepared_[i].channels);
+    else if (!spared.contains(i)) place_dynamic(edit, layer, prepared_[i].channels, rows);
     else if (settings_.to == Target::int4) put_blocks(edit, layer, in_bytes(layer));
   }
   return edit;

@@ -23,6 +23,7 @@ struct Prepared {
   std::vector<double> added_bias = {};  ///< of each channel
   std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
   double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
+  double usual_noise = 0;                    ///< over that of the 99 % smallest inputs
 };
 
 /// The operator set that the result needs at least.
@@ -43,6 +44,9 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
+  /// True for an int8 product whose inputs no fixed step holds, because a few of them are far larger than the others: the
+  /// noise of rounding would exceed 1 % of the others' power. Its rows get steps of each run, as in int8-dynamic.
+  bool is_dynamic(size_t layer) const;
   /// The quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
   /// Errors of the last layer are errors of the results, so int4 gives it 8 bits. (fp8 keeps it in floats.)

@@ -244,9 +244,75 @@ def test_a_few_huge_values_do_not_cost_the_others_their_steps(tmp_path, method):
     usual = rows(4, seed=90)
     losses = []
     for name in method, "minmax":
-        out, _ = quantized(tmp_path, products(), data, method=name, percentile=99.9)
-        losses.append(max(error(peer(out, x), peer(tmp_path / "model.onnx", x)) for x in usual))
+        out, _ = quantized(tmp_path, as_convolutions(products()), pixels(data), method=name, percentile=99.9)
+        losses.append(max(error(peer(out, x), peer(tmp_path / "model.onnx", x)) for x in pixels(usual)))
     assert losses[0] < losses[1] / 2, losses
+
+
+def as_convolutions(model):
+    """The same products of pixels: convolutions of size 1."""
+    for held in model.graph.initializer:
+        held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).T[:, :, None, None].copy(), held.name))
+    for node in model.graph.node:
+        node.op_type = "Conv" if node.op_type == "MatMul" else node.op_type
+    model.graph.input[0].CopyFrom(info("x", "n", 64, "h", "w"))
+    model.graph.output[0].CopyFrom(info("y", "n", 32, "h", "w"))
+    return model
+
+
+def pixels(data):
+    return [np.ascontiguousarray(x.T[None, :, :, None]) for x in data]
+
+
+def massive(count=8, k=64):
+    """Rows as in language models: the first holds a value a thousand times as large as the others."""
+    data = [rng(70 + i).standard_normal((16, k)).astype("f") for i in range(count)]
+    for x in data:
+        x[0, 5] = 3000
+    return data
+
+
+def rest_of(y):
+    """All rows but the first."""
+    return np.concatenate([part[1:] for part in np.split(y, len(y) // 16)])
+
+
+@pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
+                                             ("int8-dynamic", 19, "Gemm")])  # fmt: skip
+def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
+    """Such a layer of an int8 model gets steps for each row and run; the other layer keeps fixed steps."""
+    model = products()
+    model.opset_import[0].version = opset
+    w = numpy_helper.to_array(model.graph.initializer[0]).copy()
+    w[5] /= 3000
+    if kind == "Gemm":
+        w = np.ascontiguousarray(w.T)
+        model.graph.node[0].CopyFrom(helper.make_node("Gemm", ["x", "w1", "c"], ["a"], "first", transB=1))
+        model.graph.initializer.append(numpy_helper.from_array(rng(5).standard_normal(48).astype("f"), "c"))
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(w, "w1"))
+    out, report = quantized(tmp_path, model, massive(), to=to, smooth=None if to == "int8" else 0)
+    assert [layer["becomes"] for layer in report["layers"]] == ["int8-dynamic", to]
+    assert "far larger" in report["layers"][0].get("why", "") or to == "int8-dynamic"
+    assert operators(out).count("MatMulInteger") == (1 if to == "int8" else 2)
+    x = np.concatenate(massive(4))
+    right, there, here = (rest_of(y) for y in (peer(tmp_path / "model.onnx", x), peer(out, x), weft.compile(out, device="cpu")(x)))
+    assert error(there, right) < 0.02 and error(here, right) < 0.02 and error(here, there) < 0.004
+
+
+def test_layers_that_read_one_value_share_the_steps_of_its_rows(tmp_path):
+    model = chain("gated")
+    out, _ = quantized(tmp_path, model, [x[:, :64] for x in rows()], to="int8-dynamic")
+    assert [operators(out).count(op) for op in ("MatMulInteger", "QuantizeLinear", "ReduceMax")] == [3, 2, 2]
+
+
+def test_rows_of_one_number_and_no_rows(tmp_path):
+    out, _ = quantized(tmp_path, products(), rows(), to="int8-dynamic")
+    x = np.stack([np.zeros(64), np.full(64, 7), np.full(64, -1e-20), np.full(64, 1e30)]).astype("f")
+    right, there, here = peer(tmp_path / "model.onnx", x), peer(out, x), weft.compile(out, device="cpu")(x)
+    for i in range(4):
+        assert error(here[i], there[i]) < 1e-5 or not right[i].any()
+        assert np.abs(here[i] - right[i]).max() <= 0.03 * np.abs(right[i]).max()
+    assert weft.compile(out, device="cpu")(x[:0]).shape == (0, 32)
 
 
 def test_the_least_squares_lose_less_than_the_whole_range(tmp_path):
@@ -355,6 +421,18 @@ def test_what_makes_an_input_takes_the_factors_of_its_channels(tmp_path, name):
     assert losses[1] < losses[0] / 2, losses
     muls = [node for node in onnx.load(tmp_path / "out.onnx").graph.node if node.op_type == "Mul" and "scaled" in node.output[0]]
     assert [node.input[0] for node in muls] == ([] if name == "convolutions" else ["x"])
+    x = np.concatenate(data)
+    assert error(weft.compile(tmp_path / "out.onnx", device="cpu")(x), peer(tmp_path / "out.onnx", x)) < 5e-3
+
+
+@pytest.mark.parametrize("name, to", [("convolutions", "int8"), *((name, to) for name in ("added", "normalised", "gated")
+                                                               for to in ("int8", "int8-dynamic"))])  # fmt: skip
+def test_int8_divides_channels_where_that_costs_nothing(tmp_path, name, to):
+    shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
+    data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
+    losses = [quantized(tmp_path, chain(name), data, to=to, method="minmax", smooth=s)[1]["loss"] for s in (0, None)]
+    assert losses[1] < losses[0] / 2, losses
+    assert not [node for node in onnx.load(tmp_path / "out.onnx").graph.node if node.op_type == "Mul" and node.output[0].endswith("_scaled")]
     x = np.concatenate(data)
     assert error(weft.compile(tmp_path / "out.onnx", device="cpu")(x), peer(tmp_path / "out.onnx", x)) < 5e-3
 
@@ -603,6 +681,13 @@ def test_a_calibration_table_in_place_of_data(tmp_path):
         np.testing.assert_allclose([again["x_scale"], again["r1_scale"]], [held["x_scale"], held["r1_scale"]], rtol=1e-6)
         (left,) = [layer for layer in report["layers"] if layer["becomes"] == "float"]
         assert left["node"] == "last" and "lacks its input" in left["why"] and report["loss"] is None
+
+
+def test_a_calibration_table_beside_data(tmp_path):
+    """The table counts for the inputs that it names, the data for the others."""
+    (tmp_path / "t.json").write_text('{"x": [-8, 8]}')
+    out, report = quantized(tmp_path, convolutional(), pictures(), ranges=tmp_path / "t.json")
+    assert report["floats"] == 0 and weights_of(out)["x_scale"] == np.float32(16 / 255)
 
 
 @pytest.mark.parametrize("text, words", [("", "no scale above 0"), ("x: zz", "8 hex digits"), ('{"x": 0}', "no scale above 0"),

@@ -153,6 +153,26 @@ def of_this_run(d):
     return d.add("Add", y, d.array((n,)), exact=True) if d.chance(0.5) else y
 
 
+def of_each_row(d):
+    """Steps from the values of each row, as `weft quantize --to int8-dynamic` writes them. Rows run from 0 or -32 to 63.75 more or
+    its double, so that steps are 1/4 and 1/2."""
+    rows, k, n = d.random.choice([(1,), (7,), (2, 3)]), d.random.choice((4, 16, 33)), d.random.choice((1, 5, 16))
+    x = d.array((*rows, k))
+    x[..., 0], x[..., 1] = -32, 31.75
+    x[..., :1, :] = (x[..., :1, :] + 32) * d.random.choice((1, 2))
+    x = d.given(x, chosen=True)
+    axes = {"axes": [-1]} if d.opset < 18 else {}
+    last = [] if axes else [d.weight(np.array([-1]))]
+    least, most = (d.add(op, x, *last, exact=True, **axes) for op in ("ReduceMin", "ReduceMax"))
+    step = d.add("Max", d.add("Mul", d.add("Sub", most, least, exact=True), f32(1 / 255), exact=True), f32(1e-30), exact=True)
+    q = d.add("QuantizeLinear", d.add("Div", d.add("Sub", x, least, exact=True), step, exact=True), f32(1), np.uint8(0), exact=True)
+    w = d.numbers.integers(-127, 128, (k, n)).astype(np.int8)
+    own = f32([d.random.choice(SCALES) for _ in range(n)])
+    y = d.add("Cast", d.add("MatMulInteger", q, w, exact=True), to=TensorProto.FLOAT, exact=True)
+    y = d.add("Mul", d.add("Mul", y, step, exact=True), own, exact=True)
+    return d.add("Add", y, d.add("Mul", least, f32(w.sum(0) * own), exact=True), exact=True)
+
+
 def float8(d):
     """8-bit floats on both sides of a product or a convolution."""
     kind = np.dtype(d.random.choice((ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz)))
@@ -185,4 +205,4 @@ def in_blocks(d):
     return d.add("MatMul", x, w, exact=True)
 
 
-ALL = [layers, layers, product, product_of_two, wide_quanta, of_this_run, float8, in_blocks]
+ALL = [layers, layers, product, product_of_two, wide_quanta, of_this_run, of_each_row, float8, in_blocks]

@@ -75,7 +75,7 @@ def quantize(
     symmetric: bool = False,
     per_tensor: bool = False,
     keep_bias: bool = False,
-    smooth: float = 0,
+    smooth: float | None = None,
     qdq: bool = False,
     ranges: str | os.PathLike[str] | None = None,
     keep: Iterable[str] = (),
@@ -94,7 +94,7 @@ def quantize(
     "percentile" (percentile: the share inside, 99.99), "entropy". weights: how weights are rounded: "nearest", "gptq" (which
     int4 and fp8 take when there is data), of "int4" and "int8-weights" also "hqq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
     for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers
-    of inputs into weights, 0.5 half of them (SmoothQuant). qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
+    of inputs into weights, 0.5 half of them (SmoothQuant), 0 nothing; int8 chooses where it costs nothing. qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
     ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.
     budget: the greatest loss; layers stay in floats until it is met. metric: a function of a model's path, the greater the
     better; the loss is the share of it that goes. Without one it is the relative error of the outputs.
@@ -114,7 +114,8 @@ def quantize(
     q.to, q.method, q.percentile, q.weights, q.block = to, method, percentile, weights, block
     q.symmetric, q.per_tensor, q.keep_bias, q.keep = symmetric, per_tensor, keep_bias, list(keep)
     q.qdq, q.ranges = qdq, os.fspath(ranges) if ranges is not None else ""
-    q.budget, q.threads, q.progress, q.smooth = budget or 0, threads, progress, smooth
+    q.budget, q.threads, q.progress = budget or 0, threads, progress
+    q.smooth = 0 if smooth is None else smooth or -1
     calls = [_Items(data, convert) if data is not None else None, _Metric(metric) if metric else None]
     q.item, q.metric = calls
     out = os.fspath(output) if output is not None else f"{os.path.splitext(path)[0]}.{to}.onnx"

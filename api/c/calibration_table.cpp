@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "quantise/table.h"
+#include "api/c/calibration_table.h"
 
 #include <algorithm>
 #include <bit>
