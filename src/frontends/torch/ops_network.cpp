@@ -413,7 +413,8 @@ Values by_batch(Call& c, Expr x, double epsilon) {
   auto [mean, variance] = frontend::moments(wide, axes);
   Expr scale = rsqrt(variance + epsilon);
   Expr y = per_channel((wide - mean) * scale, c.optional("weight"), c.optional("bias"));
-  return {convert(y, x.dtype()), frontend::flat(mean), frontend::flat(scale)};
+  DType shown = c.importer().declared_result(c, 1).value_or(mean.dtype());
+  return {convert(y, x.dtype()), convert(frontend::flat(mean), shown), convert(frontend::flat(scale), shown)};
 }
 
 /// v with the length g along all axes but `dim`.
