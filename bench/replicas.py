@@ -57,6 +57,10 @@ class Copies:
         self._take(in_flight)
         return rate
 
+    def rows_a_run(self):
+        runs = self.queue.stats()["runs_by_rows"]
+        return sum(rows * count for rows, (count, _) in runs.items()) / sum(count for count, _ in runs.values())
+
     def _take(self, least):
         """Waits for at least so many answers."""
         found = []
@@ -89,7 +93,8 @@ def measure(name, lists, arguments):
     for c, error, found in zip(copies, errors, rates, strict=True):
         rate = statistics.median(found)
         of = {"network": name, "sizes": sizes, "precision": arguments.precision, "devices": ",".join(c.devices)}
-        row = {"rows_a_second": rate, "gain": rate / one, "of_linear": rate / one * len(lists[0]) / len(c.devices), "error": error}
+        row = {"rows_a_second": rate, "gain": rate / one, "of_linear": rate / one * len(lists[0]) / len(c.devices),
+               "rows_a_run": c.rows_a_run(), "error": error}
         is_right &= error < LIMIT
         print(of, machine.rounded(row), flush=True)
         on = None if c.devices[0].startswith("cpu") else machine.gpu()

@@ -38,8 +38,8 @@ ALLOWED = {
     "migraphx": ["weft", "adapters"],
 }
 # Headers that the host and the kernels share: how a kernel's work is cut (plain constexpr formulas), its arguments, and
-# the multiply-accumulates.
-SHARED = {"kernels/tasks.h", "kernels/gpu_tasks.h", "kernels/launch.h", "kernels/macs.h"}
+# the multiply-accumulates, and the mailboxes of ranks.
+SHARED = {"kernels/tasks.h", "kernels/gpu_tasks.h", "kernels/launch.h", "kernels/macs.h", "kernels/mailbox.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 

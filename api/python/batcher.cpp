@@ -20,22 +20,49 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// A copy in memory of its own: a thread that frees it later must not need the interpreter.
-Tensor owned(const Tensor& tensor) {
+/// Tensors of the interpreter that nobody uses any more. Threads without the interpreter's lock leave them here; a
+/// thread with it frees them.
+class Leftovers {
+ public:
+  void add(Tensor tensor) {
+    std::scoped_lock lock(mutex_);
+    tensors_.push_back(std::move(tensor));
+  }
+  void free() {
+    std::vector<Tensor> freed;
+    std::scoped_lock lock(mutex_);
+    freed.swap(tensors_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Tensor> tensors_;
+};
+
+/// A tensor over the same memory, which threads without the interpreter's lock may free.
+Tensor lent(const Tensor& tensor, const std::shared_ptr<Leftovers>& leftovers) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
-  return has_bytes ? Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor;
+  if (!has_bytes) return tensor;
+  struct Loan {
+    Tensor tensor;
+    std::shared_ptr<Leftovers> leftovers;
+  };
+  auto release = [](void* user) {
+    std::unique_ptr<Loan> loan(static_cast<Loan*>(user));
+    loan->leftovers->add(std::move(loan->tensor));
+  };
+  auto dims = tensor.dims();
+  auto bytes = tensor.bytes();
+  weft_tensor* made = nullptr;
+  check(weft_tensor_wrap(tensor.dtype(), dims.data(), dims.size(), bytes.data(), bytes.size(), release,
+                         new Loan{tensor, leftovers}, &made));
+  return Tensor(made);
 }
 
 std::optional<serve::Clock::time_point> point_after(double seconds) {
   if (seconds <= 0) return {};
   auto time = std::chrono::duration<double>(std::min(seconds, 1e9));
   return serve::Clock::now() + std::chrono::duration_cast<serve::Clock::duration>(time);
-}
-
-nb::list arrays(const std::vector<Tensor>& outputs) {
-  nb::list list;
-  for (const Tensor& output : outputs) list.append(array_of(output));
-  return list;
 }
 
 /// A Batcher with a queue of answers. Its file descriptor is readable while answers wait, so that an event loop wakes
@@ -47,6 +74,7 @@ class Queue {
     if (event_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
     std::vector<Program> programs;
     for (const nb::object& model : models) programs.push_back(program_of(model));
+    is_ref_ = programs.at(0).device().starts_with("ref");
     nb::gil_scoped_release no_gil;
     serve::BatchOptions options{.most_rows = most_rows, .most_waiting = most_waiting};
     options.delay = std::chrono::nanoseconds(static_cast<int64_t>(delay * 1e9));
@@ -55,13 +83,17 @@ class Queue {
     batcher_ = std::make_unique<serve::Batcher>(std::move(programs), options, std::move(rule));
   }
   ~Queue() {
-    nb::gil_scoped_release no_gil;
-    batcher_.reset();
-    ::close(event_);
+    {
+      nb::gil_scoped_release no_gil;
+      batcher_.reset();
+      ::close(event_);
+    }
+    leftovers_->free();
   }
   Queue(const Queue&) = delete;
 
   uint64_t submit(const Given& given, double deadline) {
+    leftovers_->free();
     nb::gil_scoped_release no_gil;
     return batcher_->submit(inputs_of(given), point_after(deadline), [this](auto id, auto outputs, auto failure) {
       std::scoped_lock lock(mutex_);
@@ -79,16 +111,18 @@ class Queue {
       eventfd_t count = 0;
       eventfd_read(event_, &count);
     }
+    leftovers_->free();
     nb::list list;
     for (const Finished& one : finished) {
       if (one.failure) list.append(nb::make_tuple(one.id, nb::none(), error_of(one.failure)));
-      else list.append(nb::make_tuple(one.id, arrays(one.outputs), nb::none()));
+      else list.append(nb::make_tuple(one.id, arrays_of(one.outputs), nb::none()));
     }
     return list;
   }
 
   /// Waits for the answer.
   nb::list run(const Given& given, double deadline) {
+    leftovers_->free();
     std::vector<Tensor> outputs;
     {
       nb::gil_scoped_release no_gil;
@@ -100,7 +134,7 @@ class Queue {
       batcher_->submit(inputs_of(given), point_after(deadline), done);
       outputs = promise->get_future().get();
     }
-    return arrays(outputs);
+    return arrays_of(outputs);
   }
 
   nb::dict stats() const {
@@ -126,10 +160,17 @@ class Queue {
     std::exception_ptr failure;
   };
 
-  static serve::Inputs inputs_of(const Given& given) {
+  serve::Inputs inputs_of(const Given& given) const {
     serve::Inputs inputs;
-    for (const auto& tensor : given) inputs.push_back(tensor ? owned(*tensor) : Tensor());
+    for (const auto& tensor : given) inputs.push_back(tensor ? lent(*tensor, leftovers_) : Tensor());
     return inputs;
+  }
+
+  /// Parts of a joint run do not overlap, so each is its request's own. Only ref returns memory of inputs and constants.
+  nb::list arrays_of(const std::vector<Tensor>& outputs) const {
+    nb::list list;
+    for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));
+    return list;
   }
 
   static nb::object error_of(const std::exception_ptr& failure) {
@@ -143,8 +184,10 @@ class Queue {
   }
 
   int event_;
+  bool is_ref_ = false;
   std::mutex mutex_;
   std::vector<Finished> finished_;
+  std::shared_ptr<Leftovers> leftovers_ = std::make_shared<Leftovers>();
   std::unique_ptr<serve::Batcher> batcher_;
 };
 

@@ -142,20 +142,20 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// An array over the tensor's memory; over a copy when something else holds that memory too, because the caller may
-/// write to it.
+/// An array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`), because
+/// the caller may write to it.
 template <class Framework>
-nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type) {
-  auto* held = new weft::Tensor(
-      weft_tensor_is_shared(tensor.get()) ? weft::Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor);
+nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
+  bool copies = !is_own && weft_tensor_is_shared(tensor.get());
+  auto* held = new weft::Tensor(copies ? weft::Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims()) : tensor);
   nb::capsule owner(held, [](void* p) noexcept { delete static_cast<weft::Tensor*>(p); });
   void* data = const_cast<std::byte*>(held->bytes().data());
   return nb::cast(nb::ndarray<Framework>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
 /// Types that numpy lacks: their name, sizes and bytes.
-nb::object bits_of(const weft::Tensor& tensor) {
-  nb::object bytes = array_of<nb::numpy>(tensor, {tensor.bytes().size()}, nb::dtype<uint8_t>());
+nb::object bits_of(const weft::Tensor& tensor, bool is_own) {
+  nb::object bytes = array_of<nb::numpy>(tensor, {tensor.bytes().size()}, nb::dtype<uint8_t>(), is_own);
   return nb::make_tuple(weft_dtype_name(tensor.dtype()),
                         std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), bytes);
 }
@@ -164,20 +164,20 @@ bool is_numpys(weft_dtype type) {
   return weft_dtype_bits(type) >= 8 && type != WEFT_BF16 && (type < WEFT_F8E4M3FN || type > WEFT_F8E8M0);
 }
 
-nb::object output_of(const weft::Tensor& tensor, const std::string& framework) {
+nb::object output_of(const weft::Tensor& tensor, const std::string& framework, bool is_own = false) {
   weft_kind kind = weft_tensor_kind(tensor.get());
   if (kind != WEFT_TENSOR) {
     constexpr const char* names[] = {"tensor", "sequence", "optional", "map"};
     nb::list items;
     for (int64_t i = 0; i < tensor.elements(); ++i)
-      items.append(output_of(tensor.item(static_cast<size_t>(i)), kind == WEFT_MAP ? "numpy" : framework));
+      items.append(output_of(tensor.item(static_cast<size_t>(i)), kind == WEFT_MAP ? "numpy" : framework, is_own));
     return nb::make_tuple(names[kind], items);
   }
   if (tensor.dtype() == WEFT_STRING) return strings_of(tensor);
   std::vector<size_t> shape(tensor.dims().begin(), tensor.dims().end());
-  if (framework == "torch") return array_of<nb::pytorch>(tensor, std::move(shape), to_dlpack(tensor.dtype()));
-  if (!is_numpys(tensor.dtype())) return bits_of(tensor);
-  return array_of<nb::numpy>(tensor, std::move(shape), to_dlpack(tensor.dtype()));
+  if (framework == "torch") return array_of<nb::pytorch>(tensor, std::move(shape), to_dlpack(tensor.dtype()), is_own);
+  if (!is_numpys(tensor.dtype())) return bits_of(tensor, is_own);
+  return array_of<nb::numpy>(tensor, std::move(shape), to_dlpack(tensor.dtype()), is_own);
 }
 
 // --- programs ----------------------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ nb::object exception_of(const weft::Error& error) {
       .attr("make")(static_cast<int>(error.kind()), error.what(), error.code(), error.where(), error.why(),
                     error.hint());
 }
-nb::object array_of(const weft::Tensor& tensor) { return output_of(tensor, "numpy"); }
+nb::object array_of(const weft::Tensor& tensor, bool is_own) { return output_of(tensor, "numpy", is_own); }
 weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model).program(); }
 
 }  // namespace weft::python

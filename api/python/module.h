@@ -13,7 +13,7 @@ namespace weft::python {
 /// An instance of the class of weft._errors that belongs to the error's kind.
 nanobind::object exception_of(const weft::Error& error);
 /// A result for weft/__init__.py: a numpy array, or the parts of a value that numpy cannot hold.
-nanobind::object array_of(const weft::Tensor& tensor);
+nanobind::object array_of(const weft::Tensor& tensor, bool is_own = false);
 weft::Program program_of(nanobind::handle model);
 
 /// A program's free contexts, by the stream that each ran on last: on the same stream a context's next run is ordered

@@ -155,6 +155,7 @@ void Batcher::answer(const Shared& request, std::vector<Tensor> outputs, std::ex
 
 void Batcher::work(const Program& program) {
   std::optional<Context> context;
+  Joiner joiner;
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     Batch batch = next_batch(lock);
@@ -162,7 +163,7 @@ void Batcher::work(const Program& program) {
     lock.unlock();
     try {
       if (!context) context.emplace(program.new_context());
-      run(*context, batch);
+      run(*context, joiner, batch);
     } catch (...) {  // no context: every request gets the error
       for (const Shared& request : batch) answer(request, {}, std::current_exception());
     }
@@ -215,7 +216,7 @@ void Batcher::take_fitting(Batch& batch) {
 
 /// Runs a batch without cancelled requests. If a joint run fails, each request runs by itself, so that one bad request
 /// fails alone.
-void Batcher::run(Context& context, const Batch& batch) {
+void Batcher::run(Context& context, Joiner& joiner, const Batch& batch) {
   Batch wanted;
   for (const Shared& request : batch) {
     if (request->is_cancelled || request->has_expired()) answer(request, {}, nullptr);
@@ -223,10 +224,10 @@ void Batcher::run(Context& context, const Batch& batch) {
   }
   if (wanted.empty()) return;
   try {
-    run_together(context, wanted);
+    run_together(context, joiner, wanted);
   } catch (const Error& error) {
     if (wanted.size() > 1 && !is_about_time(error)) {
-      for (const Shared& request : wanted) run(context, {request});
+      for (const Shared& request : wanted) run(context, joiner, {request});
       return;
     }
     for (const Shared& request : wanted) answer(request, {}, std::current_exception());
@@ -243,7 +244,7 @@ void Batcher::note_run(const Batch& batch, Clock::duration time) {
   ++runs.count, runs.ns += nanoseconds(time);
 }
 
-void Batcher::run_together(Context& context, const Batch& batch) {
+void Batcher::run_together(Context& context, Joiner& joiner, const Batch& batch) {
   RunOptions options;
   options.stop = [&] {
     bool is_left = std::ranges::any_of(batch, [](const Shared& request) { return !request->is_cancelled; });
@@ -256,7 +257,7 @@ void Batcher::run_together(Context& context, const Batch& batch) {
   std::vector<const Inputs*> requests;
   for (const Shared& request : batch) requests.push_back(&request->inputs);
   Clock::time_point begin = Clock::now();
-  auto answers = split(rule_, context.run(join(rule_, requests), options), requests);
+  auto answers = split(rule_, context.run(joiner.join(requests), options), requests);
   note_run(batch, Clock::now() - begin);
   for (size_t i = 0; i < batch.size(); ++i) answer(batch[i], std::move(answers[i]), nullptr);
 }

@@ -80,8 +80,8 @@ class Batcher {
   Batch next_batch(std::unique_lock<std::mutex>& lock);
   void take_fitting(Batch& batch);
   bool is_worth_waiting(const Batch& batch) const;
-  void run(Context& context, const Batch& batch);
-  void run_together(Context& context, const Batch& batch);
+  void run(Context& context, Joiner& joiner, const Batch& batch);
+  void run_together(Context& context, Joiner& joiner, const Batch& batch);
   void note_run(const Batch& batch, Clock::duration time);
   void answer(const Shared& request, std::vector<Tensor> outputs, std::exception_ptr failure);
   void check_fit(const Inputs& inputs) const;

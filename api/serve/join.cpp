@@ -2,6 +2,7 @@
 #include "api/serve/join.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -41,12 +42,10 @@ struct Filled {
   std::byte* data = nullptr;
 };
 
-/// Its elements are zeros if something will be padded, otherwise not set.
-Filled allocate(weft_dtype type, const Dims& dims, bool is_padded) {
+Filled allocate(weft_dtype type, const Dims& dims) {
   size_t bytes = static_cast<size_t>(product(dims)) * element_bytes(type);
   auto memory = std::make_unique_for_overwrite<std::byte[]>(std::max<size_t>(bytes, 1));
   std::byte* data = memory.get();
-  if (is_padded) std::memset(data, 0, bytes);
   auto release = [](void* user) { delete[] static_cast<std::byte*>(user); };
   weft_tensor* tensor = nullptr;
   check(weft_tensor_wrap(type, dims.data(), dims.size(), data, bytes, release, memory.release(), &tensor));
@@ -68,7 +67,11 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
   return std::ranges::any_of(axes, [&](const Axis& a) { return a.port == port && a.axis == axis; });
 }
 
-Tensor join_input(std::span<const Inputs* const> requests, size_t port) {
+using Memory = std::shared_ptr<std::vector<std::byte>>;
+
+/// The result lies in `memory`, which is replaced if it is too small, or still in use: an output may be a view of an
+/// input.
+Tensor join_input(std::span<const Inputs* const> requests, size_t port, Memory& memory) {
   Dims dims = dims_of((*requests[0])[port]);
   dims[0] = 0;
   for (const Inputs* request : requests) {
@@ -80,15 +83,22 @@ Tensor join_input(std::span<const Inputs* const> requests, size_t port) {
   bool is_padded = std::ranges::any_of(requests, [&](const Inputs* request) {
     return !std::ranges::equal((*request)[port].dims().subspan(1), std::span(dims).subspan(1));
   });
-  Filled joined = allocate(type, dims, is_padded);
   size_t row = static_cast<size_t>(product(std::span(dims).subspan(1))) * element_bytes(type);
-  std::byte* to = joined.data;
+  size_t bytes = static_cast<size_t>(dims[0]) * row;
+  bool is_free = memory && memory.use_count() == 1 && memory->size() >= bytes;
+  if (is_free) std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone
+  else memory = std::make_shared<std::vector<std::byte>>(bytes);
+  if (is_padded) std::memset(memory->data(), 0, bytes);
+  std::byte* to = memory->data();
   for (const Inputs* request : requests) {
     const Tensor& part = (*request)[port];
     copy_corner(part.bytes().data(), part.dims(), to, dims, element_bytes(type));
     to += static_cast<size_t>(part.dims()[0]) * row;
   }
-  return joined.tensor;
+  auto release = [](void* user) { delete static_cast<Memory*>(user); };
+  weft_tensor* joined = nullptr;
+  check(weft_tensor_wrap(type, dims.data(), dims.size(), memory->data(), bytes, release, new Memory(memory), &joined));
+  return Tensor(joined);
 }
 
 /// Rows [first, first + rows) of an output, with `dims` of them kept.
@@ -98,7 +108,7 @@ Tensor part_of(const Tensor& output, int64_t first, const Dims& dims) {
   size_t row = static_cast<size_t>(product(std::span(all).subspan(1))) * element_bytes(output.dtype());
   const std::byte* from = output.bytes().data() + static_cast<size_t>(first) * row;
   if (all == dims) return share(output, from, static_cast<size_t>(dims[0]) * row, dims);
-  Filled part = allocate(output.dtype(), dims, true);
+  Filled part = allocate(output.dtype(), dims);
   copy_corner(from, all, part.data, dims, element_bytes(output.dtype()));
   return part.tensor;
 }
@@ -132,11 +142,12 @@ bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b) {
   return true;
 }
 
-Inputs join(const BatchRule&, std::span<const Inputs* const> requests) {
+Inputs Joiner::join(std::span<const Inputs* const> requests) {
   if (requests.size() == 1) return *requests[0];
+  memory_.resize(requests[0]->size());
   Inputs joined;
   for (size_t port = 0; port < requests[0]->size(); ++port) {
-    joined.push_back((*requests[0])[port] ? join_input(requests, port) : Tensor());
+    joined.push_back((*requests[0])[port] ? join_input(requests, port, memory_[port]) : Tensor());
   }
   return joined;
 }

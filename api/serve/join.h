@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,8 +11,8 @@
 /// Several requests of one program as one run, and its answers apart again:
 ///
 ///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
-///     std::vector<weft::Tensor> inputs = join(rule, requests);
-///     auto answers = split(rule, context.run(inputs), requests);
+///     Joiner joiner;
+///     auto answers = split(rule, context.run(joiner.join(requests)), requests);
 namespace weft::serve {
 
 /// One axis of one input or output.
@@ -39,8 +40,17 @@ int64_t length_of(const BatchRule& rule, const Inputs& request);
 /// so that padding never costs more than the work itself.
 bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
-/// Concatenates the rows of the requests; shorter sequences get zeros at their end.
-Inputs join(const BatchRule& rule, std::span<const Inputs* const> requests);
+/// Concatenates the rows of requests. Its memory serves the next call when nobody uses it any more: fresh memory would
+/// cost a page fault for each 4 KiB.
+class Joiner {
+ public:
+  /// Shorter sequences get zeros at their end.
+  Inputs join(std::span<const Inputs* const> requests);
+
+ private:
+  std::vector<std::shared_ptr<std::vector<std::byte>>> memory_;  // of each input
+};
+
 /// The part of the outputs that belongs to each request, without padding.
 std::vector<std::vector<Tensor>> split(const BatchRule& rule, std::span<const Tensor> outputs,
                                        std::span<const Inputs* const> requests);

@@ -118,6 +118,7 @@ Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, c
   if (narrows_memory) lowering = {.storage = asked.precision, .keep_f32 = asked.keep_f32};
   lowering.choose = options.choose;
   lowering.libraries = options.libraries;
+  lowering.are_connected = options.ranks.are_connected;
   lowering.compute_units = options.compute_units;
   Timer timer;
   Plan plan = lower(program, chip, lowering);

@@ -34,6 +34,10 @@ class RankCompiler {
   RankCompiler(std::shared_ptr<const ProgramSource> source, const CompileOptions& options, std::vector<Place> places)
       : source_(std::move(source)), options_(options), places_(std::move(places)) {
     options_.tune = {};
+    for (const Place& place : places_) {
+      if (place.runner.gpu) devices_.push_back(place.runner.gpu);
+    }
+    are_connected_ = !devices_.empty() && gpu::connect(devices_);
   }
 
   RankPrograms run(CompileReport report) {
@@ -41,9 +45,7 @@ class RankCompiler {
     for (size_t r = 0; r < places_.size(); ++r) programs.ranks.push_back(compile_rank(r, std::exchange(report, {})));
     programs.split_inputs = are_split(programs.ranks[0]->inputs(), first_, &DonationRequest::input);
     programs.split_outputs = are_split(programs.ranks[0]->outputs(), first_, &DonationRequest::output);
-    for (const Place& place : places_) {
-      if (place.runner.gpu) programs.devices.push_back(place.runner.gpu);
-    }
+    programs.devices = devices_, programs.are_connected = are_connected_;
     programs.notes = std::move(first_.notes);
     return programs;
   }
@@ -57,7 +59,8 @@ class RankCompiler {
     decided.ranks = {.count = static_cast<int64_t>(places_.size()),
                      .number = static_cast<int64_t>(rank),
                      .donations = source_->donations,
-                     .report = &sharded};
+                     .report = &sharded,
+                     .are_connected = are_connected_};
     std::unique_ptr<Program> program = read_source(*source_);
     Plan plan = make_plan(*program, place.chip, *source_, decided, report);
     program.reset();
@@ -79,6 +82,8 @@ class RankCompiler {
   std::shared_ptr<const ProgramSource> source_;
   CompileOptions options_;
   std::vector<Place> places_;
+  std::vector<std::shared_ptr<gpu::Device>> devices_;  // none on CPUs
+  bool are_connected_ = false;
   ShardReport first_;
   std::string meetings_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/host.h"
 
+#include "kernels/mailbox.h"
+#include "lower/kernel_builder.h"
 #include "lower/lowering.h"
 #include "ops/collective.h"
 
@@ -35,6 +37,24 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
   lowering.set_sizes({}, lowering.guards().after(i));
 }
 
+namespace {
+
+/// The kernel that adds small tensors of all ranks. The library works for those that do not fit into a mailbox.
+void add_direct_sum(Lowering& lowering, const View& from, const View& to, int64_t ranks) {
+  KernelBuilder kernel("all_reduce.h");
+  std::string in = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, to.dtype, true),
+              mailbox = kernel.buffer(lowering.mailbox(), DType::u8, false);
+  Dim count = product(from.dims);
+  kernel.line("all_reduce<", kernel_type(from.dtype), ", ", ranks, ">(WEFT_LAUNCH, raw(", in, "), raw(", out, "), raw(",
+              mailbox, "), ", kernel.number(count), ");");
+  kernel.set_grid(ceildiv(count * Dim(bits(from.dtype) / 8), mailbox_threads * 8), mailbox_threads);
+  PlanStep step = kernel.finish(lowering.plan(), "all_reduce");
+  launch_of(step).is_spare = true;
+  lowering.add_step(std::move(step), "the ranks write to each other's memory", false);
+}
+
+}  // namespace
+
 void lower_collective(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Collective>();
@@ -47,6 +67,9 @@ void lower_collective(Lowering& lowering, const Region& region) {
        .outputs = {to.buffer},
        .reason = cat(op.fn == CollectiveFn::sum ? "the sum over " : "the parts of ", op.ranks, " ranks"),
        .bytes = bytes_of({from.dtype, from.dims}) * Dim(op.ranks + 1)});
+  bool is_added_in_f32 = from.dtype == DType::f32 || from.dtype == DType::f16 || from.dtype == DType::bf16;
+  if (op.fn == CollectiveFn::sum && is_added_in_f32 && lowering.are_connected())
+    add_direct_sum(lowering, from, to, op.ranks);
 }
 
 }  // namespace weft

@@ -12,6 +12,7 @@ struct LowerOptions {
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
   VendorLibraries libraries = {};          ///< GPUs: those on this machine, which are further candidates
   Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's favourite
+  bool are_connected = false;              ///< as of Ranks (passes/pipeline.h)
   int compute_units = 0;                   ///< GPUs: of the device; 0: of the chip's usual model
 };
 

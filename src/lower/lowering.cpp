@@ -13,6 +13,7 @@
 #include "base/watch.h"
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
+#include "kernels/mailbox.h"
 #include "lower/gpu/gemv.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
@@ -136,6 +137,13 @@ void Lowering::lower_module(const Module& module, const std::vector<int>& slots)
 int Lowering::new_buffer(PlanBuffer buffer) {
   all_.plan.buffers.push_back(std::move(buffer));
   return static_cast<int>(all_.plan.buffers.size()) - 1;
+}
+
+int Lowering::mailbox() {
+  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // more by the ranks behind the first
+  if (all_.mailbox < 0)
+    all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
+  return all_.mailbox;
 }
 
 void Lowering::bind_parameters(const Module& main) {

@@ -35,7 +35,8 @@ struct LoweredProgram {
   std::set<int> written = {};                         ///< slots that have their value
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time = {};
-  int depth = 0;  ///< of bodies around the current module
+  int mailbox = -1;  ///< the buffer of that kind, if there is one
+  int depth = 0;     ///< of bodies around the current module
 };
 
 /// Lowering of one region: the kernel families (matmul.cpp, convolution.cpp ...) ask it for views of operands and
@@ -108,6 +109,10 @@ class Lowering {
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
 
+  /// Whether kernels of this rank can write to the memory of all others.
+  bool are_connected() const { return all_.options.are_connected; }
+  /// The buffer through which ranks exchange values.
+  int mailbox();
   /// The vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels; later steps of the current region belong to the decision. A candidate that needs

@@ -30,6 +30,7 @@ struct Ranks {
   int64_t count = 1, number = 0;
   std::vector<DonationRequest> donations = {};
   ShardReport* report = nullptr;
+  bool are_connected = false;  ///< GPUs: a kernel of one rank can write to the memory of all
 };
 
 /// The facts, besides the module, that a pass for one chip may use.

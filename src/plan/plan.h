@@ -38,6 +38,7 @@ enum class BufferKind : uint8_t {
   arena,       ///< working memory of a context, placed before the run starts
   dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
   value,       ///< a sequence, optional or map between steps of the host, on GPUs strings too: no memory to place
+  mailbox,     ///< GPUs: through which the ranks of a split program exchange values; the context's (kernels/mailbox.h)
 };
 
 struct PlanBuffer {
@@ -97,7 +98,7 @@ struct LaunchStep {
   Dim blocks = 0;                          ///< GPU: blocks that have work at these sizes; any other number is right too
   Dim work = 0;                            ///< GPU: an amount that grows with the sizes and selects the variant
   std::vector<StepVariant> variants = {};  ///< ordered by `from`
-  bool is_spare = false;                   ///< GPU: launched only if the library cannot do the work of the step before
+  bool is_spare = false;  ///< GPU: launched only if the library does not do the work of the step before
 };
 
 /// Gives run-time symbols their values, in order, then checks the conditions that they decide.

@@ -41,6 +41,7 @@ class GpuContext final : public GpuRun {
     program_->gpu()->use();
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
     bind(inputs, options);
+    place_mailbox(options);
     const bool in_steps = needs_steps(options);
     queue_behind(options, in_steps);
     if (knobs().checked) begin_watching();
@@ -224,13 +225,10 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// True for a step that launches nothing: one that only sets sizes, a move onto itself, the spare kernel of a library
-  /// call that works, or a library call that cannot compute these sizes.
+  /// True for a step that launches nothing: one that only sets sizes, a move onto itself, or one that another replaces.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
-    if (step.is<LibraryStep>()) return !works_[i];
-    if (step.is<SizesStep>()) return true;
-    if (const auto* launch = step.as<LaunchStep>(); launch && launch->is_spare && works_[i - 1]) return true;
+    if (step.is<SizesStep>() || is_replaced(i)) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
     return memory_[from] == memory_[to] &&

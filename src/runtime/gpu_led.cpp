@@ -121,6 +121,7 @@ class LedContext final : public GpuRun {
     check_sizes(plan().checks, values_);
     if (!placed_ || !(placed_->values == values_)) place();
     bytes_ = placed_->bytes, memory_ = placed_->memory, works_ = placed_->works;
+    place_mailbox(options);
     on_device_ = options.on_device;
   }
 
@@ -143,7 +144,8 @@ class LedContext final : public GpuRun {
     }
     memory_.assign(bytes_.size(), nullptr);
     for (size_t i = 0; i < memory_.size(); ++i) {
-      bool is_placed = plan().buffers[i].kind != BufferKind::dynamic && plan().buffers[i].kind != BufferKind::output;
+      BufferKind kind = plan().buffers[i].kind;
+      bool is_placed = kind != BufferKind::dynamic && kind != BufferKind::output && kind != BufferKind::mailbox;
       memory_[i] = program_->persistent(i);
       if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
     }
@@ -326,6 +328,7 @@ class LedContext final : public GpuRun {
                    [&](const HostStep& host) { move_hosted(host, step); },
                    [&](const CollectiveStep&) {
                      prepare_outputs(step, options);
+                     if (is_replaced(i)) return;
                      exchange(step, options.rank);
                      await_work(options);  // later steps may wait for the stream alone
                    },
@@ -352,11 +355,10 @@ class LedContext final : public GpuRun {
     hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
   }
 
-  /// True for a step that moves an operand onto itself, or repeats the work of a library.
+  /// True for a step that moves an operand onto itself, or that another replaces.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
-    if (step.is<LibraryStep>()) return !works_[i];
-    if (const auto* own = step.as<LaunchStep>(); own && own->is_spare && works_[i - 1]) return true;
+    if (is_replaced(i)) return true;
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
     return memory_[from] == memory_[to] && (step.moves_apart || bytes_[from] == bytes_[to]);

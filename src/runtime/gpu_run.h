@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 
+#include "kernels/mailbox.h"
 #include "runtime/gpu_program.h"
 #include "runtime/outputs.h"
 #include "runtime/ranks.h"
@@ -79,6 +80,30 @@ class GpuRun : public Context {
     std::byte* data = memory.get();
     std::span<const std::byte> contents(data, static_cast<size_t>(bytes));
     return {{.dtype = type, .dims = std::move(dims), .data = Bytes(contents, std::move(memory))}, data};
+  }
+
+  /// The mailbox of this run's rank.
+  void place_mailbox(const RunOptions& options) {
+    for (size_t i = 0; options.rank && i < memory_.size(); ++i) {
+      if (plan().buffers[i].kind == BufferKind::mailbox) memory_[i] = options.rank->mailbox();
+    }
+  }
+
+  /// Whether the launch behind a collective does its work.
+  bool adds_directly(size_t i) const {
+    const PlanStep* next = i + 1 < plan().steps.size() ? &plan().steps[i + 1] : nullptr;
+    const auto* launch = next ? next->as<LaunchStep>() : nullptr;
+    return launch && launch->is_spare && bytes_[static_cast<size_t>(next->buffers[0])] <= max_mailbox_bytes;
+  }
+
+  /// True for a library's call or a collective whose work the launch behind it does, and for such a launch if it does not.
+  bool is_replaced(size_t i) const {
+    const PlanStep& step = plan().steps[i];
+    if (step.is<LibraryStep>()) return !works_[i];
+    if (step.is<CollectiveStep>()) return adds_directly(i);
+    const auto* launch = step.as<LaunchStep>();
+    if (!launch || !launch->is_spare) return false;
+    return plan().steps[i - 1].is<CollectiveStep>() ? !adds_directly(i - 1) : works_[i - 1] != nullptr;
   }
 
   void call_library(size_t i) const {

@@ -451,6 +451,7 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
     case BufferKind::arena:
     case BufferKind::dynamic: return check_shares(buffer, plan);
     case BufferKind::value: return;
+    case BufferKind::mailbox: internal_error("a program that is split over devices was saved");
     case BufferKind::constant: break;
   }
   expect(is_below(buffer.index, plan.constants.size()), "a constant does not exist");

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/numeric.h"
 #include "base/random.h"
+#include "runtime/mailboxes.h"
 #include "targets/gpu/communicators.h"
 
 namespace weft {
@@ -79,6 +80,7 @@ class RankGroup::Member final : public Rank {
   void check() override {
     if (group_.failed_) group_.refuse();
   }
+  std::byte* mailbox() const override { return group_.mailboxes_ ? group_.mailboxes_->of(number_) : nullptr; }
   int64_t seed() const override { return group_.seed_; }
 
  private:
@@ -86,8 +88,9 @@ class RankGroup::Member final : public Rank {
   size_t number_;
 };
 
-RankGroup::RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators)
-    : communicators_(std::move(communicators)), posted_(ranks) {
+RankGroup::RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators,
+                     std::unique_ptr<Mailboxes> mailboxes)
+    : communicators_(std::move(communicators)), mailboxes_(std::move(mailboxes)), posted_(ranks) {
   for (size_t i = 0; i < ranks; ++i) members_.push_back(std::make_unique<Member>(*this, i));
 }
 
@@ -106,6 +109,7 @@ void RankGroup::fail() {
     if (failed_.exchange(true)) return;
   }
   all_here_.notify_all();
+  if (mailboxes_) mailboxes_->abort();
   if (communicators_) communicators_->abort();
 }
 

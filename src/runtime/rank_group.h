@@ -12,12 +12,13 @@ namespace weft {
 namespace gpu {
 class Communicators;
 }
+class Mailboxes;
 
 /// How the ranks of one context meet. A rank that fails wakes all that wait for it, here or on their device.
 class RankGroup {
  public:
-  /// Without communicators the ranks share memory.
-  RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators);
+  /// Without communicators the ranks share memory; mailboxes are for connected GPUs.
+  RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators, std::unique_ptr<Mailboxes> mailboxes);
   ~RankGroup();
 
   /// Called before a run. E602 if ranks on GPUs have failed before, because their communicators are gone.
@@ -35,6 +36,7 @@ class RankGroup {
 
   std::vector<std::unique_ptr<Member>> members_;
   std::shared_ptr<gpu::Communicators> communicators_;
+  std::unique_ptr<Mailboxes> mailboxes_;
   std::vector<Exchange> posted_;
   std::mutex mutex_;
   std::condition_variable all_here_;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "runtime/bind.h"
+#include "runtime/mailboxes.h"
 #include "runtime/outputs.h"
 #include "runtime/rank_group.h"
 #include "runtime/saved.h"
@@ -55,6 +56,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   explicit RankedExecutable(RankPrograms programs)
       : ranks_(std::move(programs.ranks)),
         devices_(std::move(programs.devices)),
+        are_connected_(programs.are_connected),
         notes_(std::move(programs.notes)),
         input_places_(spread(programs.split_inputs, ranks_.size())),
         output_places_(spread(programs.split_outputs, ranks_.size())),
@@ -110,11 +112,15 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
     if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
     return communicators_;
   }
+  std::unique_ptr<Mailboxes> new_mailboxes() const {
+    return are_connected_ ? std::make_unique<Mailboxes>(devices_) : nullptr;
+  }
   const std::vector<std::shared_ptr<gpu::Device>>& devices() const { return devices_; }
 
  private:
   std::vector<std::shared_ptr<Executable>> ranks_;
   std::vector<std::shared_ptr<gpu::Device>> devices_;
+  bool are_connected_;
   std::vector<std::string> notes_;
   std::vector<RankPort> input_places_, output_places_;
   std::vector<Port> inputs_, outputs_;
@@ -175,7 +181,7 @@ class RankedContext final : public Context {
  public:
   explicit RankedContext(std::shared_ptr<const RankedExecutable> program)
       : program_(std::move(program)),
-        group_(program_->ranks().size(), program_->communicators()),
+        group_(program_->ranks().size(), program_->communicators(), program_->new_mailboxes()),
         threads_(program_->ranks().size()) {
     for (const auto& rank : program_->ranks()) contexts_.push_back(rank->new_context());
     copies_.resize(contexts_.size()), discarded_.resize(contexts_.size());
@@ -241,21 +247,19 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Whole inputs lie on the first device: the others get copies.
-  void copy_to_devices(std::vector<std::vector<Tensor>>& inputs) {
-    for (size_t r = 1; r < inputs.size(); ++r) {
-      program_->devices()[r]->use();
-      const gpu::Stream& stream = streams_[r];
-      for (const RankPort& place : program_->input_places()) {
-        Tensor& tensor = inputs[r][place.port];
-        if (place.rank || tensor.data.empty()) continue;
-        auto bytes = static_cast<int64_t>(tensor.data.size());
-        std::byte* copy = kept_on(r, copies_[r][place.port], bytes);
-        stream.copy_on_device(copy, tensor.data.data(), bytes);
-        tensor.data = Bytes(std::span<const std::byte>(copy, tensor.data.size()), nullptr);
-      }
-      stream.synchronize();
+  /// Whole inputs lie on the first device: copies for another rank.
+  void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
+    program_->devices()[rank]->use();
+    const gpu::Stream& stream = streams_[rank];
+    for (const RankPort& place : program_->input_places()) {
+      Tensor& tensor = inputs[place.port];
+      if (place.rank || tensor.data.empty()) continue;
+      auto bytes = static_cast<int64_t>(tensor.data.size());
+      std::byte* copy = kept_on(rank, copies_[rank][place.port], bytes);
+      stream.copy_on_device(copy, tensor.data.data(), bytes);
+      tensor.data = Bytes(std::span<const std::byte>(copy, tensor.data.size()), nullptr);
     }
+    stream.synchronize();
   }
 
   /// Memory of a rank's device that stays where it is from run to run: captured graphs know it by its address.
@@ -265,15 +269,13 @@ class RankedContext final : public Context {
   }
 
   std::vector<std::vector<Tensor>> run_ranks(std::span<const Tensor> inputs, const RunOptions& options) {
-    std::vector<std::vector<Tensor>> results(contexts_.size()), given;
-    for (size_t r = 0; r < contexts_.size(); ++r) given.push_back(inputs_of(r, inputs));
-    if (options.on_device) copy_to_devices(given);
+    std::vector<std::vector<Tensor>> results(contexts_.size());
     std::exception_ptr first;
     std::mutex mutex;
     group_.begin();
     threads_.run([&](size_t r) {
       try {
-        results[r] = run_rank(r, given[r], options);
+        results[r] = run_rank(r, inputs_of(r, inputs), options);
       } catch (...) {
         {
           std::lock_guard lock(mutex);
@@ -286,7 +288,8 @@ class RankedContext final : public Context {
     return results;
   }
 
-  std::vector<Tensor> run_rank(size_t rank, std::span<const Tensor> inputs, const RunOptions& options) {
+  std::vector<Tensor> run_rank(size_t rank, std::vector<Tensor> inputs, const RunOptions& options) {
+    if (options.on_device && rank > 0) copy_to_device(rank, inputs);
     std::vector<std::span<std::byte>> memory = memory_of(rank, options);
     RunOptions mine{.output_memory = memory,
                     .on_device = options.on_device,

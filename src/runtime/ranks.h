@@ -34,6 +34,8 @@ class Rank {
   virtual void wait(const gpu::Stream& stream) = 0;
   /// Throws E603 when another rank has failed.
   virtual void check() = 0;
+  /// This rank's Mailbox in its device's memory; null unless the devices are connected.
+  virtual std::byte* mailbox() const = 0;
   /// The number that random operators of this run begin with, the same for all ranks.
   virtual int64_t seed() const = 0;
 };
@@ -46,6 +48,7 @@ struct RankPrograms {
   std::vector<std::shared_ptr<Executable>> ranks = {};
   std::vector<bool> split_inputs = {}, split_outputs = {};
   std::vector<std::shared_ptr<gpu::Device>> devices = {};  ///< of each rank; none on CPUs
+  bool are_connected = false;  ///< the devices: their kernels can write to each other's memory
   std::vector<std::string> notes = {};
 };
 

@@ -16,7 +16,7 @@ constexpr int attribute_multiprocessors = 16, attribute_l2 = 38, attribute_major
 constexpr int jit_error_log = 5, jit_error_log_bytes = 6;
 constexpr int function_max_dynamic_shared = 8;
 constexpr int launch_cluster = 4, launch_overlap = 6;  // CUlaunchAttributeID
-constexpr int error_not_supported = 801;
+constexpr int error_already_enabled = 704, error_not_supported = 801;
 
 /// CUlaunchAttribute and CUlaunchConfig.
 struct LaunchAttribute {
@@ -71,6 +71,16 @@ class Cuda final : public Driver {
     check(set_current_(context), "retain its context");
   }
 
+  bool connect(int ordinal, int peer) const override {
+    int can_access = 0;
+    use(peer);
+    use(ordinal);
+    check(can_access_(&can_access, device_of(ordinal), device_of(peer)), "ask whether devices are connected");
+    if (can_access == 0) return false;
+    int error = enable_access_(contexts_[static_cast<size_t>(peer)], 0);
+    return error == 0 || error == error_already_enabled;
+  }
+
   int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }
 
   int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const override {
@@ -121,6 +131,8 @@ class Cuda final : public Driver {
             {slot(version_), "cuDriverGetVersion"},
             {slot(retain_), "cuDevicePrimaryCtxRetain"},
             {slot(set_current_), "cuCtxSetCurrent"},
+            {slot(can_access_), "cuDeviceCanAccessPeer"},
+            {slot(enable_access_), "cuCtxEnablePeerAccess"},
             {slot(allocate_host_), "cuMemHostAlloc"},
             {slot(load_), "cuModuleLoadDataEx"},
             {slot(set_attribute_), "cuFuncSetAttribute"},
@@ -173,6 +185,8 @@ class Cuda final : public Driver {
   int (*version_)(int*) = nullptr;
   int (*retain_)(Handle*, int) = nullptr;
   int (*set_current_)(Handle) = nullptr;
+  int (*can_access_)(int* can_access, int device, int peer) = nullptr;
+  int (*enable_access_)(Handle context, unsigned flags) = nullptr;
   int (*allocate_host_)(void**, size_t, unsigned) = nullptr;
   int (*load_)(Handle*, const void*, unsigned, int*, void**) = nullptr;
   int (*set_attribute_)(Handle, int, int) = nullptr;

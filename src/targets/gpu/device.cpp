@@ -124,6 +124,15 @@ PinnedMemory::PinnedMemory(const std::shared_ptr<Device>& device, int64_t bytes)
   owned_ = {device, memory};
 }
 
+bool connect(std::span<const std::shared_ptr<Device>> devices) {
+  auto reaches = [](const Device& from, const Device& to) {
+    return &from == &to || from.driver().connect(from.ordinal(), to.ordinal());
+  };
+  return std::ranges::all_of(devices, [&](const auto& from) {
+    return std::ranges::all_of(devices, [&](const auto& to) { return reaches(*from, *to); });
+  });
+}
+
 Module::Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name) {
   Handle module = nullptr;
   std::string log;

@@ -48,6 +48,9 @@ const std::vector<std::shared_ptr<Device>>& devices();
 /// looked for.
 std::shared_ptr<Device> open_device(const std::string& name);
 
+/// Lets kernels of each device read and write the memory of all others; false if they cannot.
+bool connect(std::span<const std::shared_ptr<Device>> devices);
+
 /// Whether the name is that of a GPU: gpu, amd or nvidia with or without a number.
 bool is_device_name(std::string_view name);
 

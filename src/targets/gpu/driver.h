@@ -90,6 +90,8 @@ class Driver {
   virtual DeviceInfo describe(int ordinal) const = 0;
   /// Makes the device current for the calling thread; cheap if it is already.
   virtual void use(int ordinal) const = 0;
+  /// Lets kernels of one device read and write the memory of another; false if they cannot.
+  virtual bool connect(int ordinal, int peer) const = 0;
   /// Memory of the host that the device reads and writes directly.
   virtual int allocate_host(void** memory, size_t bytes) const = 0;
   /// Loads a code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; the messages of the

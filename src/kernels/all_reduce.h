@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The sum of a small tensor over all ranks of a split program, in one launch on each rank: every rank stores its
+/// values into the inbox of every other (one-shot), and each four bytes carry their message's number, so that arrival
+/// needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get the same
+/// bits.
+///
+///     all_reduce<f16, 4>(WEFT_LAUNCH, from, to, mailbox, elements);   // blocks: ceil(elements * sizeof(T) / 8 / 256)
+#include "mailbox.h"
+#include "vec.h"
+
+#ifdef WEFT_NVIDIA
+namespace weft::kernel {
+
+WEFT_INLINE void send(MailboxLine* to, u64 data, u32 message) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(u32(data)), "r"(message),
+               "r"(u32(data >> 32))
+               : "memory");
+}
+WEFT_INLINE MailboxLine peek(const MailboxLine* at) {
+  MailboxLine line;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(line.low), "=r"(line.low_message), "=r"(line.high), "=r"(line.high_message)
+               : "l"(at)
+               : "memory");
+  return line;
+}
+/// Waits for a line of this message. What a failed rank should have sent is anything.
+WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* is_aborted) {
+  constexpr u32 patience = 1 << 12;
+  for (u32 tried = 1;; tried++) {
+    const MailboxLine line = peek(at);
+    const bool is_here = line.low_message == message && line.high_message == message;
+    if (is_here || (tried % patience == 0 && *is_aborted)) return u64(line.high) << 32 | line.low;
+  }
+}
+
+template <class T, int Ranks, class L, class From, class To>
+WEFT_INLINE void all_reduce(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+  constexpr int N = 8 / sizeof(T);
+  auto* mailbox = (Mailbox*)memory;
+  const i64 rank = mailbox->rank, block = launch.block(), line = block * mailbox_threads + thread_id();
+  const u32 message = mailbox->messages[block] + 1;
+  barrier();
+  if (thread_id() == 0) mailbox->messages[block] = message;
+  const i64 first = line * N;
+  if (first >= elements) return;
+  const bool is_whole = first + N <= elements;
+  const Part rest{int(elements - first)};
+  const Vec<T, N> mine = is_whole ? load<N>(from + first, Full{}) : load<N>(from + first, rest);
+  const u64 data = __builtin_bit_cast(u64, mine);
+  auto box = [&](i64 of, i64 sender) WEFT_LAMBDA {
+    return mailbox->inboxes[of] + (i64(message & 1) * Ranks + sender) * mailbox_lines + line;
+  };
+  WEFT_UNROLL for (int step = 1; step < Ranks; step++) send(box((rank + step) % Ranks, rank), data, message);
+  Vec<f32, N> sum{};
+  WEFT_UNROLL for (int r = 0; r < Ranks; r++) {
+    const u64 got = r == rank ? data : receive(box(rank, r), message, mailbox->is_aborted);
+    const auto part = convert<f32>(__builtin_bit_cast(Vec<T, N>, got));
+    sum = r == 0 ? part : sum + part;
+  }
+  if (is_whole) store(to + first, convert<T>(sum), Full{});
+  else store(to + first, convert<T>(sum), rest);
+}
+
+}  // namespace weft::kernel
+#endif

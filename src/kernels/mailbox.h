@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+/// The memory through which ranks on several GPUs send values to each other: all_reduce.h writes it, and the host
+/// prepares it (runtime/mailboxes.h). Every rank has an inbox, and a Mailbox that says where all inboxes lie.
+#include "launch.h"
+
+namespace weft {
+
+/// A line of an inbox: eight bytes of data, each half with the number of its message. A half arrives whole.
+struct MailboxLine {
+  u32 low = 0, low_message = 0, high = 0, high_message = 0;
+};
+
+/// Threads of a block, each of which sends one line to every other rank, and the most blocks of a message.
+inline constexpr int mailbox_threads = 256, max_mailbox_blocks = 256;
+inline constexpr i64 mailbox_lines = i64(mailbox_threads) * max_mailbox_blocks;
+inline constexpr i64 max_mailbox_bytes = mailbox_lines * 8;  ///< of a message
+
+/// An inbox is MailboxLine[2][ranks][mailbox_lines]: messages with odd and even numbers, by sender. Two are enough:
+/// a rank sends message n + 2 when it has all of n + 1, which the others send after they have read n.
+struct Mailbox {
+  i64 rank = 0;
+  const u32* is_aborted = nullptr;        // in memory of the host: not 0 when a rank has failed
+  u32 messages[max_mailbox_blocks] = {};  // each block's number of the last message
+  MailboxLine* inboxes[1] = {};           // of each rank: the array is as long as there are ranks
+};
+
+}  // namespace weft

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/mailbox.h"
+#include "targets/gpu/device.h"
+
+namespace weft {
+
+/// The memory through which kernels of connected GPUs send values to each other (gpu::connect), one set for a context.
+class Mailboxes {
+ public:
+  explicit Mailboxes(std::span<const std::shared_ptr<gpu::Device>> devices);
+  /// The Mailbox of a rank, in the memory of its device.
+  std::byte* of(size_t rank) const { return mailboxes_[rank].data(); }
+  /// Kernels that wait for a message go on without it.
+  void abort();
+
+ private:
+  std::vector<gpu::Memory> inboxes_, mailboxes_;
+  gpu::PinnedMemory is_aborted_;
+};
+
+}  // namespace weft
