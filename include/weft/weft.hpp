@@ -113,13 +113,15 @@ class Tensor {
   }
   /// The elements; throws unless they are of this type.
   template <class T>
-  std::span<const T> as() const {
+  std::span<const T> as() const& {
     if (dtype() != dtype_of<T>())
       throw Error(
           WEFT_USAGE, "E210",
           std::string("the tensor holds ") + weft_dtype_name(dtype()) + ", not " + weft_dtype_name(dtype_of<T>()));
     return {static_cast<const T*>(weft_tensor_data(get())), static_cast<size_t>(elements())};
   }
+  template <class T>
+  void as() const&& = delete;  // a temporary tensor takes its memory with it
   std::string_view string(size_t index) const {
     size_t length = 0;
     const char* text = weft_tensor_string(get(), index, &length);

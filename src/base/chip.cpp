@@ -37,44 +37,9 @@ struct Feature {
 };
 
 constexpr auto features = std::to_array<Feature>({
-    {"sse3", 1, 0, ecx, 0, any, 2},
-    {"ssse3", 1, 0, ecx, 9, any, 2},
-    {"cx16", 1, 0, ecx, 13, any, 2},
-    {"sse4.1", 1, 0, ecx, 19, any, 2},
-    {"sse4.2", 1, 0, ecx, 20, any, 2},
-    {"popcnt", 1, 0, ecx, 23, any, 2},
-    {"sahf", 0x80000001, 0, ecx, 0, any, 2},
-    {"fma", 1, 0, ecx, 12, ymm, 3},
-    {"movbe", 1, 0, ecx, 22, any, 3},
-    {"avx", 1, 0, ecx, 28, ymm, 3},
-    {"f16c", 1, 0, ecx, 29, ymm, 3},
-    {"lzcnt", 0x80000001, 0, ecx, 5, any, 3},
-    {"bmi", 7, 0, ebx, 3, any, 3},
-    {"avx2", 7, 0, ebx, 5, ymm, 3},
-    {"bmi2", 7, 0, ebx, 8, any, 3},
-    {"avx512f", 7, 0, ebx, 16, zmm, 4},
-    {"avx512dq", 7, 0, ebx, 17, zmm, 4},
-    {"avx512cd", 7, 0, ebx, 28, zmm, 4},
-    {"avx512bw", 7, 0, ebx, 30, zmm, 4},
-    {"avx512vl", 7, 0, ebx, 31, zmm, 4},
-    {"avx512ifma", 7, 0, ebx, 21, zmm, extra},
-    {"avx512vbmi", 7, 0, ecx, 1, zmm, extra},
-    {"avx512vbmi2", 7, 0, ecx, 6, zmm, extra},
-    {"gfni", 7, 0, ecx, 8, any, extra},
-    {"avx512vnni", 7, 0, ecx, 11, zmm, extra},
-    {"avx512bitalg", 7, 0, ecx, 12, zmm, extra},
-    {"avx512vpopcntdq", 7, 0, ecx, 14, zmm, extra},
-    {"amx-bf16", 7, 0, edx, 22, tile, extra},
-    {"avx512fp16", 7, 0, edx, 23, zmm, extra},
-    {"amx-tile", 7, 0, edx, 24, tile, extra},
-    {"amx-int8", 7, 0, edx, 25, tile, extra},
-    {"avxvnni", 7, 1, eax, 4, ymm, extra},
-    {"avx512bf16", 7, 1, eax, 5, zmm, extra},
-    {"amx-fp16", 7, 1, eax, 21, tile, extra},
-    {"avxifma", 7, 1, eax, 23, ymm, extra},
-    {"avxvnniint8", 7, 1, edx, 4, ymm, extra},
-    {"avxneconvert", 7, 1, edx, 5, ymm, extra},
-    {"avxvnniint16", 7, 1, edx, 10, ymm, extra},
+#define FEATURE(...) {__VA_ARGS__},
+#define MODEL(...)
+#include "base/cpu_features.def"
 });
 
 struct Processor {
@@ -167,23 +132,9 @@ struct Model {
 
 constexpr uint32_t amd = 0x68747541, intel = 0x756e6547;
 constexpr auto models = std::to_array<Model>({
-    {amd, 0x17, 0x00, 0x2f, "znver1"},
-    {amd, 0x17, 0x30, 0xff, "znver2"},
-    {amd, 0x19, 0x00, 0x0f, "znver3"},
-    {amd, 0x19, 0x20, 0x5f, "znver3"},
-    {amd, 0x19, 0x10, 0x1f, "znver4"},
-    {amd, 0x19, 0x60, 0xaf, "znver4"},
-    {amd, 0x1a, 0x00, 0xff, "znver4"},  // LLVM 19 has no model of Zen 5
-    {intel, 6, 0x3c, 0x3f, "haswell"},
-    {intel, 6, 0x4e, 0x5e, "skylake"},
-    {intel, 6, 0x55, 0x55, "skylake-avx512"},
-    {intel, 6, 0x6a, 0x6c, "icelake-server"},
-    {intel, 6, 0x8e, 0x8e, "skylake"},
-    {intel, 6, 0x8f, 0x8f, "sapphirerapids"},
-    {intel, 6, 0x97, 0x9a, "alderlake"},
-    {intel, 6, 0xad, 0xae, "sapphirerapids"},
-    {intel, 6, 0xb7, 0xbf, "alderlake"},
-    {intel, 6, 0xcf, 0xcf, "sapphirerapids"},
+#define FEATURE(...)
+#define MODEL(...) {__VA_ARGS__},
+#include "base/cpu_features.def"
 });
 
 std::string host_tune() {

@@ -18,32 +18,9 @@ struct Row {
 };
 
 constexpr Row rows[] = {
-    {DType::boolean, "bool", 8, Class::boolean},
-    {DType::u2, "u2", 2, Class::unsigned_integer},
-    {DType::u4, "u4", 4, Class::unsigned_integer},
-    {DType::u8, "u8", 8, Class::unsigned_integer},
-    {DType::u16, "u16", 16, Class::unsigned_integer},
-    {DType::u32, "u32", 32, Class::unsigned_integer},
-    {DType::u64, "u64", 64, Class::unsigned_integer},
-    {DType::i2, "i2", 2, Class::signed_integer},
-    {DType::i4, "i4", 4, Class::signed_integer},
-    {DType::i8, "i8", 8, Class::signed_integer},
-    {DType::i16, "i16", 16, Class::signed_integer},
-    {DType::i32, "i32", 32, Class::signed_integer},
-    {DType::i64, "i64", 64, Class::signed_integer},
-    {DType::f4e2m1, "f4e2m1", 4, Class::real},
-    {DType::f8e4m3fn, "f8e4m3fn", 8, Class::real},
-    {DType::f8e4m3fnuz, "f8e4m3fnuz", 8, Class::real},
-    {DType::f8e5m2, "f8e5m2", 8, Class::real},
-    {DType::f8e5m2fnuz, "f8e5m2fnuz", 8, Class::real},
-    {DType::f8e8m0, "f8e8m0", 8, Class::real},
-    {DType::f16, "f16", 16, Class::real},
-    {DType::bf16, "bf16", 16, Class::real},
-    {DType::f32, "f32", 32, Class::real},
-    {DType::f64, "f64", 64, Class::real},
-    {DType::c64, "c64", 64, Class::complex},
-    {DType::c128, "c128", 128, Class::complex},
-    {DType::string, "string", 0, Class::string},
+#define DTYPE(type, name, bits, kind) {DType::type, name, bits, Class::kind},
+#include "base/dtypes.def"
+#undef DTYPE
 };
 
 const Row& row(DType type) { return rows[static_cast<size_t>(type)]; }

@@ -16,6 +16,7 @@
 #include "ops/elementwise.h"
 #include "ops/host.h"
 #include "ops/indexed.h"
+#include "ops/lookup.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 

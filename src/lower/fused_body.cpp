@@ -9,6 +9,7 @@
 #include "ir/core_ops.h"
 #include "lower/rounding.h"
 #include "ops/elementwise.h"
+#include "ops/lookup.h"
 
 namespace weft {
 
@@ -70,6 +71,7 @@ void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
 }
 
 std::vector<Value> FusedBody::operands(const Instruction& i) const {
+  if (i.is<Lookup>()) return {i.inputs[0]};  // the table is no element
   auto found = roundings_.find(&i);
   return found == roundings_.end() ? i.inputs : found->second;
 }
@@ -324,6 +326,16 @@ std::string FusedBody::quick_rounding(const Instruction& rounding) {
              end);
 }
 
+/// The table of a lookup, which is read when the kernel begins.
+std::string FusedBody::table(Value value) {
+  std::string& name = tables_[value.def];
+  if (!name.empty()) return name;
+  View view = load_view_(value);
+  check(known_equal(view.strides[0], 1), "the bytes of a table follow each other");
+  std::string bytes = kernel_.buffer(view.buffer, view.dtype, false);
+  return name = kernel_.once(cat("byte_table(raw(", bytes, ") + ", kernel_.number(view.offset), ")"));
+}
+
 void FusedBody::emit(const Instruction& i) {
   std::string name = fresh(), text;
   DType result = register_type(i.types[0].shape.dtype);
@@ -354,6 +366,9 @@ void FusedBody::emit(const Instruction& i) {
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");
     text =
         cat("convert<", kernel_type(result), ">(__builtin_bit_cast(Vec<", kernel_type(op->to), ", W>, ", stored, "))");
+  } else if (i.is<Lookup>()) {
+    text = cat("looked_up(", table(i.inputs[1]), ", ", operand(i.inputs[0], i.inputs[0].dtype()), ")");
+    if (!quick_) kernel_.name_part("lookup");
   } else {
     internal_error(cat(i.op.name(), " in a fused body"));
   }

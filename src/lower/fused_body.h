@@ -88,6 +88,7 @@ class FusedBody {
   void emit_store(const Access& access);
   void emit(const Instruction& instruction);
   void emit_first_look();
+  std::string table(Value value);
   std::string quick_sum(const Instruction& sum, double error);
   std::string quick_rounding(const Instruction& rounding);
   DType register_type(DType type) const;
@@ -102,9 +103,10 @@ class FusedBody {
   std::vector<Instruction*> instructions_;
   std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;               // f64 constants that the quick form loads as f32
-  std::map<const Instruction*, double> lowered_;  // sums from which the quick form first subtracts this number
-  bool quick_ = false;                            // whether the quick form is being written
+  std::vector<Access> quick_loads_;                   // f64 constants that the quick form loads as f32
+  std::map<const Instruction*, std::string> tables_;  // names of the tables of lookups
+  std::map<const Instruction*, double> lowered_;      // sums from which the quick form first subtracts this number
+  bool quick_ = false;                                // whether the quick form is being written
   double less_ = 0;
   Dims axes_;
   std::vector<std::string> axis_names_;

@@ -637,7 +637,9 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto turned = [&](View view) { return order.empty() ? view : permuted(view, order); };
+  auto turned = [&](View view) {  // not tables
+    return view.dims.size() == order.size() ? permuted(view, order) : view;
+  };
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
       [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });

@@ -86,6 +86,11 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
       kernel, {.dims = region.dims, .group_begin = {}, .coordinates = {}},
       [&](Value value) { return operand_of(lowering, value); },
       [&](Value value) { return lowering.new_result(value); });
+  if (!lowering.on_gpu()) {
+    body.look_first([&](Value value, double less) {
+      return lowering.distinct_copy_of(value, "a first look is in f32", DType::f32, less);
+    });
+  }
   body.plan(region.epilogue, region.outputs, {});
   int lanes = lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype);
   emit_loop(lowering, kernel, body, fewer_lanes(lowering, region, lanes));

@@ -14,6 +14,7 @@
 #include "ops/dot.h"
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
+#include "ops/lookup.h"
 #include "ops/reduce.h"
 
 namespace weft {
@@ -346,7 +347,9 @@ class Grouping {
 
 }  // namespace
 
-bool is_pointwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>(); }
+bool is_pointwise(const Instruction& i) {
+  return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>() || i.is<Lookup>();
+}
 
 bool is_leaf(const Instruction& i) { return i.is<Parameter>() || i.is<Constant>() || is_view_op(i.op); }
 

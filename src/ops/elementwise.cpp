@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/check.h"
+#include "ops/lookup.h"
 #include "ops/reference_math.h"
 #include "ops/wide.h"
 
@@ -74,6 +75,16 @@ Types Bitcast::infer(Operands in) const {
   const Shape& x = shape_rule::tensor(name, in, 0);
   if (bits(x.dtype) != bits(to)) shape_rule::refuse("E141", "bitcast: ", x.dtype, " and ", to, " differ in width");
   return {Shape{to, x.dims}};
+}
+
+Types Lookup::infer(Operands in) const {
+  shape_rule::operand_count(name, in, 2, 2);
+  const Shape &x = shape_rule::tensor(name, in, 0), &table = shape_rule::tensor(name, in, 1);
+  auto is_byte = [](const Shape& s) { return is_integer(s.dtype) && bits(s.dtype) == 8; };
+  if (!is_byte(x) || !is_byte(table)) shape_rule::refuse("E141", name, ": ", x, " and ", table, " are not bytes");
+  if (table.rank() != 1 || !known_equal(table.dims[0], 256))
+    shape_rule::refuse("E151", name, ": ", table, " is no table of 256");
+  return {Shape{table.dtype, x.dims}};
 }
 
 // Loops over the reference's numbers, made from the meaning of every line of elementwise.def.
@@ -176,6 +187,12 @@ std::vector<Wide> Bitcast::evaluate(std::span<const Wide> in) const {
   Tensor bits = to_tensor(in[0]);
   bits.dtype = to;
   return {to_wide(bits)};
+}
+
+std::vector<Wide> Lookup::evaluate(std::span<const Wide> in) const {
+  std::vector<int64_t> out;
+  for (int64_t x : in[0].as<int64_t>()) out.push_back(in[1].as<int64_t>()[static_cast<size_t>(x & 255)]);
+  return {make_wide(in[1].dtype, in[0].dims, std::move(out))};
 }
 
 }  // namespace weft

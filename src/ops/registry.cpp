@@ -12,6 +12,7 @@
 #include "ops/elementwise.h"
 #include "ops/host.h"
 #include "ops/indexed.h"
+#include "ops/lookup.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
@@ -106,8 +107,8 @@ Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(o
 
 // clang-format off
 #define WEFT_OPERATORS(X)                                                                                              \
-  X(Parameter) X(Constant) X(Sizes) X(Bind) X(If) X(Loop) X(CpuPart) X(Elementwise) X(Convert) X(Bitcast) X(Reshape)   \
-  X(Transpose) X(Broadcast) X(Slice) X(Pad) X(Concat) X(Reduce) X(ArgReduce) X(Scan) X(Softmax) X(Normalize) X(TopK)   \
+  X(Parameter) X(Constant) X(Sizes) X(Bind) X(If) X(Loop) X(CpuPart) X(Elementwise) X(Convert) X(Bitcast) X(Lookup)    \
+  X(Reshape) X(Transpose) X(Broadcast) X(Slice) X(Pad) X(Concat) X(Reduce) X(ArgReduce) X(Scan) X(Softmax) X(Normalize) X(TopK)   \
   X(Dot) X(GroupedDot) X(QuantizeRows) X(BlockDot) X(Convolution) X(Pool) X(Attention) X(Gather) X(GatherElements)     \
   X(GatherNd) X(ScatterElements) X(ScatterNd) X(Iota) X(Resize) X(Quantize) X(Dequantize) X(NonMaxSuppression)         \
   X(Custom) X(HostOp) X(Collective)

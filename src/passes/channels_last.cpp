@@ -7,6 +7,7 @@
 #include "ir/core_ops.h"
 #include "ops/build.h"
 #include "ops/indexed.h"
+#include "ops/lookup.h"
 
 namespace weft {
 namespace {
@@ -94,7 +95,7 @@ class LayoutChange {
              std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
     if (i.is<Resize>() && lies_last(i.inputs[0])) return true;
-    return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
+    return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Lookup>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
   }
 
   /// True if the value is computed with channels last although the model declares channels first.
@@ -125,6 +126,7 @@ class LayoutChange {
     if (const auto* op = i.as<Reduce>()) return reduced(i, *op, rank);
     std::vector<Value> inputs = i.inputs;
     inputs[0] = last_form(i, inputs[0]);
+    if (i.is<Lookup>()) return insert(i, i.op, inputs);
     if (const auto* op = i.as<Slice>())
       return insert(i, Slice{permuted(op->starts), permuted(op->sizes), permuted(op->steps)}, inputs);
     if (const auto* op = i.as<Pad>())

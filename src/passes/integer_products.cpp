@@ -34,15 +34,21 @@ int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   return -1;
 }
 
+bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
+
+/// Moves `axis` to where a view has it. False: the view has no such axis.
+bool follow(int64_t& axis, const Instruction& view) {
+  if (axis < 0) return true;
+  if (view.is<Broadcast>()) axis += view.types[0].shape.rank() - view.inputs[0].rank();
+  else if (const auto* turn = view.as<Transpose>())
+    axis = std::ranges::find(turn->permutation, axis) - turn->permutation.begin();
+  else axis = reshaped_axis(view.inputs[0].dims(), view.types[0].shape.dims, axis);
+  return axis >= 0;
+}
+
 /// The same for a view of it; nothing if the scales would no longer vary along a single axis.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
-  if (s.axis >= 0) {
-    if (view.is<Broadcast>()) s.axis += view.types[0].shape.rank() - view.inputs[0].rank();
-    else if (const auto* turn = view.as<Transpose>())
-      s.axis = std::ranges::find(turn->permutation, s.axis) - turn->permutation.begin();
-    else s.axis = reshaped_axis(view.inputs[0].dims(), view.types[0].shape.dims, s.axis);
-    if (s.axis < 0) return std::nullopt;
-  }
+  if (!follow(s.axis, view)) return std::nullopt;
   s.x = module.append(view.op, {s.x});
   return s;
 }
@@ -50,7 +56,7 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
 /// How a value of bytes, or of another type, was dequantised, seen through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
-  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
+  if (is_view(i)) {
     auto steps = steps_of(module, i.inputs[0], is_of_type);
     return steps ? viewed(module, *steps, i) : std::nullopt;
   }
@@ -100,8 +106,7 @@ struct Range {
 };
 
 const Tensor* constant_behind(Value value) {
-  while (value.def->is<Transpose>() || value.def->is<Broadcast>() || value.def->is<Reshape>())
-    value = value.def->inputs[0];
+  while (is_view(*value.def)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
   return constant ? &constant->tensor : nullptr;
 }
@@ -349,7 +354,7 @@ std::optional<Value> short_difference(Module& module, Value value) {
 /// The value before a conversion from at most 16 bits (not u16) to i32, seen through views.
 std::optional<Value> before_widening(Module& module, Value value) {
   Instruction& i = *value.def;
-  if (i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>()) {
+  if (is_view(i)) {
     auto narrow = before_widening(module, i.inputs[0]);
     return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
   }
@@ -524,11 +529,44 @@ AxisNumbers inverse(AxisNumbers numbers) {
 
 std::optional<Sum> sum_of(Module& module, Value value, int depth);
 
+bool has_offset(const Sum& sum) {
+  return std::ranges::any_of(sum.offset.values, [](double x) { return x != 0; });
+}
+
+/// The only term of a sum, if it is of at most 16 bits and without an offset.
+const Sum::Term* short_term(const Sum& sum) {
+  DType type = sum.terms.size() == 1 && !has_offset(sum) ? sum.terms[0].integer.dtype() : DType::i64;
+  return bits(type) <= 16 && type != DType::u16 ? &sum.terms[0] : nullptr;
+}
+
+std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
+  const auto *x = short_term(a), *y = short_term(b);
+  auto factor = x && y ? combined(x->factor, y->factor, std::multiplies{}) : std::nullopt;
+  if (!factor) return std::nullopt;
+  Value product =
+      apply(module, Fn::mul, {convert(module, x->integer, DType::i32), convert(module, y->integer, DType::i32)});
+  return Sum{{{product, *factor}}};
+}
+
+/// The sum or mean along axes of known sizes.
+std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
+  const Sum::Term* x = short_term(sum);
+  bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;
+  if (!x || !is_sum || x->factor.axis >= 0) return std::nullopt;
+  Dim count = 1;
+  for (int64_t axis : op.axes) count = count * x->integer.dims()[static_cast<size_t>(axis)];
+  if (!count.is_constant() || count.value() < 1 || count.value() > 1 << 16) return std::nullopt;
+  Value whole = reduce(module, ReduceFn::sum, convert(module, x->integer, DType::i32), op.axes, op.keep);
+  double scale = x->factor.values[0] / (op.fn == ReduceFn::mean ? static_cast<double>(count.value()) : 1);
+  return Sum{{{whole, {{scale}, -1}}}};
+}
+
 std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int depth) {
   if (fn != Fn::mul && fn != Fn::div && fn != Fn::add && fn != Fn::sub) return std::nullopt;
   auto a = sum_of(module, i.inputs[0], depth), b = a ? sum_of(module, i.inputs[1], depth) : std::nullopt;
   if (!a || !b) return std::nullopt;
   if (fn == Fn::mul && a->terms.empty()) std::swap(a, b);
+  if (fn == Fn::mul && !b->terms.empty()) return product_of(module, *a, *b);
   if (fn == Fn::mul || fn == Fn::div) {
     if (!b->terms.empty()) return std::nullopt;
     bool fine = scale_by(*a, fn == Fn::mul ? b->offset : inverse(b->offset));
@@ -542,6 +580,17 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   return a;
 }
 
+/// A view of a sum is the sum of views of its terms.
+std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int depth) {
+  auto sum = sum_of(module, view.inputs[0], depth);
+  if (!sum || !follow(sum->offset.axis, view)) return std::nullopt;
+  for (Sum::Term& term : sum->terms) {
+    if (!follow(term.factor.axis, view)) return std::nullopt;
+    term.integer = module.append(view.op, {term.integer});
+  }
+  return sum;
+}
+
 /// `value` as such a sum; nothing if it is anything else.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
@@ -552,23 +601,34 @@ std::optional<Sum> sum_of(Module& module, Value value, int depth) {
     bool is_integer_term = is_integer(from) && bits(from) <= 32;
     return is_integer_term ? std::optional(Sum{{{value.def->inputs[0], {{1}, -1}}}}) : std::nullopt;
   }
+  if (const auto* op = value.def->as<Reduce>()) {
+    auto sum = sum_of(module, value.def->inputs[0], depth - 1);
+    return sum ? reduced(module, *sum, *op) : std::nullopt;
+  }
+  if (is_view(*value.def)) return sum_of_view(module, *value.def, depth - 1);
   auto steps = value.def->is<Dequantize>() ? steps_of(module, value) : std::nullopt;
   auto scale = steps ? splat_number(steps->scale) : std::nullopt;
   if (!scale) return std::nullopt;
   return Sum{{{without_zero(module, *steps), {{*scale}, -1}}}};
 }
 
+/// Whether a term is a product or a sum of integers, which f32 may not hold.
 bool has_product(const Sum& sum) {
   return std::ranges::any_of(sum.terms, [](const Sum::Term& term) {
-    Instruction* corrected = as_fn(term.integer, Fn::sub);
-    const Instruction& i = corrected ? *corrected->inputs[0].def : *term.integer.def;
-    return i.is<Dot>() || i.is<Convolution>();
+    auto behind = [](Value value) {
+      while (is_view(*value.def)) value = value.def->inputs[0];
+      return value;
+    };
+    Value whole = behind(term.integer);
+    Instruction* corrected = as_fn(whole, Fn::sub);
+    const Instruction& i = *(corrected ? behind(corrected->inputs[0]) : whole).def;
+    return i.is<Dot>() || i.is<Convolution>() || i.is<Reduce>() || as_fn(whole, Fn::mul);
   });
 }
 
 Value written(Module& module, const Sum& sum, int64_t rank) {
   Value result = axis_constant(module, DType::f64, sum.offset, rank);
-  bool is_plain = sum.offset == AxisNumbers{};
+  bool is_plain = !has_offset(sum);
   for (const Sum::Term& term : sum.terms) {
     Value factor = axis_constant(module, DType::f64, term.factor, rank);
     Value part = apply(module, Fn::mul, {convert(module, before_widening(term.integer), DType::f64), factor});

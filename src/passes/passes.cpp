@@ -6,6 +6,7 @@
 #include "base/chip_features.h"
 #include "base/error.h"
 #include "base/watch.h"
+#include "passes/byte_tables.h"
 #include "passes/canonicalise_views.h"
 #include "passes/channels_last.h"
 #include "passes/expand_composites.h"
@@ -108,6 +109,7 @@ bool shards(Module& module, const PassContext& context, PassCounts& counts) {
 
 bool always(const PassContext&) { return true; }
 bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
+bool on_cpu(const PassContext& context) { return is_cpu(context.chip.kind); }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
 /// GPUs narrow values where kernels store them.
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
@@ -117,6 +119,7 @@ constexpr PassInfo passes[] = {
     {"raise", PassGroup::shared, raise, always},
     {"shard", PassGroup::for_chip, shards, on_ranks},
     {"expand_block_dots", PassGroup::for_chip, block_dots, always},
+    {"byte_tables", PassGroup::for_chip, plain<byte_tables>, on_cpu},
     {"integer_products", PassGroup::for_chip, products_of_integers, always},
     {"float8_products", PassGroup::for_chip, plain<float8_products>, on_gpu},
     {"fold_scales", PassGroup::for_chip, plain<fold_scales>, always},

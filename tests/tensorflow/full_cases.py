@@ -474,6 +474,28 @@ case("GatherNd", [TEXTS, np.array([[2], [0]], L)])
 case("ConcatV2", [[TEXTS[:3], TEXTS[3:4]], const(0)])
 case("Reshape", [TEXTS, const([2, -1])])
 
+# --- sums of powers, bins, pictures of other sizes, boxes of several classes
+far = np.array([[0, -2000, 1500, -np.inf, 3], [-np.inf, -np.inf, 2, 90, 1e4]], F)  # no one shift serves all of a row
+for x, axis in [(f(3, 5), 1), (f(4, 3).astype(D), 0), (far, 1), (far, -2), (np.zeros((2, 0), F), 1), (f(2, 3, 4), 1)]:
+    for reverse in (False, True):
+        for exclusive in (False, True):
+            case("CumulativeLogsumexp", [x, const(axis)], exclusive=exclusive, reverse=reverse)
+for x, limits, bins, kind in [(f(40, low=-5, high=5), [-2, 2], 5, "int32"), (f(3, 4).astype(D), [0, 1], 1, "int64"), (ints(20, low=-3, high=12), [0, 10], 4, "int32"),
+                              (np.zeros((0,), F), [0, 1], 3, "int32"), (np.array([0, 1, 0.1, 0.3, 0.7, 0.9999999, 1e30, -1e30], F), [0, 1], 10, "int32")]:
+    case("HistogramFixedWidth", [x, np.array(limits, x.dtype), const(bins)], dtype=kind)
+for aligned in (False, True):
+    for x, size in [(f(1, 6, 4, 2), (3, 2)), (f(2, 5, 7, 3), (3, 4)), (f(1, 3, 2, 1), (7, 5)), (ints(1, 4, 5, 2, low=0, high=255), (1, 3)), (f(1, 1, 2, 1), (1, 1))]:
+        case("ResizeArea", [x, const(size)], align_corners=aligned)
+for kernel in ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic"]:
+    for smooth in (True, False):
+        case("ScaleAndTranslate", [f(1, 7, 6, 2), const((4, 9)), np.array([0.6, 1.5], F), np.array([0.3, -0.7], F)], kernel_type=kernel, antialias=smooth, tolerance=1e-4)
+        case("ScaleAndTranslate", [ints(2, 5, 8, 3, low=0, high=255), const((5, 4)), np.array([1, 0.5], F), np.array([3, 0], F)], kernel_type=kernel, antialias=smooth, tolerance=1e-4)
+crowd = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F).reshape(2, 6, 1, 4) / 12
+for own, each, all_, overlap, least, padded, clipped in [(1, 3, 5, 0.3, 0.2, False, True), (1, 2, 9, 0.5, -1.0, True, True), (3, 3, 4, 0.3, 0.1, False, False), (1, 9, 30, 0.2, 0.0, False, True),
+                                                         (3, 1, 8, 0.5, 0.5, True, False), (1, 2, 3, 0.5, 99.0, False, True)]:
+    placed = np.concatenate([crowd + 0.05 * k for k in range(own)], 2).astype(F)
+    case("CombinedNonMaxSuppression", [placed, f(2, 6, 3, low=-1, high=1), const(each), const(all_), const(overlap, F), const(least, F)], pad_per_class=padded, clip_boxes=clipped)
+
 OPERATORS = sorted({c.operator for c in CASES})
 NUMBERS = {"TensorScatterUpdate": [1], "TensorScatterAdd": [1], "TensorScatterSub": [1], "TensorScatterMax": [1], "TensorScatterMin": [1],
            "SparseTensorDenseMatMul": [0], "Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0], "StringNGrams": [1]}

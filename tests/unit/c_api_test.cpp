@@ -33,6 +33,9 @@ std::string take(weft_status* status) {
 
 constexpr std::array<float, 4> numbers{1, 2, 3, 4};
 
+template <class T>
+concept GivesElements = requires(T&& tensor) { std::forward<T>(tensor).template as<float>(); };
+
 }  // namespace
 
 TEST_CASE("a program built by hand runs") {
@@ -48,6 +51,13 @@ TEST_CASE("a program built by hand runs") {
   auto y = outputs.at(0).as<float>();
   CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{2, 4, 6, 8});
   CHECK(program.report().find("\"weft.report.1\"") != std::string::npos);
+}
+
+TEST_CASE("a tensor that is gone gives no elements") {
+  CHECK(GivesElements<weft::Tensor&>);
+  CHECK(GivesElements<const weft::Tensor&>);
+  CHECK(!GivesElements<weft::Tensor>);
+  CHECK(!GivesElements<const weft::Tensor>);
 }
 
 TEST_CASE("results go to the caller's memory") {

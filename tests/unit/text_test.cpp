@@ -32,6 +32,8 @@ module main {
   %flags = parameter {name="flags", type=bool[batch,seq,8]}
   %bw = parameter {name="weights in blocks", type=u4[3,16]}
   %bs = parameter {name="scales", type=f32[3,1]}
+  %by = parameter {name="bytes", type=i8[5]}
+  %ta = parameter {name="table", type=u8[256]}
   %k = constant {value=i32[2,2]{1, -2, 3, 4}}
   %e = constant {value=f32[0]{}}
   %sz = sizes {dims=[batch, 2*seq + 1]}
@@ -42,6 +44,7 @@ module main {
   %sel = select %flags, %x, %bb
   %cv = convert %x {to=f8e4m3fn, saturate=false}
   %bc = bitcast %k {to=u32}
+  %lu = lookup %by, %ta
   %sl = slice %x {starts=[0, 0, 7], sizes=[batch, seq, 4], steps=[1, 1, -2]}
   %zero = constant {value=f32[]{0}}
   %pd = pad %x, %zero {before=[0, 1, 2], after=[0, -1, 0], mode=constant}

@@ -217,31 +217,13 @@ std::string shard_name(int64_t shard, int64_t shards) {
 }  // namespace
 
 std::optional<DType> full_type(int64_t code) {
-  using enum DType;
-  switch (code) {
-    case 1: return f32;
-    case 2: return f64;
-    case 3: return i32;
-    case 4: return u8;
-    case 5: return i16;
-    case 6: return i8;
-    case 7: return string;
-    case 8: return c64;
-    case 9: return i64;
-    case 10: return boolean;
-    case 11: return i8;  // quantised: the operators have the steps
-    case 12: return u8;
-    case 13: return i32;
-    case 14: return bf16;
-    case 15: return i16;
-    case 16: return u16;
-    case 17: return u16;
-    case 18: return c128;
-    case 19: return f16;
-    case 22: return u32;
-    case 23: return u64;
-    default: return std::nullopt;
-  }
+#define FULL(number, type) \
+  if (code == number) return DType::type;
+#define LITE(number, type)
+#include "frontends/tensorflow/dtypes.def"
+#undef LITE
+#undef FULL
+  return std::nullopt;
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& folder) : files_(frontend::ExternalFiles::within(folder)) {

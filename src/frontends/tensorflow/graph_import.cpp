@@ -32,44 +32,10 @@ bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {
 
 /// Operators whose results have names of their own; all others have one result or one list.
 size_t first_of(std::string_view op, std::string_view output) {
-  struct Named {
-    std::string_view op, output;
-    size_t at;
-  };
-  constexpr Named names[] = {{"TopKV2", "indices", 1},
-                             {"TopK", "indices", 1},
-                             {"LogMatrixDeterminant", "log_abs_determinant", 1},
-                             {"Qr", "r", 1},
-                             {"MaxPoolWithArgmax", "argmax", 1},
-                             {"QuantizeV2", "output_min", 1},
-                             {"QuantizeV2", "output_max", 2},
-                             {"FusedBatchNorm", "batch_mean", 1},
-                             {"FusedBatchNormV2", "batch_mean", 1},
-                             {"FusedBatchNormV3", "batch_mean", 1},
-                             {"Switch", "output_true", 1},
-                             {"Merge", "value_index", 1},
-                             {"TensorArrayV3", "flow", 1},
-                             {"TensorListPopBack", "tensor", 1},
-                             {"TensorListConcatV2", "lengths", 1},
-                             {"NonMaxSuppressionV4", "valid_outputs", 1},
-                             {"NonMaxSuppressionV5", "selected_scores", 1},
-                             {"NonMaxSuppressionV5", "valid_outputs", 2},
-                             {"Unique", "idx", 1},
-                             {"UniqueV2", "idx", 1},
-                             {"UniqueWithCounts", "idx", 1},
-                             {"UniqueWithCounts", "count", 2},
-                             {"SparseReshape", "output_shape", 1},
-                             {"SparseFillEmptyRows", "output_values", 1},
-                             {"SparseFillEmptyRows", "empty_row_indicator", 2},
-                             {"SparseFillEmptyRows", "reverse_index_map", 3},
-                             {"StringSplit", "values", 1},
-                             {"StringSplit", "shape", 2},
-                             {"StringSplitV2", "values", 1},
-                             {"StringSplitV2", "shape", 2},
-                             {"StringNGrams", "ngrams_splits", 1}};
-  for (const Named& known : names) {
-    if (known.op == op && known.output == output) return known.at;
-  }
+#define RESULT(of, name, number) \
+  if (op == of && output == name) return number;
+#include "frontends/tensorflow/results.def"
+#undef RESULT
   return 0;
 }
 

@@ -285,10 +285,13 @@ LiteModel read_lite_model(Bytes file, const std::string& source, const std::stri
 }
 
 std::optional<DType> lite_type(int64_t code) {
-  using enum DType;
-  constexpr std::optional<DType> types[] = {f32,  f16, i32, u8, i64, string, boolean, i16,  c64, i8, f64,
-                                            c128, u64, {},  {}, u32, u16,    i4,      bf16, i2,  u4};
-  return code >= 0 && code < std::ssize(types) ? types[code] : std::nullopt;
+#define FULL(number, type)
+#define LITE(number, type) \
+  if (code == number) return DType::type;
+#include "frontends/tensorflow/dtypes.def"
+#undef LITE
+#undef FULL
+  return std::nullopt;
 }
 
 }  // namespace weft::tensorflow

@@ -105,31 +105,8 @@ Values exponential(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "FFT", [](Call& c) { return transform(c, 1, Way::forward); }, "", Steps::counted, Pairs::known},
-    {"", "FFT2D", [](Call& c) { return transform(c, 2, Way::forward); }, "", Steps::counted, Pairs::known},
-    {"", "IFFT", [](Call& c) { return transform(c, 1, Way::inverse); }, "", Steps::counted, Pairs::known},
-    {"", "IFFT2D", [](Call& c) { return transform(c, 2, Way::inverse); }, "", Steps::counted, Pairs::known},
-    {"", "RFFT", [](Call& c) { return real_transform(c, 1); }, "", Steps::counted, Pairs::known},
-    {"RFFT2D", "RFFT2D", [](Call& c) { return real_transform(c, 2); }, "", Steps::counted, Pairs::known},
-    {"", "IRFFT", [](Call& c) { return real_inverse(c, 1); }, "", Steps::counted, Pairs::known},
-    {"", "IRFFT2D", [](Call& c) { return real_inverse(c, 2); }, "", Steps::counted, Pairs::known},
-    {"", "Complex", complex_of, "", Steps::counted, Pairs::known},
-    {"REAL", "Real", [](Call& c) { return Values{number_in(c, 0).re}; }, "", Steps::counted, Pairs::known},
-    {"IMAG", "Imag", [](Call& c) { return Values{number_in(c, 0).im}; }, "", Steps::counted, Pairs::known},
-    {"COMPLEX_ABS", "ComplexAbs", [](Call& c) { return Values{magnitude(number_in(c, 0))}; }, "", Steps::counted,
-     Pairs::known},
-    {"", "Angle",
-     [](Call& c) {
-       Complex z = number_in(c, 0);
-       return Values{apply(Fn::atan2, z.im, z.re)};
-     },
-     "", Steps::counted, Pairs::known},
-    {"", "Conj", conjugate, "", Steps::counted, Pairs::known},
-    {"MUL", "Mul", [](Call& c) { return product_or_quotient<Fn::mul>(c, product); }, "", Steps::counted, Pairs::known},
-    {"DIV", "RealDiv", [](Call& c) { return product_or_quotient<Fn::div>(c, quotient); }, "", Steps::counted,
-     Pairs::known},
-    {"SQUARE", "Square", square, "", Steps::counted, Pairs::known},
-    {"EXP", "Exp", exponential, "", Steps::counted, Pairs::known},
+#define OPERATORS_complex
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -140,25 +140,8 @@ Values add_to_variable(Call& c, Fn fn) {
 }
 
 constexpr Operator table[] = {
-    {"", "StatelessIf", if_then_else, "branches that give other ranks or types"},
-    {"", "StatelessWhile", while_loop},
-    {"", "Case", one_of, "branches that give other ranks or types"},
-    {"", "StatelessCase", one_of, "branches that give other ranks or types"},
-    {"", "VarHandleOp", full_var_handle},
-    {"", "VariableV2", own_variable, "inside of branches and loops, if the model writes it"},
-    {"", "ReadVariableOp", read_variable, "inside of branches and loops, if the model writes it"},
-    {"", "ResourceGather", gather_of_variable},
-    {"", "ResourceGatherNd", gather_nd_of_variable},
-    {"", "VarIsInitializedOp", is_initialised},
-    {"", "AssignVariableOp", assign_variable, "inside of branches and loops"},
-    {"", "AssignAddVariableOp", [](Call& c) { return add_to_variable(c, Fn::add); }, "inside of branches and loops"},
-    {"", "AssignSubVariableOp", [](Call& c) { return add_to_variable(c, Fn::sub); }, "inside of branches and loops"},
-    {"IF", "If", if_then_else, "branches that give other ranks or types", Steps::kept},
-    {"WHILE", "While", while_loop, "", Steps::kept},
-    {"CALL_ONCE", "", [](Call&) { return Values(); }},
-    {"VAR_HANDLE", "", var_handle},
-    {"READ_VARIABLE", "", read_variable, "inside of branches and loops", Steps::kept},
-    {"ASSIGN_VARIABLE", "", assign_variable, "inside of branches and loops", Steps::kept},
+#define OPERATORS_control
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -249,31 +249,8 @@ Values resize(Call& c, ResizeMode mode) {
 }
 
 constexpr Operator table[] = {
-    {"GATHER", "Gather", gather_op, "", Steps::moved},
-    {"", "GatherV2", gather_op, "", Steps::moved},
-    {"GATHER_ND", "GatherNd", gather_nd_op, "", Steps::moved},
-    {"EMBEDDING_LOOKUP", "", embedding_lookup},
-    {"SCATTER_ND", "ScatterNd", scatter_nd_op},
-    {"", "TensorScatterUpdate", [](Call& c) { return scattered_into<ScatterFn::replace>(c); }},
-    {"", "TensorScatterAdd", [](Call& c) { return scattered_into<ScatterFn::add>(c); }},
-    {"", "TensorScatterSub", [](Call& c) { return scattered_into<ScatterFn::add>(c, true); }},
-    {"", "TensorScatterMax", [](Call& c) { return scattered_into<ScatterFn::max>(c); }},
-    {"", "TensorScatterMin", [](Call& c) { return scattered_into<ScatterFn::min>(c); }},
-    {"", "DynamicPartition", dynamic_partition},
-    {"", "DynamicStitch", dynamic_stitch},
-    {"", "ParallelDynamicStitch", dynamic_stitch},
-    {"", "LowerBound", [](Call& c) { return search_sorted(c, false); }},
-    {"", "UpperBound", [](Call& c) { return search_sorted(c, true); }},
-    {"", "Bucketize", bucketize},
-    {"UNSORTED_SEGMENT_SUM", "UnsortedSegmentSum", segments<ScatterFn::add>},
-    {"UNSORTED_SEGMENT_PROD", "UnsortedSegmentProd", segments<ScatterFn::mul>},
-    {"UNSORTED_SEGMENT_MAX", "UnsortedSegmentMax", segments<ScatterFn::max>},
-    {"UNSORTED_SEGMENT_MIN", "UnsortedSegmentMin", segments<ScatterFn::min>},
-    {"ONE_HOT", "OneHot", one_hot},
-    {"WHERE", "Where", where},
-    {"DYNAMIC_UPDATE_SLICE", "", dynamic_update_slice, "", Steps::moved},
-    {"RESIZE_BILINEAR", "ResizeBilinear", [](Call& c) { return resize(c, ResizeMode::linear); }},
-    {"RESIZE_NEAREST_NEIGHBOR", "ResizeNearestNeighbor", [](Call& c) { return resize(c, ResizeMode::nearest); }},
+#define OPERATORS_indexing
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -474,38 +474,8 @@ Values densify(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"RESHAPE", "Reshape", reshape_op, "", Steps::moved},
-    {"TRANSPOSE", "Transpose", transpose_op, "", Steps::moved},
-    {"CONCATENATION", "", concatenation, "", Steps::moved},
-    {"PACK", "Pack", pack, "", Steps::moved},
-    {"UNPACK", "Unpack", unpack, "", Steps::moved},
-    {"SPLIT", "Split", split_op, "", Steps::moved},
-    {"SPLIT_V", "SplitV", split_v, "", Steps::moved},
-    {"SQUEEZE", "Squeeze", squeeze, "open sizes without squeeze_dims", Steps::moved},
-    {"EXPAND_DIMS", "ExpandDims", expand_dims, "", Steps::moved},
-    {"TILE", "Tile", tile_op, "", Steps::moved},
-    {"PAD", "Pad", pad_op, "", Steps::counted, Pairs::apart},
-    {"PADV2", "PadV2", pad_op, "", Steps::counted, Pairs::apart},
-    {"MIRROR_PAD", "MirrorPad", mirror_pad, "", Steps::moved},
-    {"SLICE", "Slice", slice_op, "", Steps::moved},
-    {"STRIDED_SLICE", "StridedSlice", strided_slice, "steps that are not constant", Steps::moved},
-    {"SHAPE", "Shape", shape_of, "", Steps::kept},
-    {"", "ShapeN", shapes_of, "", Steps::kept},
-    {"RANK", "Rank", rank_of, "", Steps::kept},
-    {"", "LinSpace", linspace},
-    {"", "Roll", roll, "", Steps::moved},
-    {"", "InvertPermutation", invert_permutation},
-    {"FILL", "Fill", fill},
-    {"RANGE", "Range", range_op},
-    {"BROADCAST_TO", "BroadcastTo", broadcast_to, "", Steps::moved},
-    {"BROADCAST_ARGS", "BroadcastArgs", broadcast_args},
-    {"REVERSE_V2", "ReverseV2", reverse, "", Steps::moved},
-    {"REVERSE_SEQUENCE", "ReverseSequence", reverse_sequence, "", Steps::moved},
-    {"SPACE_TO_DEPTH", "SpaceToDepth", space_to_depth_op, "", Steps::moved},
-    {"DEPTH_TO_SPACE", "DepthToSpace", depth_to_space_op, "", Steps::moved},
-    {"SPACE_TO_BATCH_ND", "SpaceToBatchND", space_to_batch},
-    {"BATCH_TO_SPACE_ND", "BatchToSpaceND", batch_to_space, "", Steps::moved},
-    {"DENSIFY", "", densify, "values that are not constant", Steps::kept},
+#define OPERATORS_layout
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

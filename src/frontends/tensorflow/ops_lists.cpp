@@ -211,26 +211,8 @@ Values array_size(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "TensorListReserve", list_reserve, "lists whose elements have several sizes"},
-    {"", "EmptyTensorList", list_empty, "lists whose elements have several sizes"},
-    {"", "TensorListFromTensor", list_from_tensor},
-    {"", "TensorListPushBack", list_push},
-    {"", "TensorListPopBack", list_pop},
-    {"", "TensorListSetItem", list_set},
-    {"", "TensorListGetItem", list_get, "elements that nothing has written"},
-    {"", "TensorListStack", list_stack, "lists that nothing has written to"},
-    {"", "TensorListGather", list_gather, "lists that nothing has written to"},
-    {"", "TensorListLength", list_length},
-    {"", "TensorListResize", list_resize},
-    {"", "TensorListElementShape", list_element_shape},
-    {"", "TensorListConcatV2", list_concat},
-    {"", "TensorListScatterIntoExistingList", list_scatter_into},
-    {"", "TensorArrayV3", array_new, "arrays whose elements have several sizes"},
-    {"", "TensorArrayWriteV3", array_write},
-    {"", "TensorArrayReadV3", array_read, "elements that nothing has written"},
-    {"", "TensorArrayGatherV3", array_gather, "arrays that nothing has written to"},
-    {"", "TensorArrayScatterV3", array_scatter},
-    {"", "TensorArraySizeV3", array_size},
+#define OPERATORS_lists
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -189,23 +189,8 @@ Values qr_op(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "MatrixBandPart", band_part},
-    {"MATRIX_DIAG", "MatrixDiag", [](Call& c) { return matrix_diag(c, left); }},
-    {"", "MatrixDiagV2", [](Call& c) { return matrix_diag(c, left); }},
-    {"", "MatrixDiagV3", [](Call& c) { return matrix_diag(c, right); }},
-    {"", "MatrixDiagPart", [](Call& c) { return matrix_diag_part(c, left); }},
-    {"", "MatrixDiagPartV2", [](Call& c) { return matrix_diag_part(c, left); }},
-    {"", "MatrixDiagPartV3", [](Call& c) { return matrix_diag_part(c, right); }},
-    {"MATRIX_SET_DIAG", "MatrixSetDiag", [](Call& c) { return matrix_set_diag(c, left); }},
-    {"", "MatrixSetDiagV2", [](Call& c) { return matrix_set_diag(c, left); }},
-    {"", "MatrixSetDiagV3", [](Call& c) { return matrix_set_diag(c, right); }},
-    {"", "MatrixInverse", matrix_inverse},
-    {"", "MatrixDeterminant", [](Call& c) { return Values{determinant(matrix(c, 0)).value}; }},
-    {"", "LogMatrixDeterminant", log_determinant},
-    {"", "Cholesky", [](Call& c) { return Values{cholesky(matrix(c, 0))}; }},
-    {"", "MatrixSolve", matrix_solve},
-    {"", "MatrixTriangularSolve", triangular_solve},
-    {"", "Qr", qr_op},
+#define OPERATORS_matrices
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

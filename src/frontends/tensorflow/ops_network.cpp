@@ -189,20 +189,8 @@ Values local_response_normalization(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "BatchMatMul", batch_matmul},
-    {"CONV_2D", "", conv_2d, "open numbers of channels"},
-    {"DEPTHWISE_CONV_2D", "", depthwise_conv_2d, "open numbers of channels"},
-    {"CONV_3D", "", conv_3d},
-    {"TRANSPOSE_CONV", "", transpose_conv},
-    {"AVERAGE_POOL_2D", "", average_pool},
-    {"MAX_POOL_2D", "", max_pool},
-    {"L2_POOL_2D", "", l2_pool},
-    {"FULLY_CONNECTED", "", fully_connected, "shuffled weights"},
-    {"BATCH_MATMUL", "BatchMatMulV2", batch_matmul},
-    {"SOFTMAX", "Softmax", [](Call& c) { return softmax(c, false); }},
-    {"LOG_SOFTMAX", "LogSoftmax", [](Call& c) { return softmax(c, true); }},
-    {"L2_NORMALIZATION", "", l2_normalization},
-    {"LOCAL_RESPONSE_NORMALIZATION", "", local_response_normalization},
+#define OPERATORS_network
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

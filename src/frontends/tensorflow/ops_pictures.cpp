@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures: colours, regions, patches, positions of maxima. Channels are last.
 #include <algorithm>
+#include <limits>
+#include <numbers>
 
 #include "frontends/common/resize.h"
 #include "frontends/common/sampling.h"
+#include "frontends/common/selection.h"
 #include "frontends/common/views.h"
 #include "frontends/common/windows.h"
 #include "frontends/tensorflow/call.h"
@@ -137,6 +140,87 @@ Values resize_bicubic(Call& c) {
   return {resizing.result()};
 }
 
+/// x[batch, in rows, in columns, channels] times rows[out, in] along its rows, and columns[out, in] along its columns.
+Expr resampled(Expr x, Expr rows, Expr columns) {
+  const Dims d = x.dims();
+  const Dim high = rows.dims()[0], wide = columns.dims()[0];
+  Expr y = matmul(rows, reshape(x, {d[0], d[1], d[2] * d[3]}));
+  y = matmul(columns, reshape(y, {d[0] * high, d[2], d[3]}));
+  return reshape(y, {d[0], high, wide, d[3]});
+}
+/// 0, 1 .. along axis `axis` of a matrix.
+Expr numbers_along(Call& c, const Dim& size, int64_t axis) { return along(iota(c, size, DType::f32), axis, 2); }
+
+/// Means over the area of each element of the result; the border is repeated.
+Values resize_area(Call& c) {
+  c.expect_inputs(2, 2);
+  c.expect_rank(0, 4);
+  Expr x = convert(c.input(0), DType::f32);
+  Dims size = c.sizes(1, 1);
+  if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
+  bool is_aligned = c.flag("align_corners");
+  auto shares = [&](size_t axis) {
+    const Dim &in = x.dims()[axis + 1], &out = size[axis];
+    Expr whole = scalar(c, in, DType::f32), ratio = whole / scalar(c, out, DType::f32);
+    if (is_aligned) ratio = select(scalar(c, out) > 1, (whole - 1) / max(scalar(c, out - 1, DType::f32), 1), ratio);
+    Expr place = numbers_along(c, out, 0), element = numbers_along(c, in, 1);
+    Expr end = select(element < whole - 1, element + 1, std::numeric_limits<double>::infinity());
+    return max(min((place + 1) * ratio, end) - max(place * ratio, element), 0) / ratio;
+  };
+  return {resampled(x, shares(0), shares(1))};
+}
+
+/// Weights of resampling by their distance, from 0 to `radius`.
+struct Sampling {
+  std::string_view name;
+  double radius;
+  Expr (*weight)(Expr);
+};
+template <int radius>
+Expr lanczos(Expr x) {
+  Expr far = max(x, 1e-3) * std::numbers::pi;
+  return select(x <= 1e-3, 1, sin(far) * sin(far / radius) * radius / (far * far));
+}
+constexpr Sampling samplings[] = {
+    {"lanczos1", 1, lanczos<1>},
+    {"lanczos3", 3, lanczos<3>},
+    {"lanczos5", 5, lanczos<5>},
+    {"gaussian", 1.5, [](Expr x) { return exp(x * x * -2); }},
+    {"box", 1, [](Expr x) { return select(x < 0.5, 1, select(equal(x, 0.5), 0.5, like(x, 0))); }},
+    {"triangle", 1, [](Expr x) { return 1 - x; }},
+    {"keyscubic", 2,
+     [](Expr x) { return select(x < 1, (x * 1.5 - 2.5) * x * x + 1, ((x * -0.5 + 2.5) * x - 4) * x + 2); }},
+    {"mitchellcubic", 2,
+     [](Expr x) {
+       return select(x < 1, (x * (7.0 / 6) - 2) * x * x + 8.0 / 9,
+                     ((x * (-7.0 / 18) + 2) * x - 10.0 / 3) * x + 16.0 / 9);
+     }},
+};
+
+/// Pictures scaled and moved, 0 where that lies outside the picture.
+Values scale_and_translate(Call& c) {
+  c.expect_inputs(4, 4);
+  c.expect_rank(0, 4);
+  Expr x = convert(c.input(0), DType::f32), scales = flat(c.input(2)), moves = flat(c.input(3));
+  Dims size = c.sizes(1, 1);
+  if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
+  std::string name = c.text("kernel_type", "lanczos3");
+  auto sampling = std::ranges::find(samplings, name, &Sampling::name);
+  if (sampling == std::end(samplings)) c.fail("E145", cat("has no kernel_type '", printable(name), "'"));
+  bool is_smooth = c.flag("antialias", true);
+  auto weights = [&](int64_t axis) {
+    const Dim &in = x.dims()[static_cast<size_t>(axis) + 1], &out = size[static_cast<size_t>(axis)];
+    Expr step = 1 / slice(scales, 0, axis, 1), move = slice(moves, 0, axis, 1),
+         width = is_smooth ? max(step, 1) : like(step, 1);
+    Expr place = (numbers_along(c, out, 0) + 0.5) * step - step * move;
+    Expr distance = abs(numbers_along(c, in, 1) + 0.5 - place) / width;
+    Expr is_inside = (place >= 0) & (place <= scalar(c, in, DType::f32)) & (distance < sampling->radius);
+    Expr own = select(is_inside, sampling->weight(distance), 0), sum = reduce(ReduceFn::sum, own, {1});
+    return own / select(abs(sum) >= 1000.0 * std::numeric_limits<float>::min(), sum, 1);
+  };
+  return {resampled(x, weights(0), weights(1))};
+}
+
 /// Maxima, and where each was: its number among a picture's elements, or with `include_batch_in_index` among all.
 Values pool_with_positions(Call& c) {
   c.expect_inputs(1, 1);
@@ -155,15 +239,8 @@ Values pool_with_positions(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "RGBToHSV", [](Call& c) { return in_other_colours(c, hsv_of); }},
-    {"", "HSVToRGB", [](Call& c) { return in_other_colours(c, rgb_of); }},
-    {"", "AdjustHue", adjust_hue},
-    {"", "AdjustSaturation", adjust_saturation},
-    {"", "AdjustContrastv2", adjust_contrast},
-    {"", "CropAndResize", crop_regions},
-    {"", "ExtractImagePatches", extract_patches},
-    {"", "ResizeBicubic", resize_bicubic},
-    {"", "MaxPoolWithArgmax", pool_with_positions},
+#define OPERATORS_pictures
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -117,11 +117,8 @@ Values quantize_and_dequantize(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "QuantizeV2", quantize_v2, "mode MIN_FIRST, rounding to even in the whole range"},
-    {"", "Dequantize", dequantize, "mode MIN_FIRST"},
-    {"", "QuantizeAndDequantizeV2", quantize_and_dequantize},
-    {"", "QuantizeAndDequantizeV3", quantize_and_dequantize},
-    {"", "QuantizeAndDequantizeV4", quantize_and_dequantize},
+#define OPERATORS_quantised
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -172,14 +172,8 @@ Values svdf(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"LSTM", "", [](Call& c) { return lstm(c, false); }, "layer normalisation, states of whole numbers"},
-    {"UNIDIRECTIONAL_SEQUENCE_LSTM", "", [](Call& c) { return lstm(c, true); },
-     "layer normalisation, states of whole numbers"},
-    {"BIDIRECTIONAL_SEQUENCE_LSTM", "", both_lstms, "auxiliary inputs, states of whole numbers"},
-    {"RNN", "", [](Call& c) { return rnn(c, false); }, "states of whole numbers"},
-    {"UNIDIRECTIONAL_SEQUENCE_RNN", "", [](Call& c) { return rnn(c, true); }, "states of whole numbers"},
-    {"BIDIRECTIONAL_SEQUENCE_RNN", "", both_rnns, "auxiliary inputs, states of whole numbers"},
-    {"SVDF", "", svdf, "states of whole numbers"},
+#define OPERATORS_recurrent
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions, running sums and sorting.
+#include <limits>
+
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
@@ -83,22 +85,41 @@ Values euclidean_norm(Call& c) {
   return {sqrt(reduced(c, ReduceFn::sum, x * x))};
 }
 
+/// log(exp(x0) + ... + exp(xi)) for each i along an axis. Each sum is relative to its own greatest term.
+Values cumulated_logsumexp(Call& c) {
+  c.expect_inputs(2, 2);
+  Expr x = c.input(0);
+  bool is_exclusive = c.flag("exclusive"), is_reverse = c.flag("reverse");
+  int64_t axis = c.axis(c.number_of(1), x.rank()), rank = x.rank();
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  std::vector<int64_t> order = axes_from(0, rank);
+  std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
+  Expr last = transpose(x, order), number = iota(c, x.dims()[static_cast<size_t>(axis)]);
+  Dims dims = last.dims();
+  dims.insert(dims.end() - 1, 1);
+  Expr ahead = along(number, rank - 1, rank + 1) - along(number, rank, rank + 1);
+  Expr terms = select((is_reverse ? -ahead : ahead) >= is_exclusive, reshape(last, dims), -infinite);
+  Expr top = reduce(ReduceFn::max, terms, {rank}), shift = select(abs(top) < infinite, top, 0);
+  Expr sum = log(reduce(ReduceFn::sum, exp(terms - shift), {rank})) + shift;
+  return {transpose(reshape(sum, last.dims()), inverse_of(order))};
+}
+
+/// How many elements lie in each of several bins of one width; the outer bins take those beyond the range.
+Values histogram(Call& c) {
+  c.expect_inputs(3, 3);
+  Expr x = flat(c.input(0)), range = flat(c.input(1)), low = slice(range, 0, 0, 1);
+  Dims bins = c.sizes(2, 1);
+  if (bins.size() != 1) c.fail("E140", cat("needs one number of bins, has ", bins));
+  DType type = c.has("dtype") ? c.type("dtype").value_or(DType::i32) : DType::i32;
+  Expr width = convert(slice(range, 0, 1, 1) - low, DType::f64) / scalar(c, bins[0], DType::f64);
+  Expr bin = min(floor(convert(max(x, low) - low, DType::f64) / width), scalar(c, bins[0] - 1, DType::f64));
+  Expr ones = full(c, type, x.dims(), 1);
+  return {scatter_elements(full(c, type, bins, 0), convert(bin, DType::i64), ones, 0, ScatterFn::add)};
+}
+
 constexpr Operator table[] = {
-    {"MEAN", "Mean", mean, "", Steps::counted, Pairs::apart},
-    {"SUM", "Sum", reduction<ReduceFn::sum>, "", Steps::counted, Pairs::apart},
-    {"REDUCE_PROD", "Prod", reduction<ReduceFn::product>},
-    {"REDUCE_MAX", "Max", reduction<ReduceFn::max>},
-    {"REDUCE_MIN", "Min", reduction<ReduceFn::min>},
-    {"REDUCE_ANY", "Any", truth<ReduceFn::max>},
-    {"REDUCE_ALL", "All", truth<ReduceFn::min>},
-    {"ARG_MAX", "ArgMax", [](Call& c) { return arg_reduction(c, true); }},
-    {"ARG_MIN", "ArgMin", [](Call& c) { return arg_reduction(c, false); }},
-    {"CUMSUM", "Cumsum", [](Call& c) { return cumulated(c, ReduceFn::sum); }},
-    {"", "Cumprod", [](Call& c) { return cumulated(c, ReduceFn::product); }},
-    {"", "InTopKV2", in_top_k},
-    {"", "L2Loss", l2_loss},
-    {"", "EuclideanNorm", euclidean_norm},
-    {"TOPK_V2", "TopKV2", top_k_op, "", Steps::moved},
+#define OPERATORS_reductions
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

@@ -74,6 +74,41 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
   return results;
 }
 
+/// The best boxes of all classes of each picture: boxes[pictures, n, 1 or classes, 4], scores[pictures, n, classes] give
+/// boxes, scores, classes and how many there are, by falling score, with zeros behind them.
+Values combined_boxes(Call& c) {
+  c.expect_inputs(6, 6);
+  c.expect_rank(0, 4), c.expect_rank(1, 3);
+  const Dims d = c.input(1).dims();
+  const Dim pictures = d[0], count = d[1], classes = d[2], each = min(one_size(c, 2, "number of boxes"), count);
+  Dim all = one_size(c, 3, "number of boxes"), size = all;
+  if (c.flag("pad_per_class")) size = min(all, one_size(c, 2, "number of boxes") * classes);
+  Expr scores = reshape(transpose(c.input(1), {0, 2, 1}), {pictures * classes, 1, count});
+  Expr boxes = broadcast(transpose(c.input(0), {0, 2, 1, 3}), {pictures, classes, count, 4});
+  auto limit = [&](size_t i) { return convert(reshape(c.input(i), {}), DType::f32); };
+  Expr chosen =
+      non_max_suppression(reshape(boxes, {pictures * classes, count, 4}), scores, each, limit(4), limit(5), false);
+  Expr is_chosen =
+      scatter_nd(full(c, DType::i32, scores.dims(), 0), chosen, full(c, DType::i32, {chosen.dims()[0]}, 1));
+  double none = -std::numeric_limits<double>::infinity();
+  Expr judged = reshape(select(equal(is_chosen, 1), scores, none), {pictures, classes * count});
+  Ordered best = top_k(judged, min(size, classes * count), 1);
+  Expr is_there = best.values > none;
+  Expr box = gather_nd(reshape(boxes, {pictures, classes * count, 4}),
+                       reshape(best.places, {pictures, best.places.dims()[1], 1}), 1);
+  if (c.flag("clip_boxes", true)) box = min(max(box, 0), 1);
+  auto result = [&](Expr x) {
+    Dims rest = x.dims();
+    rest[1] = size - rest[1];
+    Dims flags = is_there.dims();
+    if (x.rank() == 3) flags.push_back(1);
+    return concat(c, {select(reshape(is_there, flags), x, 0), full(c, x.dtype(), rest, 0)}, 1);
+  };
+  Expr kind = convert(floor(convert(best.places, DType::f64) / scalar(c, count, DType::f64)), DType::f32);
+  return {result(box), result(best.values), result(kind),
+          reduce(ReduceFn::sum, convert(is_there, DType::i32), {1}, false)};
+}
+
 /// The best boxes of an SSD network, which TensorFlow Lite has as a custom operator: codes[1, n, 4] (middle and size,
 /// relative to anchors[n, 4]) and scores[1, n, classes] give boxes, classes, scores and how many there are.
 Values detections(Call& c) {
@@ -293,33 +328,8 @@ Values sparse_product(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "NonMaxSuppression", [](Call& c) { return best_boxes(c, 3, 3, false, false); }},
-    {"", "NonMaxSuppressionV2", [](Call& c) { return best_boxes(c, 4, 4, false, false); }},
-    {"", "NonMaxSuppressionV3", [](Call& c) { return best_boxes(c, 5, 5, false, false); }},
-    {"NON_MAX_SUPPRESSION_V4", "NonMaxSuppressionV4", [](Call& c) { return best_boxes(c, 5, 5, false, true); }},
-    {"NON_MAX_SUPPRESSION_V5", "NonMaxSuppressionV5", [](Call& c) { return best_boxes(c, 6, 6, true, true); },
-     "soft_nms_sigma other than 0"},
-    {"TFLite_Detection_PostProcess", "", detections, "several classes of a box"},
-    {"UNIQUE", "Unique", unique_op},
-    {"", "UniqueV2", unique_op, "several axes"},
-    {"", "UniqueWithCounts", unique_op},
-    {"", "Bincount", [](Call& c) { return bincount(c, false); }, "open numbers of weights"},
-    {"SEGMENT_SUM", "SegmentSum", [](Call& c) { return whole_segments(c, Divisor::one); }},
-    {"", "SegmentMean", [](Call& c) { return whole_segments(c, Divisor::size); }},
-    {"", "SparseSegmentSum", [](Call& c) { return sparse_segments(c, Divisor::one); }},
-    {"", "SparseSegmentMean", [](Call& c) { return sparse_segments(c, Divisor::size); }},
-    {"", "SparseSegmentSqrtN", [](Call& c) { return sparse_segments(c, Divisor::root); }},
-    {"", "SegmentProd", segment_extreme<ScatterFn::mul>},
-    {"", "SegmentMax", segment_extreme<ScatterFn::max>},
-    {"", "SegmentMin", segment_extreme<ScatterFn::min>},
-    {"", "SparseSegmentSumWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::one); }},
-    {"", "SparseSegmentMeanWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::size); }},
-    {"", "SparseSegmentSqrtNWithNumSegments", [](Call& c) { return sparse_segments(c, Divisor::root); }},
-    {"", "SparseTensorDenseMatMul", sparse_product},
-    {"", "DenseBincount", [](Call& c) { return bincount(c, true); }, "open numbers of weights"},
-    {"", "SparseReshape", sparse_reshape},
-    {"", "SparseFillEmptyRows", sparse_fill_empty_rows, "other than two axes"},
-    {"SPARSE_TO_DENSE", "SparseToDense", sparse_to_dense},
+#define OPERATORS_selection
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

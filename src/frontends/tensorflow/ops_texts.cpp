@@ -138,16 +138,8 @@ Values table_size(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "StringSplit", string_split, "delimiters that are not constant"},
-    {"", "StringSplitV2", string_split_v2, "delimiters that are not constant"},
-    {"", "StringNGrams", string_ngrams},
-    {"", "StringToHashBucketFast", hash_bucket},
-    {"", "StringJoin", string_join},
-    {"", "StaticRegexFullMatch", full_match},
-    {"", "StringToNumber", string_to_number},
-    {"", "HashTableV2", table_handle},
-    {"", "LookupTableFindV2", find_in_table, "tables that files fill"},
-    {"", "LookupTableSizeV2", table_size, "tables that files fill"},
+#define OPERATORS_texts
+#include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace

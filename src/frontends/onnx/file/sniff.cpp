@@ -20,26 +20,9 @@ struct Format {
 
 constexpr std::string_view unpack = "unpack it first";
 constexpr Format formats[] = {
-    {0, "\x1f\x8b", "gzip data", unpack},
-    {0, "\x28\xb5\x2f\xfd", "zstd data", unpack},
-    {0, "BZh", "bzip2 data", unpack},
-    {0,
-     "\xfd"
-     "7zXZ",
-     "xz data", unpack},
-    {0, "PK\x03\x04", "a zip archive", "unpack it, and give the model file inside"},
-    {0, "GGUF", "a GGUF file, weights for llama.cpp",
-     "make an ONNX model of it: python -m onnxruntime_genai.models.builder -m NAME -i FILE -o FOLDER -p int4 -e cpu"},
-    {0, "\x89HDF", "an HDF5 file",
-     "if it is a Keras model, load it there and write ONNX: model.export('m.onnx', format='onnx')"},
-    {4, "TFL3", "a TensorFlow Lite model",
-     "weft run, compile, inspect, verify and perf read it; this reads ONNX models only"},
-    {0, "\x93NUMPY", "a NumPy array", "give arrays with --input"},
-    {0,
-     "\x7f"
-     "ELF",
-     "an ELF object", ""},
-    {0, "ORTM", "an ONNX Runtime .ort file", "use the ONNX file that it was made from"},
+#define FORMAT(...) {__VA_ARGS__},
+#include "frontends/onnx/file/formats.def"
+#undef FORMAT
 };
 
 bool contains_ignoring_case(std::string_view text, std::string_view lower) {

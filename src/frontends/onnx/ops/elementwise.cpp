@@ -275,42 +275,7 @@ Values murmur_hash(Call& c) {
 }
 
 constexpr Operator special[] = {
-    {"", "Max", [](Call& c) { return variadic(c, Fn::max); }},
-    {"", "Min", [](Call& c) { return variadic(c, Fn::min); }},
-    {"", "Sum", [](Call& c) { return variadic(c, Fn::add); }},
-    {"", "Mean", mean},
-    {"", "Pow", power},
-    {"", "Mod", modulo},
-    {"", "BitShift", bit_shift},
-    {"", "Clip", clip},
-    {"", "Elu", elu},
-    {"", "Selu", selu},
-    {"", "Celu", celu},
-    {"", "LeakyRelu", leaky_relu},
-    {"", "PRelu", prelu},
-    {"", "ThresholdedRelu", thresholded_relu},
-    {"", "HardSigmoid", hard_sigmoid},
-    {"", "HardSwish", hard_swish},
-    {"", "Softplus", softplus},
-    {"", "Softsign", softsign},
-    {"", "Mish", mish},
-    {"", "Swish", swish},
-    {"", "Gelu", gelu_by_kind},
-    {"", "Shrink", shrink},
-    {"", "IsInf", is_inf},
-    {"", "Identity", identity},
-    {"", "Cast", cast, "no complex numbers"},
-    {"", "CastLike", cast_like, "no complex numbers"},
-    {"", "BitCast", bit_cast},
-    {"com.microsoft", "Gelu", [](Call& c) -> Values { return {gelu(arg(c, 0))}; }},
-    {"com.microsoft", "BiasAdd", [](Call& c) -> Values { return {with_bias(c) + arg(c, 2)}; }},
-    {"com.microsoft", "BiasGelu", bias_gelu},
-    {"com.microsoft", "BiasSplitGelu", bias_split_gelu},
-    {"com.microsoft", "ComplexMul", [](Call& c) { return complex_mul(c, false); }},
-    {"com.microsoft", "ComplexMulConj", [](Call& c) { return complex_mul(c, true); }},
-    {"com.microsoft", "FastGelu", fast_gelu},
-    {"com.microsoft", "MurmurHash3", murmur_hash, "no strings"},
-    {"com.microsoft", "QuickGelu", quick_gelu},
+#include "frontends/onnx/ops/elementwise.def"
 };
 
 }  // namespace

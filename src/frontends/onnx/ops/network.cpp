@@ -448,42 +448,7 @@ Values skip_normalization(Call& c, bool centred) {
 }
 
 constexpr Operator table[] = {
-    {"", "Conv", conv, "a weight of fixed sizes"},
-    {"", "QLinearConv", qlinear_conv},
-    {"com.microsoft", "QLinearConv", qlinear_conv},
-    {"com.microsoft", "QLinearAveragePool", qlinear_average_pool},
-    {"com.microsoft", "NhwcMaxPool", [](Call& c) { return max_pool(c, true); }},
-    {"com.microsoft", "MaxpoolWithMask", masked_max_pool, "up to 3 spatial axes"},
-    {"com.microsoft", "ConvTransposeWithDynamicPads", conv_transpose, "a weight of fixed sizes"},
-    {"com.microsoft", "FusedConv", fused_conv},
-    {"com.microsoft", "NhwcConv", [](Call& c) { return nhwc_conv(c, false); }},
-    {"com.microsoft", "NhwcFusedConv", [](Call& c) { return nhwc_conv(c, true); }},
-    {"", "ConvTranspose", conv_transpose, "a weight of fixed sizes"},
-    {"", "ConvInteger", conv_integer},
-    {"", "MaxPool", [](Call& c) { return max_pool(c, false); }},
-    {"", "AveragePool", average_pool},
-    {"", "LpPool", lp_pool},
-    {"", "GlobalAveragePool", [](Call& c) { return global_pool(c, ReduceFn::mean); }},
-    {"", "GlobalMaxPool", [](Call& c) { return global_pool(c, ReduceFn::max); }},
-    {"", "GlobalLpPool", global_lp_pool},
-    {"", "MaxUnpool", max_unpool_to},
-    {"", "Col2Im", col2im},
-    {"", "BatchNormalization", batch_normalization, "no spatial = 0"},
-    {"", "InstanceNormalization", instance_normalization},
-    {"", "LayerNormalization", layer_normalization},
-    {"", "RMSNormalization", rms_normalization},
-    {"", "SimplifiedLayerNormalization", rms_normalization},
-    {"", "GroupNormalization", group_normalization},
-    {"", "LRN", local_response_normalization},
-    {"com.microsoft", "GroupNorm", [](Call& c) { return diffusion_group_norm(c, false); }},
-    {"com.microsoft", "SkipGroupNorm", [](Call& c) { return diffusion_group_norm(c, true); }},
-    {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
-    {"com.microsoft", "QEmbedLayerNormalization", quantized_embed_layer_normalization},
-    {"com.microsoft", "SkipLayerNormalization", [](Call& c) { return skip_normalization(c, true); },
-     "no outputs 1 and 2 (mean and deviation)"},
-    {"com.microsoft", "SimplifiedLayerNormalization", rms_normalization},
-    {"com.microsoft", "SkipSimplifiedLayerNormalization", [](Call& c) { return skip_normalization(c, false); },
-     "no outputs 1 and 2 (mean and deviation)"},
+#include "frontends/onnx/ops/network.def"
 };
 
 }  // namespace
