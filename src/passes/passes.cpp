@@ -115,22 +115,7 @@ bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
 
 constexpr PassInfo passes[] = {
-    {"normalise", PassGroup::shared, normalise, always},
-    {"raise", PassGroup::shared, raise, always},
-    {"shard", PassGroup::for_chip, shards, on_ranks},
-    {"expand_block_dots", PassGroup::for_chip, block_dots, always},
-    {"byte_tables", PassGroup::for_chip, plain<byte_tables>, on_cpu},
-    {"integer_products", PassGroup::for_chip, products_of_integers, always},
-    {"float8_products", PassGroup::for_chip, plain<float8_products>, on_gpu},
-    {"fold_scales", PassGroup::for_chip, plain<fold_scales>, always},
-    {"expand_quantize", PassGroup::for_chip, plain<expand_quantize>, always},
-    {"join_loops", PassGroup::for_chip, plain<join_loops>, on_gpu},
-    {"write_out_loops", PassGroup::for_chip, plain<write_out_loops>, on_gpu},
-    {"expand_grouped", PassGroup::for_chip, plain<expand_grouped>, on_gpu},
-    {"expand_attention", PassGroup::for_chip, attention, always},
-    {"channels_last", PassGroup::for_chip, plain<channels_last>, always},
-    {"rows_last", PassGroup::for_chip, plain<rows_last>, always},
-    {"reduce_precision", PassGroup::for_chip, precision, in_narrow_products},
+#include "passes/passes.def"
 };
 
 }  // namespace

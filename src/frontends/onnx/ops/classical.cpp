@@ -428,22 +428,7 @@ Values dict_vectorizer(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"ai.onnx.ml", "ArrayFeatureExtractor", array_feature_extractor},
-    {"ai.onnx.ml", "Binarizer", binarizer},
-    {"ai.onnx.ml", "CastMap", cast_map},
-    {"ai.onnx.ml", "CategoryMapper", category_mapper},
-    {"ai.onnx.ml", "DictVectorizer", dict_vectorizer},
-    {"ai.onnx.ml", "FeatureVectorizer", feature_vectorizer},
-    {"ai.onnx.ml", "Imputer", imputer},
-    {"ai.onnx.ml", "LabelEncoder", label_encoder},
-    {"ai.onnx.ml", "LinearClassifier", linear_classifier},
-    {"ai.onnx.ml", "LinearRegressor", linear_regressor},
-    {"ai.onnx.ml", "Normalizer", normalizer},
-    {"ai.onnx.ml", "OneHotEncoder", one_hot_encoder},
-    {"ai.onnx.ml", "SVMClassifier", svm_classifier},
-    {"ai.onnx.ml", "SVMRegressor", svm_regressor},
-    {"ai.onnx.ml", "Scaler", scaler},
-    {"ai.onnx.ml", "ZipMap", zip_map},
+#include "frontends/onnx/ops/classical.def"
 };
 
 }  // namespace

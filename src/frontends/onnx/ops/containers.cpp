@@ -167,17 +167,7 @@ Values optional_get_element(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "ConcatFromSequence", concat_from_sequence},
-    {"", "Optional", optional},
-    {"", "OptionalGetElement", optional_get_element},
-    {"", "OptionalHasElement", optional_has_element},
-    {"", "SequenceAt", sequence_at},
-    {"", "SequenceConstruct", sequence_construct},
-    {"", "SequenceEmpty", sequence_empty},
-    {"", "SequenceErase", sequence_erase},
-    {"", "SequenceInsert", sequence_insert},
-    {"", "SequenceLength", sequence_length},
-    {"", "SplitToSequence", split_to_sequence},
+#include "frontends/onnx/ops/containers.def"
 };
 
 }  // namespace

@@ -307,28 +307,7 @@ Values constant_of_shape(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "Reshape", reshape},
-    {"", "Transpose", transpose},
-    {"", "Flatten", flatten},
-    {"", "Squeeze", squeeze},
-    {"", "Unsqueeze", unsqueeze},
-    {"com.microsoft", "ExpandDims", expand_dims},
-    {"com.microsoft", "Pad", pad},
-    {"com.microsoft", "UnfoldTensor", unfold},
-    {"", "Concat", concat},
-    {"", "Split", split},
-    {"", "Slice", slice},
-    {"", "Expand", expand},
-    {"", "Tile", [](Call& c) { return Values{tile(arg(c, 0), c.sizes(1))}; }},
-    {"", "Pad", pad},
-    {"", "CenterCropPad", center_crop_pad},
-    {"", "Shape", shape_of},
-    {"", "Size", size_of},
-    {"", "DepthToSpace", [](Call& c) { return depth_and_space(c, depth_to_space); }},
-    {"", "SpaceToDepth", [](Call& c) { return depth_and_space(c, space_to_depth); }},
-    {"", "ReverseSequence", reverse_sequence},
-    {"", "Constant", constant_value},
-    {"", "ConstantOfShape", constant_of_shape},
+#include "frontends/onnx/ops/layout.def"
 };
 
 }  // namespace

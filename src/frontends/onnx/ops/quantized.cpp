@@ -358,31 +358,7 @@ Values gather_block_quantized(Call& c) {
 }
 
 constexpr Operator table[] = {
-    {"", "QuantizeLinear", quantize_linear},
-    {"", "DequantizeLinear", dequantize_linear},
-    {"com.microsoft", "QuantizeLinear", quantize_linear},
-    {"com.microsoft", "DequantizeLinear", dequantize_linear},
-    {"", "DynamicQuantizeLinear", dynamic_quantize_linear},
-    {"", "QLinearMatMul", qlinear_matmul},
-    {"com.microsoft", "MatMulIntegerToFloat", matmul_integer_to_float},
-    {"com.microsoft", "QLinearAdd", [](Call& c) { return qlinear_binary(c, Fn::add); }},
-    {"com.microsoft", "QLinearMul", [](Call& c) { return qlinear_binary(c, Fn::mul); }},
-    {"com.microsoft", "QLinearSigmoid", qlinear_sigmoid},
-    {"com.microsoft", "QLinearLeakyRelu", qlinear_leaky_relu},
-    {"com.microsoft", "QLinearGlobalAveragePool", qlinear_global_average_pool},
-    {"com.microsoft", "QLinearConcat", qlinear_concat},
-    {"com.microsoft", "QLinearReduceMean", qlinear_reduce_mean},
-    {"com.microsoft", "QLinearSoftmax", qlinear_softmax},
-    {"com.microsoft", "QLinearWhere", qlinear_where},
-    {"com.microsoft", "QGemm", quantized_gemm},
-    {"com.microsoft", "DynamicQuantizeMatMul", dynamic_quantize_matmul},
-    {"com.microsoft", "MatMulNBits", matmul_nbits, "2, 4 or 8 bits; no weights packed for a provider"},
-    {"com.microsoft", "MatMulBnb4", matmul_bnb4},
-    {"com.microsoft", "GatherPacked", gather_packed,
-     "packed_type 0, 1, 2, 6, 8, 13, 14, 20, 23, 30 and 42 (GGML's F32, F16, Q4_0, Q5_0, Q8_0, Q5_K, Q6_K, IQ4_NL, "
-     "IQ4_XS, BF16, Q2_0)"},
-    {"com.microsoft", "GatherBlockQuantized", gather_block_quantized,
-     "2, 4 or 8 bits; no blocks, nor bytes of several numbers, along the gathered axis"},
+#include "frontends/onnx/ops/quantized.def"
 };
 
 }  // namespace
