@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The sum of a small tensor over all ranks of a split program, in one launch on each rank: every rank stores its
-/// values into the inbox of every other (one-shot), and each four bytes carry their message's number, so that arrival
+/// The sum of a small tensor over all ranks of a split program, or the parts of all, in one launch on each rank: every
+/// rank stores its values into the inbox of every other (one-shot), and each four bytes carry their message's number, so that arrival
 /// needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get the same
 /// bits.
 ///
@@ -35,8 +35,10 @@ WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* 
   }
 }
 
-template <class T, int Ranks, class L, class From, class To>
-WEFT_INLINE void all_reduce(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+/// Sends this thread's eight bytes to all ranks, then calls body(first, lanes, part): its first element, how many there
+/// are, and a function that waits for the elements of rank r.
+template <class T, int Ranks, class L, class From, class Body>
+WEFT_INLINE void exchange(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, const Body& body) {
   constexpr int N = 8 / sizeof(T);
   auto* mailbox = (Mailbox*)memory;
   const i64 rank = mailbox->rank, block = launch.block(), line = block * mailbox_threads + thread_id();
@@ -53,14 +55,29 @@ WEFT_INLINE void all_reduce(const L& launch, From from, To to, const WEFT_GLOBAL
     return mailbox->inboxes[of] + (i64(message & 1) * Ranks + sender) * mailbox_lines + line;
   };
   WEFT_UNROLL for (int step = 1; step < Ranks; step++) send(box((rank + step) % Ranks, rank), data, message);
-  Vec<f32, N> sum{};
-  WEFT_UNROLL for (int r = 0; r < Ranks; r++) {
+  auto part = [&](int r) WEFT_LAMBDA {
     const u64 got = r == rank ? data : receive(box(rank, r), message, mailbox->is_aborted);
-    const auto part = convert<f32>(__builtin_bit_cast(Vec<T, N>, got));
-    sum = r == 0 ? part : sum + part;
-  }
-  if (is_whole) store(to + first, convert<T>(sum), Full{});
-  else store(to + first, convert<T>(sum), rest);
+    return __builtin_bit_cast(Vec<T, N>, got);
+  };
+  if (is_whole) body(first, Full{}, part);
+  else body(first, rest, part);
+}
+
+template <class T, int Ranks, class L, class From, class To>
+WEFT_INLINE void all_reduce(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+  exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {
+    auto sum = convert<f32>(part(0));
+    WEFT_UNROLL for (int r = 1; r < Ranks; r++) sum += convert<f32>(part(r));
+    store(to + first, convert<T>(sum), lanes);
+  });
+}
+
+/// to[r] is what rank r sends, `elements` of each.
+template <class T, int Ranks, class L, class From, class To>
+WEFT_INLINE void all_gather(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+  exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {
+    WEFT_UNROLL for (int r = 0; r < Ranks; r++) store(to + r * elements + first, part(r), lanes);
+  });
 }
 
 }  // namespace weft::kernel

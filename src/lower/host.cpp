@@ -39,16 +39,17 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
 
 namespace {
 
-/// The kernel that adds small tensors of all ranks. The library works for those that do not fit into a mailbox.
-void add_direct_sum(Lowering& lowering, const View& from, const View& to, int64_t ranks) {
+/// The kernel for small tensors. The library works for those that do not fit into a mailbox.
+void add_direct_exchange(Lowering& lowering, const Collective& op, const View& from, const View& to) {
   KernelBuilder kernel("all_reduce.h");
   std::string in = kernel.buffer(from.buffer, from.dtype, false), out = kernel.buffer(to.buffer, to.dtype, true),
               mailbox = kernel.buffer(lowering.mailbox(), DType::u8, false);
+  std::string name = op.fn == CollectiveFn::sum ? "all_reduce" : "all_gather";
   Dim count = product(from.dims);
-  kernel.line("all_reduce<", kernel_type(from.dtype), ", ", ranks, ">(WEFT_LAUNCH, raw(", in, "), raw(", out, "), raw(",
+  kernel.line(name, "<", kernel_type(from.dtype), ", ", op.ranks, ">(WEFT_LAUNCH, raw(", in, "), raw(", out, "), raw(",
               mailbox, "), ", kernel.number(count), ");");
   kernel.set_grid(ceildiv(count * Dim(bits(from.dtype) / 8), mailbox_threads * 8), mailbox_threads);
-  PlanStep step = kernel.finish(lowering.plan(), "all_reduce");
+  PlanStep step = kernel.finish(lowering.plan(), name);
   launch_of(step).is_spare = true;
   lowering.add_step(std::move(step), "the ranks write to each other's memory", false);
 }
@@ -67,9 +68,8 @@ void lower_collective(Lowering& lowering, const Region& region) {
        .outputs = {to.buffer},
        .reason = cat(op.fn == CollectiveFn::sum ? "the sum over " : "the parts of ", op.ranks, " ranks"),
        .bytes = bytes_of({from.dtype, from.dims}) * Dim(op.ranks + 1)});
-  bool is_added_in_f32 = from.dtype == DType::f32 || from.dtype == DType::f16 || from.dtype == DType::bf16;
-  if (op.fn == CollectiveFn::sum && is_added_in_f32 && lowering.are_connected())
-    add_direct_sum(lowering, from, to, op.ranks);
+  bool is_float = from.dtype == DType::f32 || from.dtype == DType::f16 || from.dtype == DType::bf16;
+  if (is_float && lowering.are_connected()) add_direct_exchange(lowering, op, from, to);
 }
 
 }  // namespace weft

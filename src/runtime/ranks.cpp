@@ -2,7 +2,7 @@
 #include "runtime/ranks.h"
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -112,6 +112,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
     if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
     return communicators_;
   }
+  bool are_connected() const { return are_connected_; }
   std::unique_ptr<Mailboxes> new_mailboxes() const {
     return are_connected_ ? std::make_unique<Mailboxes>(devices_) : nullptr;
   }
@@ -129,11 +130,11 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   mutable std::shared_ptr<gpu::Communicators> communicators_;
 };
 
-/// A thread for each rank but the first, which runs on the caller's.
+/// A thread for each rank but the first, which runs on the caller's. `spins`: how often a thread looks for work before
+/// it sleeps, since to wake one takes as long as many kernels.
 class RankThreads {
  public:
-  explicit RankThreads(size_t ranks)
-      : ranks_(ranks), begun_(static_cast<std::ptrdiff_t>(ranks)), done_(static_cast<std::ptrdiff_t>(ranks)) {
+  RankThreads(size_t ranks, int spins) : spins_(spins) {
     try {
       for (size_t r = 1; r < ranks; ++r) threads_.emplace_back([this, r] { serve(r); });
     } catch (const std::system_error&) {
@@ -146,29 +147,38 @@ class RankThreads {
   /// Calls work(r) for each rank, all at once; returns when all have returned. `work` does not throw.
   void run(const std::function<void(size_t)>& work) {
     work_ = &work;
-    begun_.arrive_and_wait();
+    const uint32_t end = done_ + static_cast<uint32_t>(threads_.size());
+    begin();
     work(0);
-    done_.arrive_and_wait();
+    for (uint32_t done = done_; done != end; done = done_) await_change(done_, done);
   }
 
  private:
   void serve(size_t r) {
-    for (;;) {
-      begun_.arrive_and_wait();
+    for (uint32_t run = 0;; ++run) {
+      await_change(begun_, run);
       if (!work_) return;
       (*work_)(r);
-      done_.arrive_and_wait();
+      ++done_;
+      done_.notify_one();
     }
   }
-  /// Ends the threads. Arrives at the barrier for the caller and for threads that could not be created.
+  void begin() {
+    ++begun_;
+    begun_.notify_all();
+  }
   void stop() {
     work_ = nullptr;
-    (void)begun_.arrive(static_cast<std::ptrdiff_t>(ranks_ - threads_.size()));
+    begin();
     for (std::thread& thread : threads_) thread.join();
   }
+  void await_change(const std::atomic<uint32_t>& value, uint32_t old) const {
+    for (int i = 0; i < spins_ && value == old; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    value.wait(old);
+  }
 
-  size_t ranks_;
-  std::barrier<> begun_, done_;
+  int spins_;
+  std::atomic<uint32_t> begun_ = 0, done_ = 0;  // runs that have begun; shares of runs that are done
   const std::function<void(size_t)>* work_ = nullptr;
   std::vector<std::thread> threads_;
 };
@@ -182,7 +192,7 @@ class RankedContext final : public Context {
   explicit RankedContext(std::shared_ptr<const RankedExecutable> program)
       : program_(std::move(program)),
         group_(program_->ranks().size(), program_->communicators(), program_->new_mailboxes()),
-        threads_(program_->ranks().size()) {
+        threads_(program_->ranks().size(), program_->devices().empty() ? 0 : 100'000) {
     for (const auto& rank : program_->ranks()) contexts_.push_back(rank->new_context());
     copies_.resize(contexts_.size()), discarded_.resize(contexts_.size());
     for (const auto& device : program_->devices()) streams_.emplace_back(device);
@@ -247,19 +257,22 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Whole inputs lie on the first device: copies for another rank.
+  /// Whole inputs lie on the first device: another rank gets copies, or reads small ones from there.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
+    constexpr int64_t most_read_there = int64_t{64} << 10;
+    bool copies = false;
     program_->devices()[rank]->use();
     const gpu::Stream& stream = streams_[rank];
     for (const RankPort& place : program_->input_places()) {
       Tensor& tensor = inputs[place.port];
-      if (place.rank || tensor.data.empty()) continue;
       auto bytes = static_cast<int64_t>(tensor.data.size());
+      if (place.rank || bytes == 0 || (program_->are_connected() && bytes <= most_read_there)) continue;
       std::byte* copy = kept_on(rank, copies_[rank][place.port], bytes);
       stream.copy_on_device(copy, tensor.data.data(), bytes);
       tensor.data = Bytes(std::span<const std::byte>(copy, tensor.data.size()), nullptr);
+      copies = true;
     }
-    stream.synchronize();
+    if (copies) stream.synchronize();
   }
 
   /// Memory of a rank's device that stays where it is from run to run: captured graphs know it by its address.
