@@ -210,9 +210,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
 /// A table of a byte for each byte, ready for `looked_up`.
 template <class T>
 struct ByteTable {
-#if defined(__AVX512VBMI__)
-  Vec<T, 64> part[4];
-#elif defined(__AVX2__)
+#ifdef __AVX2__
   Vec<T, 16> part[16];
 #else
   const WEFT_GLOBAL T* part;
@@ -220,16 +218,13 @@ struct ByteTable {
 };
 template <class T>
 WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
-#if defined(__AVX512VBMI__) || defined(__AVX2__)
+#ifdef __AVX2__
   ByteTable<T> table;
-  constexpr int parts = sizeof(table.part) / sizeof(table.part[0]), bytes = 256 / parts;
-  WEFT_UNROLL for (int k = 0; k < parts; k++) table.part[k] = load<bytes>(p + k * bytes, Full{});
+  auto* t = table.part;
+  WEFT_UNROLL for (int k = 0; k < 16; k++) t[k] = load<16>(p + k * 16, Full{});
   // A shuffle of 16 bytes gives 0 for negative indices only; a part takes off what parts before it give (see looked_up).
-  if constexpr (parts == 16) {
-    auto* t = table.part;
-    WEFT_UNROLL for (int k = 15; k > 0; k--) t[k] ^= t[k - 1];
-    WEFT_UNROLL for (int k = 8; k < 16; k++) t[k] ^= t[k - 8];
-  }
+  WEFT_UNROLL for (int k = 15; k > 0; k--) t[k] ^= t[k - 1];
+  WEFT_UNROLL for (int k = 8; k < 16; k++) t[k] ^= t[k - 8];
   return table;
 #else
   return {p};
@@ -239,18 +234,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
 template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;
-#if defined(__AVX512VBMI__)
-  if constexpr (N < 64) return low_lanes<N>(looked_up(table, join(x, x)));
-  else {
-    using B = char __attribute__((__vector_size__(64)));
-    const B at = __builtin_bit_cast(B, x);
-    const auto from = [&](int k) WEFT_LAMBDA {
-      return __builtin_bit_cast(Vec<T, N>, __builtin_ia32_vpermi2varqi512(__builtin_bit_cast(B, table.part[k]), at,
-                                                                          __builtin_bit_cast(B, table.part[k + 1])));
-    };
-    return select(__builtin_bit_cast(Vec<i8, N>, x) < Vec<i8, N>(0), from(2), from(0));
-  }
-#elif defined(__AVX2__)
+#ifdef __AVX2__
   if constexpr (N < 16) return low_lanes<N>(looked_up(table, join(x, x)));
   else if constexpr (N > 32) return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
   else {

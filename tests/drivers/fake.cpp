@@ -204,6 +204,8 @@ WEFT_FAKE int cuDevicePrimaryCtxRetain(Handle* context, int device) {
   static int contexts[1];
   return give<Handle>("cuDevicePrimaryCtxRetain", context, contexts + device);
 }
+WEFT_FAKE int cuDeviceCanAccessPeer(int* can_access, int, int) { return give("cuDeviceCanAccessPeer", can_access, 1); }
+WEFT_FAKE int cuCtxEnablePeerAccess(Handle, unsigned) { return begin("cuCtxEnablePeerAccess"); }
 WEFT_FAKE int cuCtxSetCurrent(Handle) { return begin("cuCtxSetCurrent"); }
 WEFT_FAKE int cuModuleLoadDataEx(Handle* module, const void*, unsigned, int*, void**) {
   return make("cuModuleLoadDataEx", module, 1);
