@@ -67,7 +67,7 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
   return std::ranges::any_of(axes, [&](const Axis& a) { return a.port == port && a.axis == axis; });
 }
 
-using Memory = std::shared_ptr<std::vector<std::byte>>;
+using Memory = Joiner::Memory;
 
 /// The result lies in `memory`, which is replaced if it is too small, or still in use: an output may be a view of an
 /// input.

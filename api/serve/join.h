@@ -44,11 +44,12 @@ bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 /// cost a page fault for each 4 KiB.
 class Joiner {
  public:
+  using Memory = std::shared_ptr<std::vector<std::byte>>;
   /// Shorter sequences get zeros at their end.
   Inputs join(std::span<const Inputs* const> requests);
 
  private:
-  std::vector<std::shared_ptr<std::vector<std::byte>>> memory_;  // of each input
+  std::vector<Memory> memory_;  // of each input
 };
 
 /// The part of the outputs that belongs to each request, without padding.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The sum of a small tensor over all ranks of a split program, or the parts of all, in one launch on each rank: every
-/// rank stores its values into the inbox of every other (one-shot), and each four bytes carry their message's number, so that arrival
-/// needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get the same
-/// bits.
+/// The sum of a small tensor over all ranks of a split program, or the parts of all, in one launch on each rank. Every
+/// rank stores its values into the inbox of every other (one-shot). Each four bytes carry their message's number, so
+/// arrival needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get
+/// the same bits.
 ///
 ///     all_reduce<f16, 4>(WEFT_LAUNCH, from, to, mailbox, elements);   // blocks: ceil(elements * sizeof(T) / 8 / 256)
 #include "mailbox.h"

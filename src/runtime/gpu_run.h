@@ -90,7 +90,7 @@ class GpuRun : public Context {
   }
 
   /// Whether the launch behind a collective does its work.
-  bool adds_directly(size_t i) const {
+  bool is_direct(size_t i) const {
     const PlanStep* next = i + 1 < plan().steps.size() ? &plan().steps[i + 1] : nullptr;
     const auto* launch = next ? next->as<LaunchStep>() : nullptr;
     return launch && launch->is_spare && bytes_[static_cast<size_t>(next->buffers[0])] <= max_mailbox_bytes;
@@ -100,10 +100,10 @@ class GpuRun : public Context {
   bool is_replaced(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];
-    if (step.is<CollectiveStep>()) return adds_directly(i);
+    if (step.is<CollectiveStep>()) return is_direct(i);
     const auto* launch = step.as<LaunchStep>();
     if (!launch || !launch->is_spare) return false;
-    return plan().steps[i - 1].is<CollectiveStep>() ? !adds_directly(i - 1) : works_[i - 1] != nullptr;
+    return plan().steps[i - 1].is<CollectiveStep>() ? !is_direct(i - 1) : works_[i - 1] != nullptr;
   }
 
   void call_library(size_t i) const {

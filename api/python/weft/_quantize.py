@@ -93,8 +93,9 @@ def quantize(
     to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
     "percentile" (percentile: the share inside, 99.99), "entropy". weights: how weights are rounded: "nearest", "gptq" (which
     int4 and fp8 take when there is data), of "int4" and "int8-weights" also "hqq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
-    for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers
-    of inputs into weights, 0.5 half of them (SmoothQuant), 0 nothing; int8 chooses where it costs nothing. qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
+    for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers of inputs into weights (SmoothQuant):
+    0.5 half of them, 0 nothing; by default int8 chooses where it costs nothing. qdq: weights in blocks become DequantizeLinear
+    and MatMul, not MatMulNBits.
     ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.
     budget: the greatest loss; layers stay in floats until it is met. metric: a function of a model's path, the greater the
     better; the loss is the share of it that goes. Without one it is the relative error of the outputs.
