@@ -286,6 +286,16 @@ std::string conversion_text(const std::string& x, const Convert& op) {
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
+/// Arithmetic in 16 bits rounds once, when the kernel stores: a sum, product or quotient reads the f32 that the kernel
+/// converts to 16 bits. Comparisons and steps (floor, sign) tell a value from its rounding, so they read the rounding.
+Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
+  const auto* op = value.def->as<Convert>();
+  bool is_rounding =
+      op && (op->to == DType::f16 || op->to == DType::bf16) && value.def->inputs[0].dtype() == DType::f32;
+  bool is_smooth = reader == Fn::add || reader == Fn::sub || reader == Fn::mul || reader == Fn::div;
+  return is_rounding && is_smooth && std::ranges::find(here, value.def) != here.end() ? value.def->inputs[0] : value;
+}
+
 }  // namespace
 
 /// A sum in f32 less `error`. In a sum of two terms, a product absorbs the error without another operation.
@@ -347,7 +357,8 @@ void FusedBody::emit(const Instruction& i) {
     result = whole_bytes(i, operands(i)).value_or(DType::i32);
   } else if (const auto* op = i.as<Elementwise>()) {
     for (const Value& input : i.inputs)
-      text += cat(text.empty() ? "" : ", ", operand(input, register_type(input.dtype())));
+      text +=
+          cat(text.empty() ? "" : ", ", operand(unrounded(input, op->fn, instructions_), register_type(input.dtype())));
     text = cat("fn::op_", info(op->fn).name, "(", text, ")");
     if (!quick_) kernel_.name_part(info(op->fn).name);
   } else if (roundings_.contains(&i)) {

@@ -25,6 +25,7 @@ import random
 import sys
 import time
 import warnings
+import zlib
 from pathlib import Path
 
 os.environ.setdefault("TORCH_LOGS", "-all")
@@ -199,14 +200,15 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """Whether result `i` errs no more than the exact answer moves when each input is rounded once more (the backward error, Higham
-    2002, 1.5): sums that cancel."""
-    exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(8)]
+    """Whether result `i` errs no more than the exact answer moves when each input is rounded once more. A 16-bit input is itself
+    a rounded number, so no one can tell such an answer from the right one (backward error: Higham 2002, 1.5). Only sums that
+    cancel need it, because elsewhere one rounding moves the answer by less than the tolerances."""
+    exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
         return False
     relative, absolute = tolerance(got.dtype)
     moves = torch.stack([(m[i] - exact[i]).abs() for m in moved]).amax(0)
-    return bool(((got.to(exact[i].dtype) - exact[i]).abs() <= absolute + relative * exact[i].abs() + moves).all())
+    return bool(((got.to(exact[i].dtype) - exact[i]).abs() <= torch.maximum(absolute + relative * exact[i].abs(), moves)).all())
 
 
 def of_program(tensors, program):
@@ -402,7 +404,7 @@ def judged(task):
     """The outcomes of a piece of an entry's samples."""
     index, start, args = task
     op, found = entries(args.names)[index], []
-    torch.manual_seed(index)
+    torch.manual_seed(zlib.crc32(name_of(op).encode()))
     for number, sample in enumerate(samples(op, getattr(torch, args.dtype), args.samples)):
         if number >= start + PIECE:
             break
