@@ -30,7 +30,9 @@ class Writer:
         return names[0] if outputs == 1 else names
 
     def named(self, value, name):
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        """Renames a result of the last node: it is a result of the graph."""
+        outputs = self.nodes[-1].output
+        outputs[list(outputs).index(value)] = name
 
     def product(self, x, name, matrix, bias=None):
         """`x` times the transpose of `matrix` [out, in], which is PyTorch's layout."""
@@ -188,15 +190,31 @@ def regrouped(w, layers, heads, kv_heads):
     return w
 
 
-def smollm2(path):
+def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
+    """The metadata of SmolLM2-135M, and random weights of its sizes: times do not depend on their values."""
+    facts = {"block_count": layers, "attention.head_count": heads, "attention.head_count_kv": kv_heads, "embedding_length": width,
+             "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e5}  # fmt: skip
+    random, narrow = np.random.default_rng(0), width // heads * kv_heads
+    sizes = {"attn_q": (width, width), "attn_k": (narrow, width), "attn_v": (narrow, width), "attn_output": (width, width),
+             "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner), "attn_norm": (width,), "ffn_norm": (width,)}  # fmt: skip
+    sizes = {f"blk.{i}.{name}": dims for i in range(layers) for name, dims in sizes.items()}
+    sizes |= {"token_embd": (words, width), "output_norm": (width,)}
+    return facts, {f"{name}.weight": random.standard_normal(dims, np.float32) / dims[-1] ** 0.5 for name, dims in sizes.items()}
+
+
+def smollm2(path, is_drawn=False):
     """ids i64[1, tokens], earlier keys and values f32[layers, 2, 1, 3, past, 64] -> logits f32[1, tokens, 49152],
-    all keys and values."""
-    file = smollm2_file()
-    facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}
+    all keys and values. `is_drawn`: with random weights."""
+    if is_drawn:
+        facts, w = drawn()
+    else:
+        file = smollm2_file()
+        facts, w = {name.removeprefix("llama."): value for name, value in file.facts.items()}, file.weights
     layers, heads, kv_heads = facts["block_count"], facts["attention.head_count"], facts["attention.head_count_kv"]
     width, epsilon = facts["embedding_length"], facts["attention.layer_norm_rms_epsilon"]
     size = width // heads
-    w = regrouped(file.weights, layers, heads, kv_heads)
+    if not is_drawn:
+        w = regrouped(w, layers, heads, kv_heads)
     write = Writer()
 
     def norm(x, name):

@@ -9,13 +9,20 @@ files: magika says the type of files of this machine; the figure is the share th
 speech: silero says when somebody speaks in noise; the share of pieces of 32 ms that it is right about.
 retrieval: MiniLM finds a paragraph by its first sentence; the share of first places.
 perplexity: SmolLM2 foresees the words of Python's reference.
+walk: the commands of the documents' first page, timed.
+bits: the integers of int8 models are equal on each device and run; WEFT_HIP_LIBRARY may name an emulated GPU.
 Every model is run by Weft, which computes what the file says, so that engines differ in the file alone. Peers are measured where they
 are installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
 """
 
 import argparse
 import logging
+import os
+import re
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -265,17 +272,86 @@ def speeds(out):
         data = [models.fill.feeds(name, sizes, seed=i + 2) for i in range(4)]
         for to in ("int8", "int8-dynamic") if name == "bert_base" else ("int8",):
             speed(models.fill.cached(name), feeds, data, {"model": name, "sizes": sizes, "to": to}, out, to=to)
-    decoder = judges.folder() / "smollm2.onnx"
-    if not decoder.exists():
-        judges.language.smollm2(decoder)
+    decoder = judges.folder() / "decoder.onnx"
+    judges.language.smollm2(decoder, is_drawn=True)
     past = np.random.default_rng(0).standard_normal((30, 2, 1, 3, 128, 64)).astype("f") / 8
     for to in "int8-weights", "int4":
         speed(decoder, {"ids": [[42]], "past": past}, None, {"model": "SmolLM2-135M", "sizes": {"past": 128}, "to": to}, out, to=to)
 
 
+# --- Bits ------------------------------------------------------------------------------------------------------------
+
+# A process of its own for each device: prints the number of integers' tensors, and one digest of all for each of three runs.
+DIGESTS = """
+import hashlib, sys, numpy as np, weft
+run, feeds = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run, dict(np.load(sys.argv[4]))
+for _ in range(3):
+    whole = {name: np.asarray(y) for name, y in sorted(run(feeds).items()) if np.asarray(y).dtype.kind in "iu"}
+    print(len(whole), hashlib.sha256(b"".join(y.tobytes() for y in whole.values())).hexdigest())
+"""
+
+
+def steps_as_outputs(path):
+    """Makes what each QuantizeLinear computes a result of the model too."""
+    model = onnx.load(path)
+    types = {w.name: w.data_type for w in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            model.graph.output.append(onnx.helper.make_tensor_value_info(node.output[0], types[node.input[2]], None))
+    onnx.save(model, path)
+
+
+def bits(out):
+    """Integers of int8 models are equal bit by bit: on each device in three runs, and on all devices. Emulated GPUs take the
+    small model only."""
+    digits = machine.ROOT / "examples/digits/digits.onnx"
+    random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
+    cases = [("digits", digits, random)]
+    for name in "mobilenet_v3_large", "resnet50":
+        cases.append((name, models.fill.cached(name), [models.fill.feeds(name, {"batch": 1}, seed=i) for i in range(4)]))
+    gpus = ["nvidia:0"] * bool(shutil.which("nvidia-smi")) + ["amd:0"] * ("WEFT_HIP_LIBRARY" in os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model, data in cases:
+            small, feeds = f"{folder}/{name}.onnx", f"{folder}/{name}.npz"
+            weft.quantize(model, data[1:], small)
+            steps_as_outputs(small)
+            np.savez(feeds, **data[0])
+            right = None
+            places = [("cpu", 1, level) for level in ("", "x86-64-v4", "x86-64-v3")] + [("cpu", 2, "")]
+            places += [(gpu, 1, "") for gpu in gpus if name == "digits" or gpu == "nvidia:0"]
+            for device, threads, level in [("ref", 1, "")] * (name == "digits") + places:
+                words = [sys.executable, "-c", DIGESTS, small, device, str(threads), feeds]
+                done = subprocess.run(words, env=os.environ | {"WEFT_CPU": level}, capture_output=True, text=True)
+                lines = done.stdout.split("\n")[:-1]
+                right = right or lines[0]
+                of = {"model": name, "device": device, "threads": threads, "level": level or "of the machine"}
+                values = {"integer tensors": int(right.split()[0]), "runs": 3, "equal runs": sum(line == right for line in lines)}
+                row = machine.result("bits of quantised models", of, values, machine=machine.of_device(device))
+                machine.tell(row | ({"note": done.stderr[-300:]} if done.returncode else {}), out)
+
+
+# --- The walk-through ------------------------------------------------------------------------------------------------
+
+
+def walk(out):
+    """Runs the commands of docs/quantisation.md, "In five minutes", as they stand there."""
+    text = (machine.ROOT / "docs/quantisation.md").read_text().split("## In five minutes")[1].split("\n## ")[0]
+    blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.S)
+    made = [machine.ROOT / name for name in ("digits8.onnx", "digits8.json")]
+    start = time.monotonic()
+    for language, lines in blocks:
+        words = ["./x", "python", "-c", lines] if language == "python" else ["bash", "-ec", lines]
+        subprocess.run(words, cwd=machine.ROOT, check=True, stdout=sys.stderr)
+    values = {"commands": sum(len(lines.splitlines()) if not language else 1 for language, lines in blocks), "s": time.monotonic() - start,
+              "files written": sum(path.exists() for path in made)}  # fmt: skip
+    for path in made:
+        path.unlink(missing_ok=True)
+    machine.tell(machine.result("walk-through of quantisation", {"page": "docs/quantisation.md"}, values), out)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--judges", type=lambda text: text.split(","), default=[*judges.JUDGES, "speed"])
+    parser.add_argument("--judges", type=lambda text: text.split(","), default=[*judges.JUDGES, "speed", "bits", "walk"])
     parser.add_argument("--engines", type=lambda text: text.split(","))
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -284,6 +360,10 @@ def main():
     for name in arguments.judges:
         if name == "speed":
             speeds(arguments.out)
+        elif name == "bits":
+            bits(arguments.out)
+        elif name == "walk":
+            walk(arguments.out)
         else:
             compare(name, arguments.engines, arguments.out)
 

@@ -84,6 +84,8 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.flag("--qdq", s.choices.is_qdq, "write blocks of weights as DequantizeLinear and MatMul, not as MatMulNBits");
   line.flag("--symmetric", s.choices.is_symmetric, "ranges symmetric around 0");
   line.flag("--per-tensor", s.choices.is_per_tensor, "one scale per weight tensor, not one per channel");
+  line.flag("--reduce-range", s.choices.is_range_reduced,
+            "int8: weights of 7 bits, for engines whose products by u8 saturate on processors without VNNI");
   line.flag("--keep-bias", [&] { s.choices.correct_bias = false; }, "no correction of biases");
   line.value("--smooth", "S", s.smooth,
              "int8, fp8: strength of SmoothQuant, 0 (none) to below 1; default: int8 chooses");

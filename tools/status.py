@@ -571,6 +571,15 @@ def quantised_speed(rows, page):
     return table(["model", "sizes", "becomes", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
 
 
+def quantised_bits(rows, page):
+    rows = [row for row in rows if row["what"] == "bits of quantised models"]
+    if not rows:
+        return "\n\nNot measured yet: `./x python bench/quantisation.py --judges bits --out FILE`.\n\n"
+    lines = [[row["of"]["model"], row["of"]["device"], row["machine"].split(",")[0], row["of"]["level"], row["of"]["threads"],
+              row["values"]["integer tensors"], f"{row['values']['equal runs']} of {row['values']['runs']}"] for row in rows]
+    return table(["model", "device", "machine", "level", "threads", "tensors of integers", "runs that are equal"], lines) + sources(rows, page)
+
+
 def machines(rows, page):
     found = collections.defaultdict(set)
     for row in rows:
@@ -600,7 +609,7 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, gpu_kernels,
-    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed,
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 
 

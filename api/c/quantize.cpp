@@ -64,6 +64,7 @@ quantise::Settings to_settings(const weft_quantize_options& o) {
   if (o.ranges) settings.ranges = quantise::read_ranges(o.ranges);
   if (o.products < 0 || o.products > 3) usage_error("E210", cat("products is ", o.products, ", not 0, 1, 2 or 3"));
   settings.is_qdq = o.qdq != 0;
+  settings.is_range_reduced = o.reduce_range != 0;
   settings.has_products = o.products != 2;
   settings.has_convolutions = o.products != 1;
   return settings;

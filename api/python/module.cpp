@@ -385,7 +385,7 @@ struct Quantization {
   std::string to, method, weights, ranges;
   double percentile = 0, budget = 0, smooth = 0;
   int block = 0, threads = 0;
-  bool symmetric = false, per_tensor = false, keep_bias = false, qdq = false;
+  bool symmetric = false, per_tensor = false, keep_bias = false, qdq = false, reduce_range = false;
   std::vector<std::string> keep;
   std::optional<Item> item;
   std::optional<std::function<double(std::string)>> metric;
@@ -398,6 +398,7 @@ struct Quantization {
     o.to = text(to), o.method = text(method), o.weights = text(weights), o.ranges = text(ranges);
     o.percentile = percentile, o.budget = budget, o.smooth = smooth, o.block = block, o.threads = threads;
     o.symmetric = symmetric, o.per_tensor = per_tensor, o.keep_bias = keep_bias, o.qdq = qdq;
+    o.reduce_range = reduce_range;
     o.keep = patterns.data(), o.keep_count = patterns.size(), o.user = this;
     if (item) o.item = &Quantization::give_item;
     if (metric) o.metric = &Quantization::give_metric;
@@ -550,6 +551,7 @@ NB_MODULE(_weft, m) {
       .def_rw("per_tensor", &Quantization::per_tensor)
       .def_rw("keep_bias", &Quantization::keep_bias)
       .def_rw("qdq", &Quantization::qdq)
+      .def_rw("reduce_range", &Quantization::reduce_range)
       .def_rw("keep", &Quantization::keep)
       .def_rw("item", &Quantization::item, nb::arg().none())
       .def_rw("metric", &Quantization::metric, nb::arg().none())

@@ -455,7 +455,6 @@ WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_o
                                          weft_program** program);
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
-
 /* The choices of quantisation; docs/quantisation.md describes each. */
 typedef struct weft_quantize_options {
   size_t struct_size;
@@ -479,13 +478,14 @@ typedef struct weft_quantize_options {
   void* user;
   int32_t threads; /* 0: WEFT_THREADS, else the cores that this process may use */
   double smooth;   /* int8, fp8: how much of inputs' outliers moves into weights (0.5); 0: int8 chooses; -1: nothing */
-  const char* ranges; /* a calibration table in place of data; int8 leaves inputs that it lacks in floats; or NULL */
-  int32_t products;   /* 1: matrix products only, 2: convolutions only; 0: both */
-  int32_t qdq;        /* 1: weights in blocks become DequantizeLinear and MatMul (operator set 21), not MatMulNBits */
-  const char* folder; /* weft_quantize_bytes: where external weights lie; NULL: nowhere */
+  const char* ranges;   /* a calibration table in place of data; int8 leaves inputs that it lacks in floats; or NULL */
+  int32_t products;     /* 1: matrix products only, 2: convolutions only; 0: both */
+  int32_t qdq;          /* 1: weights in blocks become DequantizeLinear and MatMul (operator set 21), not MatMulNBits */
+  const char* folder;   /* weft_quantize_bytes: where external weights lie; NULL: nowhere */
+  int32_t reduce_range; /* 1: int8 weights have 7 bits, for engines whose products by u8 saturate without VNNI */
 } weft_quantize_options;
 #define WEFT_QUANTIZE_OPTIONS_INIT \
-  {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: each layer's new form and why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,

@@ -109,8 +109,7 @@ Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMe
                std::span<const float> importance) {
   if (method == WeightMethod::hqq) return hqq_scale(block, format);
   // Clipping makes errors smaller but gives them one sign. It pays only where GPTQ compensates for them.
-  bool is_made_up_for = method == WeightMethod::gptq;
-  return is_made_up_for ? weighted_scale(block, format, importance) : nearest_scale(block, format);
+  return method == WeightMethod::gptq ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }
 
 /// The scales and zero points of a row.

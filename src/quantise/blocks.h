@@ -14,6 +14,7 @@ struct BlockFormat {
   int64_t block = 32;
   bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
   DType scales = DType::f32;  ///< or f16, bf16
+  bool is_for_bytes = false;  ///< engines may round each block of a row to 8 bits
 
   int greatest() const { return (1 << bits) - 1; }
 };

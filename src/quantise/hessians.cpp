@@ -2,7 +2,6 @@
 #include "quantise/hessians.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
 #include "base/parallel.h"

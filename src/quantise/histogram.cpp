@@ -5,13 +5,6 @@
 #include <cmath>
 
 namespace weft::quantise {
-namespace {
-
-/// The first values get few bins, which leaves room for later ones.
-constexpr int first_bins_log2 = 11;
-
-}  // namespace
-
 int64_t Histogram::index_of(double value) const {
   return static_cast<int64_t>(std::floor(std::ldexp(value, -exponent_)));
 }
@@ -31,6 +24,7 @@ void Histogram::halve() {
 /// Makes bins for values from `low` to `high`.
 void Histogram::cover(double low, double high) {
   if (counts_.empty()) {
+    constexpr int first_bins_log2 = 11;  // few, which leaves room for later values
     double size = std::max({high - low, std::abs(low) * 1e-3, std::abs(high) * 1e-3, 1e-30});
     exponent_ = std::ilogb(size) + 1 - first_bins_log2;
     first_ = index_of(low);

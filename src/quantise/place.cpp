@@ -321,9 +321,8 @@ void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weigh
                .inputs = std::move(inputs),
                .outputs = {result.product},
                .integers = {{"K", weights.k}, {"N", weights.n}, {"bits", format.bits}, {"block_size", format.block}}};
-  // Engines may round each block of a row to 8 bits, which loses far less than 4-bit weights do. (For f16 onnxruntime
-  // 1.32 then answers 0 behind a Mul.)
-  if (format.bits == 4 && layer.type == DType::f32) node.integers.emplace_back("accuracy_level", 4);
+  // For f16 onnxruntime 1.32 then answers 0 behind a Mul.
+  if (format.is_for_bytes && layer.type == DType::f32) node.integers.emplace_back("accuracy_level", 4);
   edit.put_before(layer.node, std::move(node));
   put_bias(edit, layer, result);
 }

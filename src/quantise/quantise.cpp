@@ -34,6 +34,8 @@ void check(const Settings& settings) {
   auto weights = settings.weights.value_or(WeightMethod::nearest);
   bool is_known = weights == WeightMethod::nearest || (weights == WeightMethod::gptq && !is_dynamic);
   if (!is_blocked && !is_known) refuse("E203", cat(name(settings.to), " does not round weights by ", name(weights)));
+  if (settings.is_range_reduced && settings.to != Target::int8)
+    refuse("E203", cat("a reduced range of weights is for int8, not for ", name(settings.to)));
   if (settings.budget && !(*settings.budget >= 0)) refuse("E203", cat("a budget of ", *settings.budget, " is below 0"));
 }
 

@@ -50,6 +50,8 @@ struct Settings {
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
   bool is_per_tensor = false;  ///< one scale for a weight instead of one for each channel
+  /// int8: weights of 7 bits, so that sums of two products by u8 fit 16 bits; some engines need that without VNNI.
+  bool is_range_reduced = false;
   /// The default: gptq for int4 and fp8 if there is data, else nearest.
   std::optional<WeightMethod> weights;
   int64_t block = 32;        ///< int4: weights of a scale, a power of two from 16

@@ -35,7 +35,7 @@ Json layer_json(const Work& work, const Choice& choice, size_t i) {
       is_spared || is_last ? work.spared_form() : name(is_dynamic ? Target::int8_dynamic : work.settings().to);
   Json json = {{"node", layer.name}, {"op", layer.op}, {"becomes", becomes}};
   if (is_last) json["why"] = "the last layer";
-  else if (is_spared) json["why"] = "the budget";
+  else if (is_spared) json["why"] = work.settings().budget ? "the budget" : "it loses most for its size";
   else if (is_dynamic)
     json["why"] = cat("a few inputs are far larger than the others: a fixed step would add noise of ",
                       100 * made.usual_noise, " % of the others' power");

@@ -67,11 +67,13 @@ class Search {
   bool can_evaluate() const { return work_.settings().metric || work_.samples(); }
 
   Choice run() {
-    choice_.shares = estimate();
+    choice_.shares = noise_ = estimate();
     choice_.loss = can_evaluate() ? loss({}) : std::numeric_limits<double>::quiet_NaN();
     const auto& budget = work_.settings().budget;
+    if (!budget && can_evaluate() && is_fp8(work_.settings().to)) spare_few();
     if (!budget || choice_.loss <= *budget) return std::move(choice_);
-    measure_groups();
+    measure(neighbours());
+    measure(alike());
     cut(*budget);
     return std::move(choice_);
   }
@@ -135,64 +137,75 @@ class Search {
     return difference.value();
   }
 
-  /// The loss when only one part of the layers is quantised, divided by the noise of this part; for each part.
-  std::vector<double> gains(const std::vector<size_t>& part_of, size_t parts) {
-    std::vector<double> found(parts);
-    for (size_t part = 0; part < parts; ++part) {
+  /// Multiplies the share of each layer in the loss by that when only its part is quantised, over the part's noise.
+  void measure(const std::vector<size_t>& part_of) {
+    std::vector<double> found(std::ranges::max(part_of) + 1);
+    for (size_t part = 0; part < found.size(); ++part) {
       std::set<size_t> floats;
       double noise = 0;
       for (size_t i = 0; i < count(); ++i) {
         if (part_of[i] != part) floats.insert(i);
-        else noise += choice_.shares[i];
+        else noise += noise_[i];
       }
       double lost = std::max(loss(floats), 0.0);
       // The loss by a metric grows with the power of the noise, an error of outputs with its square root.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
-    return found;
+    for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= found[part_of[i]];
+    double sum = std::accumulate(choice_.shares.begin(), choice_.shares.end(), 0.0);
+    for (double& share : choice_.shares) share /= sum > 0 ? sum : 1;
   }
 
-  std::vector<size_t> neighbours(size_t parts) const {
+  std::vector<size_t> neighbours() const {
     std::vector<size_t> part_of(count());
-    for (size_t i = 0; i < count(); ++i) part_of[i] = i * parts / count();
+    for (size_t i = 0; i < count(); ++i) part_of[i] = i * std::min(most_places, count()) / count();
     return part_of;
   }
 
-  /// Groups layers whose weights have the same sizes, because they do the same in different places. All rare sizes form
-  /// one group.
-  std::vector<size_t> alike(size_t& parts) const {
+  /// Groups layers of the same sizes, because they do the same in different places. All rare sizes form one group.
+  std::vector<size_t> alike() const {
     std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
     for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
     std::vector<std::vector<size_t>> groups;
     for (auto& [kind, layers] : kinds) groups.push_back(std::move(layers));
     std::ranges::sort(groups, {}, [](const auto& group) { return std::pair(-std::ssize(group), group[0]); });
-    parts = std::min(groups.size(), most_kinds);
     std::vector<size_t> part_of(count());
     for (size_t group = 0; group < groups.size(); ++group)
-      for (size_t layer : groups[group]) part_of[layer] = std::min(group, parts - 1);
+      for (size_t layer : groups[group]) part_of[layer] = std::min(group, most_kinds - 1);
     return part_of;
   }
 
-  /// Estimates the share of each layer in the loss: its noise times the measured gains of its place and of its group.
-  void measure_groups() {
-    size_t places = std::min(most_places, count()), kinds = 0;
-    std::vector<size_t> place_of = neighbours(places), kind_of = alike(kinds);
-    std::vector<double> by_place = gains(place_of, places), by_kind = gains(kind_of, kinds);
-    for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= by_place[place_of[i]] * by_kind[kind_of[i]];
-    double sum = std::accumulate(choice_.shares.begin(), choice_.shares.end(), 0.0);
-    for (double& share : choice_.shares) share /= sum > 0 ? sum : 1;
+  /// The multiplications of a layer on the data, or its number of weights.
+  double size(size_t i) const {
+    const Layer& layer = work_.layers()[i];
+    auto seen = work_.seen().find(layer.input);
+    return static_cast<double>(layer.values.elements() * (seen == work_.seen().end() ? 1 : seen->second.rows));
   }
 
-  /// Keeps the layers that cost most for each of their weights in floats: as few as the budget requires, found by
-  /// bisection.
-  void cut(double budget) {
+  /// The layers, those first that lose most for their size.
+  std::vector<size_t> costly() const {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);
-    auto key = [&](size_t layer) {
-      auto weights = static_cast<double>(work_.layers()[layer].values.elements());
-      return std::pair(-choice_.shares[layer] / weights, layer);
-    };
+    auto key = [&](size_t i) { return std::pair(-choice_.shares[i] / size(i), i); };
     std::ranges::sort(order, {}, key);
+    return order;
+  }
+
+  /// Keeps layers in floats that lose most for their size, at most a fifth of all multiplications.
+  void spare_few() {
+    constexpr double share = 0.2;
+    double left = 0, least = HUGE_VAL;
+    for (size_t i = 0; i < count(); ++i) left += size(i) * share, least = std::min(least, size(i));
+    if (least > left) return;
+    measure(alike());
+    for (size_t i : costly())
+      if (size(i) <= left) left -= size(i), choice_.floats.insert(i);
+    choice_.loss = loss(choice_.floats);
+  }
+
+  /// Keeps costly layers in floats: as few as the budget requires, found by bisection.
+  void cut(double budget) {
+    std::vector<size_t> order = costly();
     auto worst = [&](size_t some) {
       return std::set<size_t>(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(some));
     };
@@ -220,6 +233,7 @@ class Search {
   std::filesystem::path trial_;
   std::optional<Runner> floats_;
   double base_ = 0;
+  std::vector<double> noise_;
   Choice choice_;
 };
 

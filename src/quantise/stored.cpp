@@ -85,7 +85,8 @@ class Finder {
     size_t rank = layer.values.dims.size();
     layer.channels = std::min(operand.channels, std::max<size_t>(rank, 1) - 1);
     if (rank < 2 || layer.values.elements() < least_elements || !is_finite(layer.values.as<float>())) return;
-    ChannelWeights rounded = round_weights(layer, weight_scales(layer, DType::i8, false), DType::i8);
+    ChannelWeights rounded =
+        round_weights(layer, weight_scales(layer, DType::i8, false, greatest_of(DType::i8)), DType::i8);
     found_.push_back({.graph = graph, .layer = std::move(layer), .rounded = std::move(rounded)});
   }
 

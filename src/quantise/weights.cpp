@@ -31,7 +31,7 @@ ChannelOrder order_of(const Tensor& tensor, size_t axis) {
   return order;
 }
 
-std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor) {
+std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double limit) {
   ChannelOrder channel = order_of(layer.values, layer.channels);
   std::vector<double> most(is_per_tensor ? 1 : channel.count);
   std::span<const float> values = layer.values.as<float>();
@@ -40,7 +40,7 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
     place = std::max<double>(place, std::abs(values[i]));
   }
   std::vector<float> scales;
-  for (double x : most) scales.push_back(static_cast<float>(grid_of({-x, x}, type).scale));
+  for (double x : most) scales.push_back(static_cast<float>(grid_of({0, x * greatest_of(type) / limit}, type).scale));
   return scales;
 }
 
@@ -67,7 +67,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
 }
 
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
-                             size_t threads) {
+                             double most, size_t threads) {
   std::vector<float> rows = rows_of(layer);
   size_t n = static_cast<size_t>(layer.channel_count()), k = rows.size() / n;
   std::vector<double> steps(rows.size());
@@ -75,7 +75,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
     double scale = scales[scales.size() == 1 ? 0 : row];
     Grid grid{.type = type, .scale = scale};
     round_gptq(std::span(rows).subspan(row * k, k), gptq, [&](size_t i, float value) {
-      double rounded = grid.rounded(type == DType::i8 ? std::max<double>(value, -127 * scale) : value);
+      double rounded = grid.rounded(std::clamp<double>(value, -most * scale, most * scale));
       steps[layer.channels == 0 ? row * k + i : i * n + row] = rounded / scale;
       return static_cast<float>(rounded);
     });

@@ -16,14 +16,14 @@ struct ChannelWeights {
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// The smallest scales with which no weight of a channel (or of all) is clipped.
-std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor);
+/// The smallest scales with which no weight of a channel (or of all) exceeds `most` steps.
+std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double most);
 /// Raises scales so that a bias in units of input scale times weight scale fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// The same for a matrix, with statistics of its inputs.
+/// The same for a matrix, with statistics of its inputs, and at most this many steps.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
-                             size_t threads);
+                             double most, size_t threads);
 
 /// The channel of an element is index / inner % count.
 struct ChannelOrder {

@@ -110,8 +110,11 @@ void Work::check_any() const {
 }
 
 BlockFormat Work::block_format() const {
-  return {
-      .bits = settings_.to == Target::int4 ? 4 : 8, .block = settings_.block, .is_symmetric = settings_.is_symmetric};
+  bool is_int4 = settings_.to == Target::int4;  // 4-bit weights lose far more than rows of 8 bits
+  return {.bits = is_int4 ? 4 : 8,
+          .block = settings_.block,
+          .is_symmetric = settings_.is_symmetric,
+          .is_for_bytes = is_int4};
 }
 
 /// Moves layers for which the target has no form to the floats.
@@ -181,7 +184,8 @@ Prepared Work::prepared(const Layer& layer, std::span<const float> hessian) cons
 Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
   DType type = weight_type(settings_.to);
-  std::vector<float> scales = weight_scales(layer, type, settings_.is_per_tensor);
+  double most = settings_.is_range_reduced ? 64 : greatest_of(type);
+  std::vector<float> scales = weight_scales(layer, type, settings_.is_per_tensor, most);
   if (needs_ranges()) {
     choose_input(layer, made);
     if (type == DType::i8 && !layer.bias.empty() && constants_.contains(layer.bias))
@@ -193,7 +197,7 @@ Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hess
     std::vector<float> sums(hessian.begin(), hessian.end());
     if (centred_.contains(layer.input)) centre(sums, seen_.at(layer.input));
     GptqData gptq = gptq_data(sums, static_cast<size_t>(layer.values.dims[layer.inner]));
-    made.channels = round_weights(layer, std::move(scales), type, gptq, static_cast<size_t>(settings_.threads));
+    made.channels = round_weights(layer, std::move(scales), type, gptq, most, static_cast<size_t>(settings_.threads));
   }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);
@@ -276,7 +280,7 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
 }
 
 bool Work::is_dynamic(size_t i) const {
-  constexpr double most_noise = 0.01;
+  constexpr double most_noise = 0.0005;
   bool is_static = layers_.chosen[i].is_convolution() || settings_.ranges.contains(layers_.chosen[i].input);
   return settings_.to == Target::int8 && !is_static && prepared_[i].usual_noise > most_noise;
 }

@@ -75,6 +75,29 @@ def test_graph(name, graphs):
     assert count == 2
 
 
+QUANTISED = {"network": 2, "MobileNetV2": 30}  # layers at least
+NO_LAYER = ["while", "if", "calls", "switch_and_merge", "enter_and_exit"]
+
+
+@pytest.mark.parametrize("to", ["int8", "fp8", "int8-weights"])
+@pytest.mark.parametrize("name", [*QUANTISED, *NO_LAYER])
+def test_quantised_or_refused(name, to, graphs, tmp_path):
+    """A network keeps its answers; a graph without products by weights is refused, and nothing is written."""
+    data, out = [inputs for inputs, _ in runs(graphs, name)], tmp_path / "out.onnx"
+    if name in NO_LAYER:
+        with pytest.raises(weft.UsageError) as caught:
+            weft.quantize(graphs / f"{name}.pb", data, out, to=to)
+        assert caught.value.code == "E222" and not list(tmp_path.iterdir())
+        return
+    report = weft.quantize(graphs / f"{name}.pb", data, out, to=to)
+    assert report["quantised"] >= QUANTISED[name] or to == "fp8"
+    model = weft.compile(out, device="cpu")
+    for inputs, wanted in runs(graphs, name):
+        found = model.run(inputs)
+        for key, right in wanted.items():
+            assert np.sqrt(((found[key] - right) ** 2).mean() / (right**2).mean()) < 0.2
+
+
 def test_no_copies_of_layout(graphs):
     """Channels stay last: no step moves a tensor but into a padding."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()

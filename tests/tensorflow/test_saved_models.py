@@ -45,6 +45,17 @@ def test_answers(name, saved):
     check(weft.compile(saved / folder, device="cpu", signature=signature), saved, name)
 
 
+def test_quantised(saved, tmp_path):
+    """A SavedModel's network in int8 keeps its answers."""
+    data = [inputs for inputs, _ in runs(saved, "network")]
+    report = weft.quantize(saved / "network", data, tmp_path / "out.onnx")
+    assert report["quantised"] >= 2
+    model = weft.compile(tmp_path / "out.onnx", device="cpu")
+    for inputs, wanted in runs(saved, "network"):
+        for key, right in wanted.items():
+            assert np.sqrt(((model.run(inputs)[key] - right) ** 2).mean() / (right**2).mean()) < 0.1
+
+
 def test_state(saved):
     """A variable that a run writes is given to the next; one that is left out has the saved value."""
     model, state = weft.compile(saved / "several", device="cpu", signature="add"), {}

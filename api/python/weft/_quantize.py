@@ -77,6 +77,7 @@ def quantize(
     keep_bias: bool = False,
     smooth: float | None = None,
     qdq: bool = False,
+    reduce_range: bool = False,
     ranges: str | os.PathLike[str] | None = None,
     keep: Iterable[str] = (),
     budget: float | None = None,
@@ -93,7 +94,8 @@ def quantize(
     to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
     "percentile" (percentile: the share inside, 99.99), "entropy". weights: how weights are rounded: "nearest", "gptq" (which
     int4 and fp8 take when there is data), of "int4" and "int8-weights" also "hqq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
-    for each of its channels. keep_bias: biases stay as they are. smooth: moves outliers of inputs into weights (SmoothQuant):
+    for each of its channels. reduce_range: weights of 7 bits, for engines whose products by u8 saturate on processors without VNNI.
+    keep_bias: biases stay as they are. smooth: moves outliers of inputs into weights (SmoothQuant):
     0.5 half of them, 0 nothing; by default int8 chooses where it costs nothing. qdq: weights in blocks become DequantizeLinear
     and MatMul, not MatMulNBits.
     ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.
@@ -114,6 +116,7 @@ def quantize(
     q = _weft.Quantization()
     q.to, q.method, q.percentile, q.weights, q.block = to, method, percentile, weights, block
     q.symmetric, q.per_tensor, q.keep_bias, q.keep = symmetric, per_tensor, keep_bias, list(keep)
+    q.reduce_range = reduce_range
     q.qdq, q.ranges = qdq, os.fspath(ranges) if ranges is not None else ""
     q.budget, q.threads, q.progress = budget or 0, threads, progress
     q.smooth = 0 if smooth is None else smooth or -1

@@ -111,6 +111,7 @@ class Quantization:
     per_tensor: bool
     keep_bias: bool
     qdq: bool
+    reduce_range: bool
     keep: list[str]
     item: Callable[[int], tuple[int, list[Tensor | None]]] | None
     metric: Callable[[str], float] | None
