@@ -70,7 +70,8 @@ class Search {
     choice_.shares = noise_ = estimate();
     choice_.loss = can_evaluate() ? loss({}) : std::numeric_limits<double>::quiet_NaN();
     const auto& budget = work_.settings().budget;
-    if (!budget && can_evaluate() && is_fp8(work_.settings().to)) spare_few();
+    bool is_coarse = is_fp8(work_.settings().to) || work_.settings().to == Target::int4;
+    if (!budget && can_evaluate() && is_coarse) spare_few();
     if (!budget || choice_.loss <= *budget) return std::move(choice_);
     measure(neighbours());
     measure(alike());
@@ -191,11 +192,10 @@ class Search {
     return order;
   }
 
-  /// Keeps layers in floats that lose most for their size, at most a fifth of all multiplications.
+  /// Spares layers that lose most for their size, at most a fifth of all.
   void spare_few() {
-    constexpr double share = 0.2;
     double left = 0, least = HUGE_VAL;
-    for (size_t i = 0; i < count(); ++i) left += size(i) * share, least = std::min(least, size(i));
+    for (size_t i = 0; i < count(); ++i) left += size(i) / 5, least = std::min(least, size(i));
     if (least > left) return;
     measure(alike());
     for (size_t i : costly())

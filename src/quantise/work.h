@@ -45,7 +45,7 @@ class Work {
   Samples* samples() const { return samples_; }
 
   /// True for an int8 product whose inputs no fixed step holds, because a few of them are far larger than the others: the
-  /// noise of rounding would exceed 0.05 % of the others' power. Its rows get steps of each run, as in int8-dynamic.
+  /// noise of rounding would exceed 0.02 % of the others' power. Its rows get steps of each run, as in int8-dynamic.
   bool is_dynamic(size_t layer) const;
   /// The quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;

@@ -498,6 +498,24 @@ def test_fp8_keeps_few_layers_in_floats_that_lose_most_for_their_size(tmp_path):
     assert error(weft.compile(out, device="cpu")(x), right) == pytest.approx(report["loss"], rel=0.3)
 
 
+def test_int4_gives_few_layers_eight_bits_that_lose_most_for_their_size(tmp_path):
+    """A chain of six products; the second works on channels that nothing averages."""
+    r, nodes, weights, value = rng(4), [], {}, "x"
+    for i in range(6):
+        weights[f"w{i}"] = (r.standard_normal((64, 64 if i < 5 else 48)) / 8).astype("f")
+        nodes += [helper.make_node("MatMul", [value, f"w{i}"], [f"v{i}"], f"n{i}")]
+        value = f"v{i}"
+    weights["w1"] = np.diag(np.sign(r.standard_normal(64)) * r.uniform(0.1, 1, 64)).astype("f") + weights["w1"] / 100
+    nodes[-1].output[0] = "y"
+    model = model_of(nodes, [info("x", "n", 64)], [info("y", "n", 48)], weights)
+    out, report = quantized(tmp_path, model, rows(), to="int4")
+    spared = [layer["node"] for layer in report["layers"] if layer.get("why") == "it loses most for its size"]
+    assert len(spared) == 1 and report["loss"] < report["evaluations"][0]["loss"] and len(report["evaluations"]) >= 3
+    bits = {n.input[1]: a.i for n in onnx.load(out).graph.node if n.op_type == "MatMulNBits" for a in n.attribute if a.name == "bits"}
+    assert sorted(bits.values()) == [4, 4, 4, 4, 8, 8]
+    assert all(layer["becomes"] == "int8-weights" for layer in report["layers"] if layer["node"] in (spared[0], "n5"))
+
+
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
     """The error in the norm that HQQ minimises, for weights with outliers."""
     model = products()
