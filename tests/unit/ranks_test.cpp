@@ -123,7 +123,7 @@ void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
     auto part = compile(std::move(program), {.device = device->name(), .ranks = {.are_connected = true}});
     auto model = make_ranked({.ranks = {part},
                               .split_inputs = {false},
-                              .split_outputs = {false, false},
+                              .split_outputs = {false, false, false},
                               .devices = {device},
                               .are_connected = true});
     auto context = model->new_context();
