@@ -24,8 +24,7 @@ foreach(source IN LISTS tool_sources)
 endforeach()
 
 # Larger tests and the examples say in a CMakeLists.txt of their own how they are built.
-file(GLOB folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/CMakeLists.txt
-     ${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt ${PROJECT_SOURCE_DIR}/bench/CMakeLists.txt)
+file(GLOB folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/CMakeLists.txt ${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt)
 foreach(file IN LISTS folders)
   cmake_path(GET file PARENT_PATH folder)
   add_subdirectory(${folder})

@@ -3,9 +3,9 @@
 /// The sum of a small tensor over all ranks of a split program, or the parts of all, in one launch on each rank. Every
 /// rank stores its values into the inbox of every other (one-shot). Each four bytes carry their message's number, so
 /// arrival needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get
-/// the same bits.
+/// the same bits. store(first, sum, lanes) takes f32.
 ///
-///     all_reduce<f16, 4>(WEFT_LAUNCH, from, to, mailbox, elements);   // blocks: ceil(elements * sizeof(T) / 8 / 256)
+///     all_reduce<f16, 4>(WEFT_LAUNCH, from, mailbox, elements, store);   // blocks: ceil(elements * sizeof(T) / 8 / 256)
 #include "mailbox.h"
 #include "vec.h"
 
@@ -63,18 +63,19 @@ WEFT_INLINE void exchange(const L& launch, From from, const WEFT_GLOBAL u8* memo
   else body(first, rest, part);
 }
 
-template <class T, int Ranks, class L, class From, class To>
-WEFT_INLINE void all_reduce(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+template <class T, int Ranks, class L, class From, class Store>
+WEFT_INLINE void all_reduce(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements,
+                            const Store& store) {
   exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {
     auto sum = convert<f32>(part(0));
     WEFT_UNROLL for (int r = 1; r < Ranks; r++) sum += convert<f32>(part(r));
-    store(to + first, convert<T>(sum), lanes);
+    store(first, sum, lanes);
   });
 }
 
 /// to[r] is what rank r sends, `elements` of each.
 template <class T, int Ranks, class L, class From, class To>
-WEFT_INLINE void all_gather(const L& launch, From from, To to, const WEFT_GLOBAL u8* memory, i64 elements) {
+WEFT_INLINE void all_gather(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, To to) {
   exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {
     WEFT_UNROLL for (int r = 0; r < Ranks; r++) store(to + r * elements + first, part(r), lanes);
   });

@@ -14,6 +14,7 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "kernels/mailbox.h"
+#include "lower/collective.h"
 #include "lower/gpu/gemv.h"
 #include "lower/gpu/merge_launches.h"
 #include "lower/lower.h"
@@ -124,6 +125,7 @@ void Lowering::lower_module(const Module& module, const std::vector<int>& slots)
   if (all_.options.storage != DType::f32) all_.overflowing.add(module);
   std::vector<Region> regions = form_regions(module);
   if (on_gpu()) {
+    extend_sums(*this, regions);
     join_twins(*this, regions);
     take_norms(*this, regions);
   }

@@ -351,6 +351,10 @@ bool is_pointwise(const Instruction& i) {
   return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>() || i.is<Lookup>();
 }
 
+void erase_empty(std::vector<Region>& regions) {
+  std::erase_if(regions, [](const Region& r) { return !r.anchor && r.epilogue.empty(); });
+}
+
 bool is_leaf(const Instruction& i) { return i.is<Parameter>() || i.is<Constant>() || is_view_op(i.op); }
 
 std::vector<Region> form_regions(const Module& module) { return Grouping(module).run(); }

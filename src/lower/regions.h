@@ -32,6 +32,9 @@ bool is_pointwise(const Instruction& instruction);
 /// Parameters, constants and views, which need no kernel of their own.
 bool is_leaf(const Instruction& instruction);
 
+/// Removes regions whose instructions others have taken over.
+void erase_empty(std::vector<Region>& regions);
+
 /// Groups the instructions of a module greedily, in order: an elementwise instruction joins the latest region that
 /// computes one of its operands with the same sizes, unless another operand depends on that region. The result is in an
 /// order of execution.

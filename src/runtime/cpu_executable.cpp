@@ -22,6 +22,7 @@
 #include "runtime/memory_limit.h"
 #include "runtime/outputs.h"
 #include "runtime/packed_weights.h"
+#include "runtime/planned_executable.h"
 #include "runtime/ranks.h"
 #include "runtime/saved.h"
 #include "runtime/sharing.h"
@@ -93,16 +94,13 @@ struct StepRun {
   static constexpr std::chrono::milliseconds shortest_piece{5};
 };
 
-class CpuExecutable final : public Executable, public std::enable_shared_from_this<CpuExecutable> {
+class CpuExecutable final : public PlannedExecutable, public std::enable_shared_from_this<CpuExecutable> {
  public:
   CpuExecutable(ChipProgram program, const Host& host, Origin origin, CompileReport report)
-      : plan_(std::move(program.plan)),
-        image_(std::move(program.image)),
-        origin_(std::move(origin)),
+      : PlannedExecutable(std::move(program), std::move(origin), std::move(report)),
         object_(plan_.kernels.empty() ? LoadedObject() : LoadedObject(image_, plan_.program)),
         host_(host),
         workers_(host),
-        report_(std::move(report)),
         schedule_(plan_) {
     for (const PlanKernel& kernel : plan_.kernels) {
       kernels_.push_back(
@@ -113,28 +111,14 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     load();
   }
 
-  const std::vector<Port>& inputs() const override { return plan_.inputs; }
-  const std::vector<Port>& outputs() const override { return plan_.outputs; }
-  const CompileReport& report() const override { return report_; }
-  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
   std::unique_ptr<Context> new_context() const override;
   std::string device() const override {
     return cat("cpu (", plan_.chip.arch, plan_.chip.tune.empty() ? "" : cat(", ", plan_.chip.tune), "), ",
                workers_.width(), workers_.width() == 1 ? " thread" : " threads",
                workers_.are_the_hosts() ? " of the caller's" : "");
   }
-  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
   void detach() override;
 
-  std::vector<StepInfo> steps() const override {
-    std::vector<StepInfo> list;
-    for (const PlanStep& step : plan_.steps) list.push_back({step_name(plan_, step), step.source, "cpu", step.reason});
-    return list;
-  }
-
-  std::vector<std::string> notes() const override { return donation_notes(plan_); }
-
-  const Plan& plan() const { return plan_; }
   const TextPool& texts() const { return texts_; }
   bool is_random() const { return is_random_; }
   const Workers& workers() const { return workers_; }
@@ -320,14 +304,12 @@ class CpuExecutable final : public Executable, public std::enable_shared_from_th
     return bytes;
   }
 
-  Plan plan_;
+  std::string place_of(const PlanStep&) const override { return "cpu"; }
+
   TextPool texts_;
-  Bytes image_;
-  Origin origin_;
   LoadedObject object_;
   Host host_;
   Workers workers_;
-  CompileReport report_;
   SizeSchedule schedule_;
   bool is_random_ = weft::is_random(plan_);
   std::vector<int> dynamic_;

@@ -359,37 +359,19 @@ namespace {
 
 // --- no device -------------------------------------------------------------------------------------------------------
 
-class NullExecutable final : public Executable {
+class NullExecutable final : public PlannedExecutable {
  public:
-  NullExecutable(ChipProgram program, Origin origin, CompileReport report)
-      : plan_(std::move(program.plan)),
-        image_(std::move(program.image)),
-        origin_(std::move(origin)),
-        report_(std::move(report)) {}
-  const std::vector<Port>& inputs() const override { return plan_.inputs; }
-  const std::vector<Port>& outputs() const override { return plan_.outputs; }
-  const CompileReport& report() const override { return report_; }
-  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
+  using PlannedExecutable::PlannedExecutable;
   std::string device() const override { return cat("none (compiled for ", plan_.chip, ")"); }
-  SavedProgram saved() const override { return saved_program(origin_, plan_, image_); }
   std::unique_ptr<Context> new_context() const override {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E501",
                  .what = cat("a program compiled for ", plan_.chip, " does not run here"),
                  .hint = "save it and load it on a machine with that chip"});
   }
-  std::vector<StepInfo> steps() const override {
-    std::vector<StepInfo> list;
-    for (const PlanStep& step : plan_.steps)
-      list.push_back({step_name(plan_, step), step.source, plan_.chip.arch, step.reason});
-    return list;
-  }
 
  private:
-  Plan plan_;
-  Bytes image_;
-  Origin origin_;
-  CompileReport report_;
+  std::string place_of(const PlanStep&) const override { return plan_.chip.arch; }
 };
 
 }  // namespace

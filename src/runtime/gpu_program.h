@@ -18,8 +18,7 @@
 #include "runtime/faults.h"
 #include "runtime/memory_limit.h"
 #include "runtime/pinned_results.h"
-#include "runtime/saved.h"
-#include "runtime/sharing.h"
+#include "runtime/planned_executable.h"
 #include "targets/gpu/device.h"
 #include "targets/gpu/libraries.h"
 
@@ -181,18 +180,15 @@ void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Pl
 
 // --- the program -----------------------------------------------------------------------------------------------------
 
-class GpuExecutable final : public Executable, public std::enable_shared_from_this<GpuExecutable> {
+class GpuExecutable final : public PlannedExecutable, public std::enable_shared_from_this<GpuExecutable> {
  public:
   GpuExecutable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin, CompileReport report,
                 const Host& host)
-      : plan_(std::move(program.plan)),
-        image_(std::move(program.image)),
-        origin_(std::move(origin)),
+      : PlannedExecutable(std::move(program), std::move(origin), std::move(report)),
         device_(std::move(device)),
         allocator_(host.allocator),
         memory_limit_(limit_of(host, device_->info().memory)),
-        code_(device_, image_, plan_),
-        report_(std::move(report)) {
+        code_(device_, image_, plan_) {
     // The allocator and the limit are for memory of the device.
     for (const PlanPart& part : plan_.parts)
       parts_.push_back(make_cpu_executable({*part.plan, part.image.data}, {.threads = host.threads}, {}, {}));
@@ -200,17 +196,13 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     load();
   }
 
-  const std::vector<Port>& inputs() const override { return plan_.inputs; }
-  const std::vector<Port>& outputs() const override { return plan_.outputs; }
-  const CompileReport& report() const override { return report_; }
-  const std::map<std::string, std::string>& metadata() const override { return plan_.metadata; }
   std::unique_ptr<Context> new_context() const override;
   std::string device() const override {
     return cat(device_->name(), " (", device_->info().name, ", ", plan_.chip.arch, ")");
   }
   SavedProgram saved() const override {
     auto use = std::ranges::find_if(plan_.steps, &PlanStep::is<LibraryStep>);
-    if (use == plan_.steps.end()) return saved_program(origin_, plan_, image_);
+    if (use == plan_.steps.end()) return PlannedExecutable::saved();
     const std::string& library = use->as<LibraryStep>()->call.library;
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E406",
@@ -224,19 +216,11 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     origin_ = {};
   }
   std::vector<std::string> notes() const override {
-    std::vector<std::string> notes = donation_notes(plan_);
+    std::vector<std::string> notes = PlannedExecutable::notes();
     for (const PlanStep& step : plan_.steps) {
       if (step.is<PartStep>()) notes.push_back(cat("the processor runs, between two copies: ", step.reason));
     }
     return notes;
-  }
-  std::vector<StepInfo> steps() const override {
-    std::vector<StepInfo> list;
-    for (const PlanStep& step : plan_.steps) {
-      const std::string place = step.is<PartStep>() ? "cpu" : device_->name();
-      list.push_back({step_name(plan_, step), step.source, place, step.reason});
-    }
-    return list;
   }
 
   /// The executables of Plan::parts.
@@ -246,7 +230,6 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   /// Makes one more kernel ready to be launched.
   void load_kernel(int kernel) const { code_.load({kernel}); }
 
-  const Plan& plan() const { return plan_; }
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   const HostAllocator& allocator() const { return allocator_; }
   PinnedResults& results() const { return *results_; }
@@ -378,9 +361,8 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
     return !is_tensor || buffer.shape.dtype == DType::string;
   }
 
-  Plan plan_;
-  Bytes image_;
-  Origin origin_;
+  std::string place_of(const PlanStep& step) const override { return step.is<PartStep>() ? "cpu" : device_->name(); }
+
   std::vector<std::shared_ptr<Executable>> parts_;
   std::vector<bool> is_hosted_;  // of each buffer
   std::shared_ptr<gpu::Device> device_;
@@ -388,7 +370,6 @@ class GpuExecutable final : public Executable, public std::enable_shared_from_th
   int64_t memory_limit_;
   std::shared_ptr<PinnedResults> results_ = std::make_shared<PinnedResults>(device_);
   Code code_;
-  CompileReport report_;
   bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;
   gpu::Memory packed_, constants_;
   std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer

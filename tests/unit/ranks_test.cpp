@@ -10,12 +10,15 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "compile.h"
 #include "counts.h"
 #include "errors.h"
+#include "lower/lower.h"
 #include "ops/build.h"
 #include "ops/collective.h"
 #include "ops/custom.h"
+#include "ops/reduce.h"
 #include "runtime/ranks.h"
 #include "targets/gpu/communicators.h"
 
@@ -94,6 +97,48 @@ void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool co
     std::vector<double> want = to_doubles(given);
     for (double& v : want) v = v > 0 ? v : 0;
     for (int run = 0; run < 3; ++run) CHECK(to_doubles(context->run(std::vector<Tensor>{given})[0]) == want);
+  }
+}
+
+/// Elementwise functions behind a small sum, some of which its kernel computes. All values are exact in every type.
+void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
+  CAPTURE(name(type));
+  for (int64_t cols : {64, 66, 1}) {
+    CAPTURE(cols);
+    auto program = std::make_unique<Program>();
+    Module& m = program->main();
+    Value x = m.parameter("x", Shape{type, {5, cols}});
+    std::vector<double> values, gains, first, second;
+    for (int i = 0; i < 5 * cols; ++i) values.push_back(i % 7 - 3);
+    for (int i = 0; i < cols; ++i) gains.push_back(i % 3 + 1);
+    Value sum = m.append(Collective{.fn = CollectiveFn::sum, .ranks = 1}, {apply(m, Fn::relu, {x})});
+    Value y = apply(m, Fn::add, {sum, x});
+    Value gain = constant(m, make_tensor(type, {cols}, gains));
+    Value norm = m.append(Normalize{.axis = 1, .epsilon = 1, .centred = false}, {y});
+    m.set_results({{"y", y}, {"z", apply(m, Fn::neg, {apply(m, Fn::mul, {y, gain})})}, {"norm", norm}});
+    for (size_t i = 0; i < values.size(); ++i) {
+      first.push_back(std::max(values[i], 0.0) + values[i]);
+      second.push_back(-first.back() * gains[i % gains.size()]);
+    }
+    auto part = compile(std::move(program), {.device = device->name(), .ranks = {.are_connected = true}});
+    auto model = make_ranked({.ranks = {part},
+                              .split_inputs = {false},
+                              .split_outputs = {false, false, false},
+                              .devices = {device},
+                              .are_connected = true});
+    auto context = model->new_context();
+    for (int run = 0; run < 3; ++run) {
+      Outputs got = context->run(std::vector<Tensor>{make_tensor(type, {5, cols}, values)});
+      CHECK(to_doubles(got[0]) == first);
+      CHECK(to_doubles(got[1]) == second);
+      std::vector<double> norms = to_doubles(got[2]);
+      for (size_t i = 0; i < norms.size(); ++i) {
+        double squares = 0;
+        auto row = first.begin() + static_cast<int64_t>(i) / cols * cols;
+        for (int64_t k = 0; k < cols; ++k) squares += row[k] * row[k];
+        CHECK(norms[i] == doctest::Approx(first[i] / std::sqrt(squares / static_cast<double>(cols) + 1)).epsilon(1e-2));
+      }
+    }
   }
 }
 
@@ -220,6 +265,36 @@ TEST_CASE("a GPU alone makes the collectives of one rank") {
   if (code_of([&] { gpu::need_collectives(*device); }) == "E501") return;
   for (DType type : {DType::f32, DType::f16, DType::bf16}) {
     check_alone(device, type, false);
-    if (device->info().chip.kind == ChipKind::nvidia) check_alone(device, type, true);
+    if (device->info().chip.kind != ChipKind::nvidia) continue;
+    check_alone(device, type, true);
+    check_behind_sum(device, type);
   }
+}
+
+TEST_CASE("a small sum over connected GPUs takes the elementwise functions that alone read it") {
+  auto steps_of = [](DType type, bool connected, bool is_fixed) {
+    auto program = std::make_unique<Program>();
+    Module& m = program->main();
+    Dim rows = is_fixed ? Dim(1) : program->symbol({.name = "rows", .min = 1});
+    Value x = m.parameter("x", Shape{type, {rows, width}});
+    Value product =
+        matmul(m, x, constant(m, make_tensor(type, {width, width}, to_doubles(numbers({width, width}, 1)))));
+    Value sum = m.append(Collective{.fn = CollectiveFn::sum, .ranks = 2}, {product});
+    Value y = apply(m, Fn::add, {x, sum});
+    Value norm = m.append(Normalize{.axis = 1, .centred = false}, {y});
+    Value gain = constant(m, make_tensor(type, {width}, to_doubles(numbers({width}, 2))));
+    Value second = matmul(m, apply(m, Fn::mul, {norm, gain}),
+                          constant(m, make_tensor(type, {width, width}, to_doubles(numbers({width, width}, 3)))));
+    m.set_results({{"y", y}, {"z", second}});
+    Plan plan = lower(*program, chip_named("sm_90a"), {.are_connected = connected});
+    std::string names;
+    for (const PlanStep& step : plan.steps) {
+      std::string whole = step_name(plan, step);
+      names += whole.substr(0, step.is<LaunchStep>() ? whole.rfind('_') : whole.size()) + " ";
+    }
+    return names;
+  };
+  CHECK(steps_of(DType::f16, true, true) == "dot_f16 all_reduce_add dot_f16_rms_norm ");
+  CHECK(steps_of(DType::f16, true, false) == "dot_f16 ranks_sum all_reduce rms_norm_add_mul dot_f16 ");
+  CHECK(steps_of(DType::f16, false, true) == "dot_f16 ranks_sum rms_norm_add_mul dot_f16 ");
 }

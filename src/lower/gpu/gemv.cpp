@@ -46,10 +46,6 @@ void join(Region& first, Region& second) {
   first = {};
 }
 
-void erase_empty(std::vector<Region>& regions) {
-  std::erase_if(regions, [](const Region& r) { return !r.anchor && r.epilogue.empty(); });
-}
-
 /// The RMS norm of whole rows, with its gain, if the region contains and outputs nothing else.
 std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   const auto* norm = region.anchor ? region.anchor->as<Normalize>() : nullptr;

@@ -55,10 +55,12 @@ class Merger {
   }
 
  private:
-  /// No step passes another that the host carries out, a library's, or the one that replaces that.
-  static bool is_fixed(const PlanStep& step) {
+  /// No step passes another that the host carries out, a library's, the one that replaces that, or one at which ranks
+  /// meet.
+  bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
-    return launch ? launch->is_spare : !step.is<CollectiveStep>();
+    auto is_mailbox = [&](int buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
+    return launch ? launch->is_spare || std::ranges::any_of(step.buffers, is_mailbox) : !step.is<CollectiveStep>();
   }
   /// Whether a stretch begins at step `i`: steps that run one after another, whatever the host decides.
   bool begins_stretch(size_t i) {
