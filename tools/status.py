@@ -555,7 +555,8 @@ def quantisation(rows, page):
     def cell(engine, judge):
         values = found[engine, judge]["values"] if (engine, judge) in found else {}
         if "perplexity" in values:
-            return f"{values['perplexity']:.2f}"
+            share = values.get("of the float's")
+            return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "")
         return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
     lines = [[engine, *(cell(engine, judge) for judge in judges)] for engine in dict.fromkeys(engine for engine, _ in found)]
     return table(["", *judges], lines) + sources(rows, page)
@@ -565,10 +566,12 @@ def quantised_speed(rows, page):
     rows = [row for row in rows if row["what"] == "speed of quantised models"]
     if not rows:
         return "\n\nNot measured yet: `./x python bench/quantisation.py --judges speed --out FILE`.\n\n"
-    found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"]))
-    lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, f"{row['values']['ms']:.2f}",
-              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}", f"{row['peers']['onnxruntime']['ms']:.2f}"] for (model, _, to), row in found.items()]
-    return table(["model", "sizes", "becomes", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
+    def unit(row):
+        return next((name for flag, name in (("amx_tile", "AMX"), ("avx512_vnni", "VNNI"), ("avx2", "AVX2")) if flag in row["machine"]), "")
+    found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"], unit(row)))
+    lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, processor, f"{row['values']['ms']:.2f}",
+              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}", f"{row['peers']['onnxruntime']['ms']:.2f}"] for (model, _, to, processor), row in sorted(found.items())]
+    return table(["model", "sizes", "becomes", "processor has", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
 
 
 def quantised_bits(rows, page):
