@@ -126,10 +126,16 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job):
-    """TensorFlow Lite's own interpreter (LiteRT), which runs the operators that XNNPACK has on XNNPACK."""
-    import tensorflow as tf
+    """LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there."""
+    try:
+        from tensorflow import __version__, lite
+    except ImportError:
+        from importlib.metadata import version
 
-    interpreter = tf.lite.Interpreter(job.model, num_threads=job.threads)
+        from ai_edge_litert import interpreter as lite
+
+        __version__ = version("ai-edge-litert")
+    interpreter = lite.Interpreter(job.model, num_threads=job.threads)
     interpreter.allocate_tensors()
     inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
 
@@ -139,7 +145,7 @@ def litert_engine(job):
         interpreter.invoke()
         return {detail["name"]: interpreter.get_tensor(detail["index"]) for detail in outputs}
 
-    return run, tf.__version__
+    return run, __version__
 
 
 def free(load):

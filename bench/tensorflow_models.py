@@ -4,11 +4,12 @@
 (XNNPACK), which take turns.
 
     ./x python bench/tensorflow_models.py [--models MobileNetV2,EfficientNetB0,ResNet50] [--forms saved,lite,int8] [--threads 1]
-                                   [--rounds 5] [--seconds 1] [--out FILE]
+                                   [--rounds 5] [--seconds 1] [--python PROGRAM] [--out FILE]
 
 saved: the SavedModel, beside TensorFlow. lite: the same network as .tflite, beside LiteRT. int8: in bytes, beside LiteRT. A row for
 each, in the form of bench/results/README.md, and at the end the geometric mean of the ratios. The networks are made on the first run and
-kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests (build/tensorflow, tests/tensorflow/requirements.txt).
+kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests (build/tensorflow, tests/tensorflow/requirements.txt), or that of --python;
+.tflite files need no more than its package ai-edge-litert.
 """
 import argparse
 import math
@@ -23,13 +24,18 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parent / "tests/tensorflow")]
 
-import judge  # noqa: E402
 import machine  # noqa: E402
 from engines import Job  # noqa: E402
 from peers import Race, figures, show  # noqa: E402
 
 MODELS = ["MobileNetV2", "EfficientNetB0", "ResNet50"]
 FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"), "int8": ("_int8.tflite", "litert", "int8")}
+
+
+def tensorflow():
+    import judge  # with pytest, which a machine with --python may lack
+
+    return judge.environment()
 
 
 def folder_of(name, python):
@@ -78,9 +84,10 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--python", type=Path, help="one that can import TensorFlow or ai_edge_litert")
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    python = judge.environment()
+    python = arguments.python or tensorflow()
     with tempfile.TemporaryDirectory(prefix="weft-bench-") as caches:
         for form in arguments.forms:
             ratios = [compare(name, form, arguments, python, caches) for name in arguments.models]

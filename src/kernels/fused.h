@@ -207,11 +207,11 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// A table of a byte for each byte, ready for `looked_up`.
+/// A table of a byte for each byte, ready for `looked_up`. It lies in memory, as it would take half of all registers or more.
 template <class T>
 struct ByteTable {
 #ifdef __AVX2__
-  Vec<T, 16> part[16];
+  alignas(64) T part[256];
 #else
   const WEFT_GLOBAL T* part;
 #endif
@@ -220,11 +220,14 @@ template <class T>
 WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
 #ifdef __AVX2__
   ByteTable<T> table;
-  auto* t = table.part;
+  Vec<T, 16> t[16];
   WEFT_UNROLL for (int k = 0; k < 16; k++) t[k] = load<16>(p + k * 16, Full{});
+#ifndef __AVX512VBMI__
   // A shuffle of 16 bytes gives 0 for negative indices only; a part takes off what parts before it give (see looked_up).
   WEFT_UNROLL for (int k = 15; k > 0; k--) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 8; k < 16; k++) t[k] ^= t[k - 8];
+#endif
+  WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
   return table;
 #else
   return {p};
@@ -235,18 +238,36 @@ template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;
 #ifdef __AVX2__
-  if constexpr (N < 16) return low_lanes<N>(looked_up(table, join(x, x)));
-  else if constexpr (N > 32) return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
+#ifdef __AVX512VBMI__
+  constexpr int least = 64, most = 64;
+#else
+  constexpr int least = 16, most = 32;
+#endif
+  if constexpr (N < least) return low_lanes<N>(looked_up(table, join(x, x)));
+  else if constexpr (N > most)
+    return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
   else {
     using B = char __attribute__((__vector_size__(N)));
-    // After k steps the index is x - 16 k; 0 to 127 count. It wraps once from negative to positive, and stays negative then.
     B at = __builtin_bit_cast(B, x), sum{};
+    const T* part = table.part;
+    asm("" : "+r"(part));  // else the compiler keeps the table in pieces of a byte
+#ifdef __AVX512VBMI__
+    const auto half = [&](int k) WEFT_LAMBDA {
+      const auto low = __builtin_bit_cast(B, load<64>(part + k, Full{}));
+      const auto high = __builtin_bit_cast(B, load<64>(part + k + 64, Full{}));
+      return __builtin_bit_cast(Vec<i8, 64>, __builtin_ia32_vpermi2varqi512(low, at, high));
+    };
+    sum = __builtin_bit_cast(B, select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0)));
+#else
+    // After k steps the index is x - 16 k; 0 to 127 count. It wraps once from negative to positive, and stays negative then.
     WEFT_UNROLL for (int k = 0; k < 16; k++) {
       if (k > 8) at = __builtin_elementwise_sub_sat(at, B{} + 16);
       else if (k > 0) at = at - 16;
-      if constexpr (N == 16) sum ^= __builtin_ia32_pshufb128(__builtin_bit_cast(B, table.part[k]), at);
-      else sum ^= __builtin_ia32_pshufb256(__builtin_bit_cast(B, join(table.part[k], table.part[k])), at);
+      const auto of = load<16>(part + k * 16, Full{});
+      if constexpr (N == 16) sum ^= __builtin_ia32_pshufb128(__builtin_bit_cast(B, of), at);
+      else sum ^= __builtin_ia32_pshufb256(__builtin_bit_cast(B, join(of, of)), at);
     }
+#endif
     return __builtin_bit_cast(Vec<T, N>, sum);
   }
 #else

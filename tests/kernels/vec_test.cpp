@@ -100,6 +100,26 @@ void check_float8(int mantissa, int bias, bool fnuz, bool has_inf) {
   CHECK(std::isnan(k::convert<float>(k::convert<T>(std::numeric_limits<float>::quiet_NaN()))));
 }
 
+/// Every byte, in vectors of N.
+template <class T, int N>
+void check_table(const std::vector<T>& table) {
+  const auto ready = k::byte_table(table.data());
+  for (int first = 0; first < 256; first += N) {
+    T x[N], y[N];
+    for (int i = 0; i < N; i++) x[i] = T(first + i);
+    k::store(y, k::looked_up(ready, k::load<N>((const T*)x, k::Full{})), k::Full{});
+    for (int i = 0; i < N; i++) CHECK(y[i] == table[u8(x[i])]);
+  }
+}
+template <class T>
+void check_tables() {
+  std::mt19937 random(7);
+  std::vector<T> table(256);
+  for (T& y : table) y = T(random());
+  check_table<T, 4>(table), check_table<T, 8>(table), check_table<T, 16>(table), check_table<T, 32>(table);
+  check_table<T, 64>(table), check_table<T, 128>(table);
+}
+
 }  // namespace
 
 TEST_CASE("kernel vec: parts of a vector") {
@@ -196,4 +216,9 @@ TEST_CASE("kernel rounding: f32 is right wherever it has no doubt") {
     check_quick_rounding<16>(most);
     check_quick_rounding<32>(most);
   }
+}
+
+TEST_CASE("kernel vectors: bytes of a table of 256") {
+  check_tables<u8>();
+  check_tables<weft::i8>();
 }
