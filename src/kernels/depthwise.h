@@ -336,9 +336,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
-            if constexpr (N == 8 && is_same<Acc, i32>) {  // more bytes at once are packed, or looked up, in fewer steps
-              WEFT_NO_UNROLL for (; k + 16 <= channels; k += 16)
-                  store(at + i, c + k, load<16>(from + k, Full{}), Full{});
+            if constexpr (is_same<Acc, i32>) {  // more bytes at once are packed, or looked up, in fewer steps
+              constexpr int M = 4 * N;
+              WEFT_NO_UNROLL for (; k + M <= channels; k += M) store(at + i, c + k, load<M>(from + k, Full{}), Full{});
             }
             WEFT_NO_UNROLL for (; k + N <= channels; k += N) store(at + i, c + k, load<N>(from + k, Full{}), Full{});
             if (k < channels) store(at + i, c + k, load<N>(from + k, Full{}), Part{static_cast<int>(channels - k)});

@@ -222,12 +222,14 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   ByteTable<T> table;
   Vec<T, 16> t[16];
   WEFT_UNROLL for (int k = 0; k < 16; k++) t[k] = load<16>(p + k * 16, Full{});
-#ifndef __AVX512VBMI__
-  // A shuffle of 16 bytes gives 0 for negative indices only; a part takes off what parts before it give (see looked_up).
-  WEFT_UNROLL for (int k = 15; k > 0; k--) t[k] ^= t[k - 1];
-  WEFT_UNROLL for (int k = 8; k < 16; k++) t[k] ^= t[k - 8];
-#endif
+#ifdef __AVX512VBMI__
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
+#else
+  // A shuffle of 16 bytes gives 0 for negative indices only; a part takes off what the part before it gives (see looked_up).
+  // Parts k and k + 8 lie side by side.
+  WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
+  WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
+#endif
   return table;
 #else
   return {p};
@@ -247,28 +249,41 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   else if constexpr (N > most)
     return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
   else {
-    using B = char __attribute__((__vector_size__(N)));
-    B at = __builtin_bit_cast(B, x), sum{};
     const T* part = table.part;
-    asm("" : "+r"(part));  // else the compiler keeps the table in pieces of a byte
+    asm("" : "+r"(part), "+v"(x));  // else the compiler takes table and indices apart into single bytes
 #ifdef __AVX512VBMI__
+    using B = char __attribute__((__vector_size__(64)));
+    const B at = __builtin_bit_cast(B, x);
     const auto half = [&](int k) WEFT_LAMBDA {
       const auto low = __builtin_bit_cast(B, load<64>(part + k, Full{}));
       const auto high = __builtin_bit_cast(B, load<64>(part + k + 64, Full{}));
-      return __builtin_bit_cast(Vec<i8, 64>, __builtin_ia32_vpermi2varqi512(low, at, high));
+      return __builtin_bit_cast(Vec<T, 64>, __builtin_ia32_vpermi2varqi512(low, at, high));
     };
-    sum = __builtin_bit_cast(B, select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0)));
+    return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // After k steps the index is x - 16 k; 0 to 127 count. It wraps once from negative to positive, and stays negative then.
-    WEFT_UNROLL for (int k = 0; k < 16; k++) {
-      if (k > 8) at = __builtin_elementwise_sub_sat(at, B{} + 16);
-      else if (k > 0) at = at - 16;
-      const auto of = load<16>(part + k * 16, Full{});
-      if constexpr (N == 16) sum ^= __builtin_ia32_pshufb128(__builtin_bit_cast(B, of), at);
-      else sum ^= __builtin_ia32_pshufb256(__builtin_bit_cast(B, join(of, of)), at);
+    // After k steps an index is 16 k less, and stays negative once it is. The first eight parts are for the indices from
+    // 0 to 127, the others for those less 128.
+    using B = char __attribute__((__vector_size__(32)));
+    const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
+    const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {
+      if (k > 0) at = __builtin_elementwise_sub_sat(at, B{} + 16);
+      sum ^= __builtin_ia32_pshufb256(__builtin_bit_cast(B, of), at);
+    };
+    B sum{};
+    if constexpr (N == 16) {
+      B at = __builtin_bit_cast(B, join(first, second));
+      WEFT_UNROLL for (int k = 0; k < 8; k++) add(k, load<32>(part + k * 32, Full{}), at, sum);
+      const auto both = __builtin_bit_cast(Vec<T, 32>, sum);
+      return low_lanes<16>(both) ^ high_lanes<16>(both);
+    } else {
+      B low = __builtin_bit_cast(B, first), high = __builtin_bit_cast(B, second);
+      WEFT_UNROLL for (int k = 0; k < 8; k++) {
+        const auto of = load<16>(part + k * 32, Full{}), more = load<16>(part + k * 32 + 16, Full{});
+        add(k, join(of, of), low, sum), add(k, join(more, more), high, sum);
+      }
+      return __builtin_bit_cast(Vec<T, N>, sum);
     }
 #endif
-    return __builtin_bit_cast(Vec<T, N>, sum);
   }
 #else
   Vec<T, N> r{};
