@@ -165,14 +165,40 @@ struct NearPanel {
   }
 };
 
+struct None {};
+/// All vectors of a row of a tile as one.
+template <int from, int count, class V, int n>
+WEFT_INLINE auto joined(const V (&v)[n]) {
+  if constexpr (count == 1) return v[from];
+  else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
+}
+/// A whole tile over one short run: its sums go to `finish(row of the tile, Vec<nr>)` from registers.
+template <class Mac, GemmTile tile, class Finish>
+WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
+                            const Finish& finish) {
+  constexpr int L = tile.lanes, NV = tile.nv, R = tile.mr;
+  Vec<typename Mac::Acc, L> c[R][NV] = {};
+  const typename Mac::Unit* a[R];
+  WEFT_UNROLL for (int i = 0; i < R; ++i) a[i] = rows[i];
+  WEFT_NO_UNROLL for (i64 k = 0; k < length; ++k, b += tile.nr() * Mac::group) {
+    decltype(Mac::template splat<L>(a[0][0])) bv[NV];
+    Mac::template load_b<L, NV>(b, bv);
+    WEFT_UNROLL for (int i = 0; i < R; ++i) {
+      const auto av = Mac::template splat<L>(a[i][k]);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+    }
+  }
+  WEFT_UNROLL for (int i = 0; i < R; ++i) finish(i, joined<0, NV>(c[i]));
+}
+
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
 /// k that tile needs; `finish(row, count, col, sums, stride)` is the epilogue. A small piece of B stays in the cache
 /// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
 /// With `thin` a block of one row has a kernel of its own.
-template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish>
+template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
-                                const Finish& finish) {
+                                const Finish& finish, const FinishRow& finish_row = {}) {
   using Acc = typename Mac::Acc;
   using Near = NearPanel<Mac, tile>;
   alignas(64) Acc tile_sums[tile.mr * tile.nr()];
@@ -219,6 +245,13 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
         Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
         const Acc* row_terms = Mac::header > 0 ? terms + row : nullptr;
         next = col + tile.nr();
+        if constexpr (!is_same<FinishRow, None>) {
+          if (step.last && count == tile.mr && next <= block.cols && !is_thin) {
+            short_tile<Mac, tile>(rows.at, length, panel,
+                                  [&](int i, auto v) WEFT_LAMBDA { finish_row(row + i, col, v); });
+            continue;
+          }
+        }
         if (is_thin && col + (thin_panels - 1) * tile.nr() < end) {
           next = col + thin_panels * tile.nr();
           Micro<Mac, tile>::thin(rows.at[0] + step.offset, length, panel, block.panel_units * tile.nr() * Mac::group,
@@ -268,7 +301,7 @@ WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 st
 }
 
 /// One block of one batch. `sums` holds mc x nc accumulators while k runs in several steps, then filled rows.
-template <class Mac, GemmTile tile, class Rows, class Store>
+template <class Mac, GemmTile tile, bool is_short, class Rows, class Store>
 WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
                             const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {
   using Unit = typename Mac::Unit;
@@ -299,15 +332,20 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
           return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0);
         },
         [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)
-            WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); });
+            WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); },
+        [&] {
+          if constexpr (!is_short) return None{};
+          else return [&](i64 row, i64 col, auto v) WEFT_LAMBDA { store(batch, row0 + row, col0 + col, v, Full{}); };
+        }());
     k0 += length;
   } while (k0 < units);
 }
 
 /// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null
 /// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col, v, lanes)` takes each finished
-/// row of a tile, or the last columns vector by vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned.
-template <class Mac, GemmTile tile, class L, class Rows, class BAt, class Store>
+/// row of a tile, or the last columns vector by vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`:
+/// k is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which stands in the code tile.mr times.
+template <class Mac, GemmTile tile, bool is_short = false, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);
   for_tasks(launch, blocks.tasks, [&](i64 task) WEFT_LAMBDA {
@@ -315,8 +353,8 @@ WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const 
     const i64 mb = blocks.n_outer ? block % blocks.m_blocks : block / blocks.n_blocks;
     const i64 nb = blocks.n_outer ? block / blocks.m_blocks : block % blocks.n_blocks;
     if (const auto* b = b_at(batch); b || s.k == 0) {
-      gemm_block<Mac, tile>(s, blocks, batch, mb * blocks.mc, nb * blocks.nc, a, b, store,
-                            static_cast<typename Mac::Acc*>(launch.args->scratch));
+      gemm_block<Mac, tile, is_short>(s, blocks, batch, mb * blocks.mc, nb * blocks.nc, a, b, store,
+                                      static_cast<typename Mac::Acc*>(launch.args->scratch));
     }
   });
 }

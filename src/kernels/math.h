@@ -155,6 +155,15 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
+/// The lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
+template <class V>
+WEFT_INLINE V bounded_above(V x, V bound) {
+  return select(bound < x, bound, x);
+}
+template <class V>
+WEFT_INLINE V bounded_below(V x, V bound) {
+  return select(bound > x, bound, x);
+}
 template <class V>
 WEFT_INLINE V clamp(V x, V low, V high) {
   return minimum(maximum(x, low), high);

@@ -220,7 +220,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
               offset = kernel.number(x.offset);
   mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line("gemm<", mac.name, ", tile>(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
+  kernel.line(mac.gemm(w.channels_in, region.epilogue.size()), "(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
     kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return ", mac.units_at(cat("raw(", a, ") + ", offset)), "; }, ",
                 kernel.number(*exact_divide(w.pixel, mac.group)), "},");

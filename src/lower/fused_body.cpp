@@ -336,6 +336,14 @@ std::string FusedBody::quick_rounding(const Instruction& rounding) {
              end);
 }
 
+/// Whether this is the minimum or maximum of a value and a number that is neither NaN nor zero.
+static bool is_bound(const Instruction& i) {
+  const auto* op = i.as<Elementwise>();
+  if (!op || (op->fn != Fn::min && op->fn != Fn::max)) return false;
+  auto number = splat_of(i.inputs[1]);
+  return number && (*number < 0 || *number > 0);
+}
+
 /// The table of a lookup, which is read when the kernel begins.
 std::string FusedBody::table(Value value) {
   std::string& name = tables_[value.def];
@@ -359,7 +367,9 @@ void FusedBody::emit(const Instruction& i) {
     for (const Value& input : i.inputs)
       text +=
           cat(text.empty() ? "" : ", ", operand(unrounded(input, op->fn, instructions_), register_type(input.dtype())));
-    text = cat("fn::op_", info(op->fn).name, "(", text, ")");
+    text =
+        cat(is_bound(i) ? (op->fn == Fn::min ? "bounded_above" : "bounded_below") : cat("fn::op_", info(op->fn).name),
+            "(", text, ")");
     if (!quick_) kernel_.name_part(info(op->fn).name);
   } else if (roundings_.contains(&i)) {
     std::vector<Value> parts = operands(i);

@@ -87,10 +87,15 @@ double worst_error(const Run& r) {
   const i64 all = tasks::gemm_blocks(tile, s.batch, s.m, s.n, units, r.fill).tasks;
   for (i64 half = 0; half < 2; ++half) {
     const Launch<> launch{&args, half * (all / 2), half ? all : all / 2};
-    if (r.fill) gemm<Mac, tile>(launch, s, FilledRows{load_a}, b_at, store_sum);
+    const auto run = [&](const auto& rows) {
+      if constexpr (is_same<Mac, MacF32>) {
+        if (half == 1 && s.k <= tasks::partial_sum) return gemm<Mac, tile, true>(launch, s, rows, b_at, store_sum);
+      }
+      gemm<Mac, tile>(launch, s, rows, b_at, store_sum);
+    };
+    if (r.fill) run(FilledRows{load_a});
     else if constexpr (is_same<A, typename Mac::Unit>) {
-      gemm<Mac, tile>(launch, s, DirectRows{[&](i64 batch) { return a.data() + batch * s.m * s.k; }, s.k}, b_at,
-                      store_sum);
+      run(DirectRows{[&](i64 batch) { return a.data() + batch * s.m * s.k; }, s.k});
     }
   }
   double worst = 0;

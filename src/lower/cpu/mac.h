@@ -47,6 +47,8 @@ struct Mac : MacRow {
   void share(KernelBuilder& kernel) const;
   /// The elements of `columns` columns of packed B with this many units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
+  /// The name of the product in kernels/gemm.h for sums of k elements and an epilogue of so many instructions.
+  std::string gemm(const Dim& k, size_t epilogue) const;
   /// The address of elements of A, as text, cast to units.
   std::string units_at(const std::string& address) const;
 };
