@@ -122,47 +122,10 @@ class Cuda final : public Driver {
  private:
   std::vector<DriverSymbol> symbols() {
     DriverCalls& c = calls_;
-    return {{slot(init_), "cuInit"},
-            {slot(count_), "cuDeviceGetCount"},
-            {slot(get_), "cuDeviceGet"},
-            {slot(name_), "cuDeviceGetName"},
-            {slot(attribute_), "cuDeviceGetAttribute"},
-            {slot(total_memory_), "cuDeviceTotalMem_v2"},
-            {slot(version_), "cuDriverGetVersion"},
-            {slot(retain_), "cuDevicePrimaryCtxRetain"},
-            {slot(set_current_), "cuCtxSetCurrent"},
-            {slot(can_access_), "cuDeviceCanAccessPeer"},
-            {slot(enable_access_), "cuCtxEnablePeerAccess"},
-            {slot(allocate_host_), "cuMemHostAlloc"},
-            {slot(load_), "cuModuleLoadDataEx"},
-            {slot(set_attribute_), "cuFuncSetAttribute"},
-            {slot(error_string_), "cuGetErrorString"},
-            {slot(c.allocate), "cuMemAlloc_v2"},
-            {slot(c.free), "cuMemFree_v2"},
-            {slot(c.free_host), "cuMemFreeHost"},
-            {slot(c.copy_to_device), "cuMemcpyHtoDAsync_v2"},
-            {slot(c.copy_to_host), "cuMemcpyDtoHAsync_v2"},
-            {slot(c.copy_on_device), "cuMemcpyDtoDAsync_v2"},
-            {slot(c.fill), "cuMemsetD8Async"},
-            {slot(c.stream_create), "cuStreamCreate"},
-            {slot(c.stream_destroy), "cuStreamDestroy_v2"},
-            {slot(c.stream_synchronize), "cuStreamSynchronize"},
-            {slot(c.stream_query), "cuStreamQuery"},
-            {slot(c.stream_wait_event), "cuStreamWaitEvent"},
-            {slot(c.event_create), "cuEventCreate"},
-            {slot(c.event_destroy), "cuEventDestroy_v2"},
-            {slot(c.event_record), "cuEventRecord"},
-            {slot(c.event_synchronize), "cuEventSynchronize"},
-            {slot(c.event_elapsed), "cuEventElapsedTime"},
-            {slot(c.module_unload), "cuModuleUnload"},
-            {slot(c.module_function), "cuModuleGetFunction"},
-            {slot(c.launch), "cuLaunchKernel"},
-            {slot(c.capture_begin), "cuStreamBeginCapture_v2"},
-            {slot(c.capture_end), "cuStreamEndCapture"},
-            {slot(c.graph_instantiate), "cuGraphInstantiateWithFlags"},
-            {slot(c.graph_launch), "cuGraphLaunch"},
-            {slot(c.graph_destroy), "cuGraphDestroy"},
-            {slot(c.graph_executable_destroy), "cuGraphExecDestroy"}};
+#define SYMBOL(pointer, name) {slot(pointer), name},
+    return {
+#include "targets/gpu/cuda_symbols.def"
+    };
   }
 
   int device_of(int ordinal) const {

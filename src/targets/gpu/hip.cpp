@@ -69,40 +69,10 @@ class Hip final : public Driver {
  private:
   std::vector<DriverSymbol> symbols() {
     DriverCalls& c = calls_;
-    return {{slot(init_), "hipInit"},
-            {slot(count_), "hipGetDeviceCount"},
-            {slot(properties_), "hipGetDevicePropertiesR0600"},
-            {slot(version_), "hipDriverGetVersion"},
-            {slot(set_device_), "hipSetDevice"},
-            {slot(allocate_host_), "hipHostMalloc"},
-            {slot(load_), "hipModuleLoadData"},
-            {slot(error_string_), "hipGetErrorString"},
-            {slot(c.allocate), "hipMalloc"},
-            {slot(c.free), "hipFree"},
-            {slot(c.free_host), "hipHostFree"},
-            {slot(c.copy_to_device), "hipMemcpyHtoDAsync"},
-            {slot(c.copy_to_host), "hipMemcpyDtoHAsync"},
-            {slot(c.copy_on_device), "hipMemcpyDtoDAsync"},
-            {slot(c.fill), "hipMemsetD8Async"},
-            {slot(c.stream_create), "hipStreamCreateWithFlags"},
-            {slot(c.stream_destroy), "hipStreamDestroy"},
-            {slot(c.stream_synchronize), "hipStreamSynchronize"},
-            {slot(c.stream_query), "hipStreamQuery"},
-            {slot(c.stream_wait_event), "hipStreamWaitEvent"},
-            {slot(c.event_create), "hipEventCreateWithFlags"},
-            {slot(c.event_destroy), "hipEventDestroy"},
-            {slot(c.event_record), "hipEventRecord"},
-            {slot(c.event_synchronize), "hipEventSynchronize"},
-            {slot(c.event_elapsed), "hipEventElapsedTime"},
-            {slot(c.module_unload), "hipModuleUnload"},
-            {slot(c.module_function), "hipModuleGetFunction"},
-            {slot(c.launch), "hipModuleLaunchKernel"},
-            {slot(c.capture_begin), "hipStreamBeginCapture"},
-            {slot(c.capture_end), "hipStreamEndCapture"},
-            {slot(c.graph_instantiate), "hipGraphInstantiateWithFlags"},
-            {slot(c.graph_launch), "hipGraphLaunch"},
-            {slot(c.graph_destroy), "hipGraphDestroy"},
-            {slot(c.graph_executable_destroy), "hipGraphExecDestroy"}};
+#define SYMBOL(pointer, name) {slot(pointer), name},
+    return {
+#include "targets/gpu/hip_symbols.def"
+    };
   }
 
   int devices_ = 0;

@@ -52,21 +52,10 @@ struct Calls {
 class MiOpen final : public Library {
  public:
   MiOpen() : Library("miopen", {"libMIOpen.so.1", "libMIOpen.so"}, knobs().miopen_library) {
-    const DriverSymbol wanted[] = {{slot(calls.create), "Create"},
-                                   {slot(calls.destroy), "Destroy"},
-                                   {slot(calls.set_stream), "SetStream"},
-                                   {slot(calls.tensor_create), "CreateTensorDescriptor"},
-                                   {slot(calls.tensor_destroy), "DestroyTensorDescriptor"},
-                                   {slot(calls.tensor_set), "SetTensorDescriptor"},
-                                   {slot(calls.convolution_create), "CreateConvolutionDescriptor"},
-                                   {slot(calls.convolution_destroy), "DestroyConvolutionDescriptor"},
-                                   {slot(calls.convolution_set), "InitConvolutionNdDescriptor"},
-                                   {slot(calls.convolution_groups), "SetConvolutionGroupCount"},
-                                   {slot(calls.convolution_attribute), "SetConvolutionAttribute"},
-                                   {slot(calls.solution_count), "ConvolutionForwardGetSolutionCount"},
-                                   {slot(calls.solutions), "ConvolutionForwardGetSolution"},
-                                   {slot(calls.compile), "ConvolutionForwardCompileSolution"},
-                                   {slot(calls.run), "ConvolutionForwardImmediate"}};
+#define SYMBOL(pointer, name) {slot(pointer), name},
+    const DriverSymbol wanted[] = {
+#include "targets/gpu/miopen_symbols.def"
+    };
     open("miopen", wanted);
   }
   std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const override;
