@@ -125,17 +125,20 @@ def tensorflow_engine(job):
     return run, tf.__version__
 
 
-def litert_engine(job):
-    """LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there."""
+def litert_engine(job, kernels="AUTO"):
+    """LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
+    choice of LiteRT's kernels."""
     try:
         from tensorflow import __version__, lite
+
+        resolvers = lite.experimental.OpResolverType
     except ImportError:
         from importlib.metadata import version
 
         from ai_edge_litert import interpreter as lite
 
-        __version__ = version("ai-edge-litert")
-    interpreter = lite.Interpreter(job.model, num_threads=job.threads)
+        __version__, resolvers = version("ai-edge-litert"), lite.OpResolverType
+    interpreter = lite.Interpreter(job.model, num_threads=job.threads, experimental_op_resolver_type=resolvers[kernels])
     interpreter.allocate_tensors()
     inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
 
@@ -161,6 +164,7 @@ BOUND = {
     "onnxruntime_weft": onnxruntime_weft_engine,
     "tensorflow": tensorflow_engine,
     "litert": litert_engine,
+    "litert_reference": lambda job: litert_engine(job, "BUILTIN_REF"),
     "openvino": lambda job: openvino_engine(job, "f32"),
     "openvino_bf16": lambda job: openvino_engine(job, "bf16"),
 }

@@ -27,6 +27,7 @@ sys.path += [str(HERE), str(HERE.parent / "tests/tensorflow")]
 import machine  # noqa: E402
 from engines import Job  # noqa: E402
 from peers import Race, figures, show  # noqa: E402
+from worker import Worker  # noqa: E402
 
 MODELS = ["MobileNetV2", "EfficientNetB0", "ResNet50"]
 FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"), "int8": ("_int8.tflite", "litert", "int8")}
@@ -47,11 +48,23 @@ def folder_of(name, python):
     return folder
 
 
-def same(race, kind, peer):
-    """Answers agree: the largest difference in parts of the largest number, or in steps of bytes."""
-    mine, theirs = (next(iter(race.workers[name].outputs().values())).astype(np.float64) for name in ("weft", peer))
+def answer(worker):
+    return next(iter(worker.outputs().values())).astype(np.float64)
+
+
+def distance(mine, theirs, kind):
+    """The largest difference of two answers in parts of the largest number, or in steps of bytes."""
     assert mine.shape == theirs.shape
     return float(np.abs(mine - theirs).max() / (1 if kind == "int8" else np.abs(theirs).max()))
+
+
+def reference(job, feeds):
+    """The answer of LiteRT's reference kernels."""
+    worker = Worker(job, feeds)
+    try:
+        return answer(worker)
+    finally:
+        worker.close()
 
 
 def compare(name, form, arguments, python, caches):
@@ -65,14 +78,18 @@ def compare(name, form, arguments, python, caches):
     try:
         if len(race.workers) < 2:
             sys.exit(f"{name} {form}: an engine failed")
-        difference = same(race, kind, peer)
+        mine, theirs = (answer(race.workers[name]) for name in ("weft", peer))
         found = figures(race, race.run(arguments.rounds, arguments.seconds))
+        found["weft"]["difference"] = distance(mine, theirs, kind)
+        if kind == "int8":  # LiteRT's kernels round differently too
+            right = reference(job("litert_reference"), feeds)
+            found["weft"]["to_reference_kernels"], found[peer]["to_reference_kernels"] = (distance(y, right, kind) for y in (mine, theirs))
     finally:
         race.close()
     print(f"{name} {form}")
     show(found)
     of = {"model": name, "form": "SavedModel" if form == "saved" else "tflite", "type": kind, "threads": arguments.threads, "load": machine.load()}
-    values = found.pop("weft") | {"difference": difference}
+    values = found.pop("weft")
     machine.tell(machine.result("TensorFlow model on a CPU", of, values, peers=found), arguments.out)
     return found[peer]["cpu_ratio"]
 
