@@ -358,15 +358,20 @@ def zoo_of_machine(rows, page):
 def tensorflow_cpu(rows, page):
     """SavedModels beside TensorFlow, TensorFlow Lite models beside LiteRT; the slowest first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
-    rows = list(best(rows, lambda row: json.dumps({key: row["of"][key] for key in ("model", "form", "type", "threads")})).values())
     if not rows:
         return "\n\nNot kept yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
+    machines = sorted({row["machine"] for row in rows}, key=lambda name: max(row["date"] for row in rows if row["machine"] == name), reverse=True)
+    return "".join(tensorflow_of_machine(name, [row for row in rows if row["machine"] == name], page) for name in machines)
+
+
+def tensorflow_of_machine(machine, rows, page):
+    rows = list(best(rows, lambda row: json.dumps({key: row["of"][key] for key in ("model", "form", "type", "threads")})).values())
     lines = []
     for row in sorted(rows, key=better_peer, reverse=True):
         (name, peer), of = next(iter(row["peers"].items())), row["of"]
         lines.append([of["model"], of["form"], of["type"], number(row["values"]["cpu_ms"]), number(peer["cpu_ms"]), ratio(peer["cpu_ratio"]), f"{name} {peer['version']}"])
     head = ["network, batch 1, one thread", "form", "type", "Weft ms", "peer ms", "ratio", "peer"]
-    return f"\n\nIn short: {in_short([better_peer(row) for row in rows], 'the peer')}.\n" + table(head, lines) + sources(rows, page)
+    return f"\n\n**{machine}**\n\nIn short: {in_short([better_peer(row) for row in rows], 'the peer')}.\n" + table(head, lines) + sources(rows, page)
 
 
 def newest(rows, key=lambda row: json.dumps(row["of"])):
