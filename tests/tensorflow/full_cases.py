@@ -496,6 +496,79 @@ for own, each, all_, overlap, least, padded, clipped in [(1, 3, 5, 0.3, 0.2, Fal
     placed = np.concatenate([crowd + 0.05 * k for k in range(own)], 2).astype(F)
     case("CombinedNonMaxSuppression", [placed, f(2, 6, 3, low=-1, high=1), const(each), const(all_), const(overlap, F), const(least, F)], pad_per_class=padded, clip_boxes=clipped)
 
+# --- more types and sizes: no element, one element, halves, doubles, 64 bits, bytes, booleans, texts
+for name in ["Add", "AddV2", "Sub", "Mul", "Maximum", "Minimum", "SquaredDifference", "Div"]:
+    case(name, [np.zeros((0, 3), F), f(3, low=0.5)])
+    case(name, [f(2, 5, low=1).astype(H), f(5, low=1).astype(H)], tolerance=2e-3)
+for name in ["FloorDiv", "FloorMod", "Mod", "TruncateDiv"]:
+    case(name, [np.zeros((0, 3), I), ints(3, low=1)])
+for name in ["Pow", "Atan2"]:
+    case(name, [np.zeros((0,), F), f(1)])
+    case(name, [f(3, 1, low=0.5).astype(D), f(2).astype(D)])
+for name in ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]:
+    for x, y in [(np.zeros((0, 2), F), f(2)), (ints(5, dtype=L), ints(1, dtype=L)), (f(3).astype(D).round(), f(3).astype(D).round()), (ints(7, dtype=S), ints(7, dtype=S))]:
+        case(name, [x, y])
+for name in ["BitwiseAnd", "BitwiseOr", "BitwiseXor", "LeftShift", "RightShift"]:
+    case(name, [np.zeros((0,), I), np.zeros((0,), I)])
+    case(name, [ints(1, dtype=U, low=0, high=99), ints(1, dtype=U, low=0, high=7)])
+for dtype in [D, L, B, U]:
+    x = ints(2, 3, low=0, high=2).astype(dtype)
+    case("Select", [rng.random((2, 3)) > 0.5, x, x[::-1].copy()])
+    case("SelectV2", [rng.random((3,)) > 0.5, x, x[::-1].copy()])
+    case("Tile", [x, const([1, 3])])
+    case("Slice", [x, const([1, 0]), const([1, 2])])
+    case("StridedSlice", [x, const([0, 2]), const([2, 0]), const([1, -1])])
+    case("Pack", [[x, x + 1 if dtype != B else ~x]], axis=1)
+    case("Unpack", [x], num=2, axis=0)
+    case("ConcatV2", [[x, x[:1]], const(0)])
+    case("Squeeze", [x[:1]], axis=[0])
+    case("ReverseV2", [x, const([1])])
+    case("GatherV2", [x, np.array([1, 1, 0], I), const(0)])
+    case("GatherNd", [x, np.array([[1, 2], [0, 0]], L)])
+    case("OneHot", [np.array([2, 0], I), const(3), const(1, dtype), const(0, dtype)], axis=-1)
+    case("Reshape", [x, const([3, 2])])
+    case("Transpose", [x, const([1, 0])])
+    case("BroadcastTo", [x, const([2, 2, 3])])
+    case("ExpandDims", [x, const(1)])
+for dtype in [D, H]:
+    near = 2e-2 if dtype == H else 1e-6
+    case("MatMul", [f(3, 5).astype(dtype), f(5, 2).astype(dtype)], tolerance=near)
+    case("BatchMatMulV2", [f(2, 3, 5).astype(dtype), f(5, 1).astype(dtype)], tolerance=near)
+    case("Softmax", [f(3, 7).astype(dtype)], tolerance=near)
+    case("LogSoftmax", [f(1, 7).astype(dtype)], tolerance=near)
+    case("LeakyRelu", [f(5).astype(dtype)], alpha=0.25, tolerance=near)
+    case("BiasAdd", [f(2, 3).astype(dtype), f(3).astype(dtype)], tolerance=near)
+    case("Cumsum", [f(2, 5).astype(dtype), const(1)], tolerance=near)
+    case("ArgMax", [f(3, 5).astype(dtype), const(1)], output_type="int64")
+    case("TopKV2", [f(3, 5).astype(dtype), const(2)])
+for name in ["Softmax", "LogSoftmax"]:
+    case(name, [np.zeros((0, 4), F)])
+for x in [np.zeros((0, 4), F), f(1, 1)]:
+    case("Tile", [x, const([2, 1])])
+    case("Pad", [x, const([[0, 1], [1, 0]])])
+    case("Slice", [x, const([0, 0]), const([-1, 1])])
+    case("StridedSlice", [x, const([0, 0]), const([9, 1]), const([1, 1])])
+    case("Pack", [[x, x]], axis=1)
+    case("Split", [const(1), x], num_split=1)
+    case("ConcatV2", [[x, x], const(0)])
+    case("ReverseV2", [x, const([0])])
+    case("Cumsum", [x, const(0)])
+    case("AddN", [[x, x]])
+    case("Cast", [x], DstT="int32")
+    case("ClipByValue", [x, np.float32(-1), np.float32(0.5)])
+    case("Squeeze", [x[None]], axis=[0])
+    case("GatherV2", [x, np.zeros((0,), I), const(0)])
+case("Conv2D", [np.zeros((0, 5, 5, 3), F), const(f(3, 3, 3, 3), F)], strides=[1, 1, 1, 1], padding="SAME")
+case("DepthwiseConv2dNative", [f(1, 1, 1, 1), const(f(1, 1, 1, 1), F)], strides=[1, 1, 1, 1], padding="VALID")
+case("BatchMatMulV2", [np.zeros((0, 3, 4), F), f(4, 2)])
+case("Where", [np.zeros((0, 3), B)])
+case("UnsortedSegmentSum", [np.zeros((0, 2), F), np.zeros((0,), I), const(3)])
+case("ScatterNd", [np.zeros((0, 1), I), np.zeros((0, 2), F), const([3, 2])])
+case("OneHot", [np.zeros((0,), I), const(3), const(1.0, F), const(0.0, F)], axis=-1)
+case("LinSpace", [const(0, D), const(1, D), const(5)])
+case("Range", [const(0, F), const(2.5, F), const(0.5, F)])
+case("Range", [const(3, L), const(9, L), const(2, L)])
+
 OPERATORS = sorted({c.operator for c in CASES})
 NUMBERS = {"TensorScatterUpdate": [1], "TensorScatterAdd": [1], "TensorScatterSub": [1], "TensorScatterMax": [1], "TensorScatterMin": [1],
            "SparseTensorDenseMatMul": [0], "Reshape": [1], "GatherNd": [1], "ScatterNd": [0], "SparseReshape": [0], "SparseFillEmptyRows": [0], "SparseToDense": [0], "StringNGrams": [1]}
