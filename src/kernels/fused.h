@@ -245,8 +245,10 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 #else
   constexpr int least = 16, most = 32;
 #endif
-  if constexpr (N < least) return low_lanes<N>(looked_up(table, join(x, x)));
-  else if constexpr (N > most)
+  if constexpr (N < least) {
+    if constexpr (N >= 16) asm("" : "+v"(x));  // as below
+    return low_lanes<N>(looked_up(table, join(x, x)));
+  } else if constexpr (N > most)
     return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
   else {
     const T* part = table.part;
