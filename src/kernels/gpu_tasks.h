@@ -52,6 +52,16 @@ inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
 }
+/// Bytes of shared memory for these, and the keys of the least block, which has one wave.
+inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
+/// The widest head: registers hold 256 elements, and the least block fits.
+constexpr int attention_widest_head(int element_bits) {
+  const int vector = vector_bits / element_bits;
+  int d = 256;
+  while (attention_elements(attention_wave_rows, attention_least_keys, d, vector) * element_bits / 8 > attention_memory)
+    d -= 16;
+  return d;
+}
 
 /// Slots of the ring of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys of one
 /// step and the values of another.

@@ -154,25 +154,26 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// The largest tile of queries and keys whose queries, keys, values and scores fit 48 KiB of shared memory.
+/// The largest tile of queries and keys whose queries, keys, values and scores fit the shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
   Dim widest = max(q.dims[3], v.dims[3]);
-  if (!widest.is_constant() || widest.value() > 256) {
+  int most = tasks::attention_widest_head(bits(q.dtype));
+  if (!widest.is_constant() || widest.value() > most) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E149",
-                 .what = cat("attention over heads of ", widest, " has no kernel on a GPU; at most 256")});
+                 .what = cat("attention over heads of ", widest, " has no kernel on a GPU; at most ", most)});
   }
   int bytes = bits(q.dtype) / 8, d = static_cast<int>((widest.value() + 15) / 16 * 16);
   auto shared = [&](const GpuAttention& a) {
     return bytes * tasks::attention_elements(a.rows(), a.keys, d, tasks::vector_bits / bits(q.dtype));
   };
-  constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {16, 1}};
+  constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {tasks::attention_least_keys, 1}};
   int max_keys = bytes == 2 ? lowering.gpu().short_keys : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
-    if (keys <= max_keys && shared(a) <= 48 * 1024) return a;
+    if (keys <= max_keys && shared(a) <= tasks::attention_memory) return a;
   }
   internal_error(cat("attention over heads of ", d, " fits in no block of ", lowering.chip()));
 }

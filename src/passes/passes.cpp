@@ -6,6 +6,7 @@
 #include "base/chip_features.h"
 #include "base/error.h"
 #include "base/watch.h"
+#include "kernels/gpu_tasks.h"
 #include "passes/byte_tables.h"
 #include "passes/canonicalise_views.h"
 #include "passes/channels_last.h"
@@ -88,10 +89,10 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// GPU kernels keep a head in registers, and the least tile of queries and keys in 48 KiB of shared memory, which limits
-/// its size. With a narrow precision they store these in 16 bits.
+/// With a narrow precision GPU kernels store f32 in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
-  int64_t widest = 256, widest_of_f32 = context.precision == DType::f32 ? 224 : widest;
+  int64_t widest = tasks::attention_widest_head(16),
+          widest_of_f32 = tasks::attention_widest_head(bits(context.precision));
   AttentionHeads gpu_heads{.widest = widest, .widest_of_f32 = widest_of_f32, .widest_of_few_keys = 128};
   return expand_attention(module, is_cpu(context.chip.kind) ? AttentionHeads{} : gpu_heads);
 }
