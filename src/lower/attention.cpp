@@ -166,14 +166,12 @@ GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& 
                  .what = cat("attention over heads of ", widest, " has no kernel on a GPU; at most ", most)});
   }
   int bytes = bits(q.dtype) / 8, d = static_cast<int>((widest.value() + 15) / 16 * 16);
-  auto shared = [&](const GpuAttention& a) {
-    return bytes * tasks::attention_elements(a.rows(), a.keys, d, tasks::vector_bits / bits(q.dtype));
-  };
   constexpr std::pair<int, int> choices[] = {{64, 4}, {32, 4}, {32, 2}, {16, 2}, {tasks::attention_least_keys, 1}};
   int max_keys = bytes == 2 ? lowering.gpu().short_keys : 64;
   for (auto [keys, waves] : choices) {
     GpuAttention a{.d = d, .keys = keys, .waves = waves};
-    if (keys <= max_keys && shared(a) <= tasks::attention_memory) return a;
+    int memory = bytes * tasks::attention_elements(a.rows(), keys, d, tasks::vector_bits / bits(q.dtype));
+    if (keys <= max_keys && memory <= tasks::attention_memory) return a;
   }
   internal_error(cat("attention over heads of ", d, " fits in no block of ", lowering.chip()));
 }

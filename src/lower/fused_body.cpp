@@ -290,8 +290,7 @@ std::string conversion_text(const std::string& x, const Convert& op) {
 /// converts to 16 bits. Comparisons and steps (floor, sign) tell a value from its rounding, so they read the rounding.
 Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
-  bool is_rounding =
-      op && (op->to == DType::f16 || op->to == DType::bf16) && value.def->inputs[0].dtype() == DType::f32;
+  bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;
   bool is_smooth = reader == Fn::add || reader == Fn::sub || reader == Fn::mul || reader == Fn::div;
   return is_rounding && is_smooth && std::ranges::find(here, value.def) != here.end() ? value.def->inputs[0] : value;
 }

@@ -81,12 +81,20 @@ def loaded(name):
             list(zip((1, 3, 8), (9, 16, 24) if has_length else (0, 0, 0))))  # fmt: skip
 
 
-def spread(model):
-    """Weights that make answers depend on inputs: many models begin with zeros at their ends."""
+def spread(model, inputs):
+    """Weights that make answers depend on inputs: many models begin with zeros at their ends. Batch norms take the statistics of
+    `inputs`, as in a trained model; without them values double in each block until softmaxes and f16 overflow."""
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point() and parameter.numel() and not parameter.any():
                 parameter.normal_(0, 0.02)
+        for norm in norms:
+            norm.train().momentum = 1.0
+        if norms:
+            model(*inputs)
+        for norm in norms:
+            norm.eval()
 
 
 def apart(got, wanted):
@@ -139,8 +147,8 @@ def checked(name, device="cpu", precision="f32", with_compile=True):
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
     model, inputs, shapes, sizes = loaded(name)
-    spread(model)
     given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
+    spread(model, given[0])
     file = io.BytesIO()
     try:
         with torch.no_grad():
