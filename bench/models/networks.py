@@ -165,7 +165,7 @@ class DetectorHead(nn.Module):
         points, sizes = [], []
         for grid, stride in zip(grids, (8, 16, 32)):
             rows, columns = grid.shape[2:]
-            y, x = torch.meshgrid(torch.arange(rows) + 0.5, torch.arange(columns) + 0.5, indexing="ij")
+            y, x = torch.meshgrid(*(torch.arange(n, device=grid.device) + 0.5 for n in (rows, columns)), indexing="ij")
             points.append(torch.stack((x, y)).flatten(1))
             sizes.append(torch.full_like(x, stride).flatten())
         return torch.cat(points, 1), torch.cat(sizes)
