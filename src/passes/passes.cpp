@@ -88,8 +88,8 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// GPU kernels keep a head in registers, and the least tile of queries and keys in 48 KiB of shared memory, which limits
-/// its size. With a narrow precision they store these in 16 bits.
+/// GPU kernels keep a head in registers, and the smallest tile of queries and keys in 48 KiB of shared memory; both
+/// limit the head size. With a narrow precision they store these in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = 256, widest_of_f32 = context.precision == DType::f32 ? 224 : widest;
   AttentionHeads gpu_heads{.widest = widest, .widest_of_f32 = widest_of_f32, .widest_of_few_keys = 128};

@@ -82,7 +82,7 @@ def loaded(name):
 
 
 def spread(model):
-    """Weights that make answers depend on inputs: many models begin with zeros at their ends."""
+    """Randomises weights so that answers depend on inputs: many models initialise their last layers with zeros."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.is_floating_point() and parameter.numel() and not parameter.any():
@@ -125,7 +125,7 @@ def in_eager(model, inputs, place, kind=torch.float32):
 
 
 def of_torch(model, inputs, wanted, place, kind):
-    """How far torch's own answers in 16 bits are from those of f32; 0 where it cannot run the model so."""
+    """How far torch's own answers in 16 bits are from those of f32; 0 if torch cannot run the model in 16 bits."""
     try:
         return max(map(apart, in_eager(copy.deepcopy(model), inputs, place, kind), wanted))
     except Exception:
