@@ -54,7 +54,7 @@ def worst(y, x):
 
 
 def judge_float(engine, y, r, x, beside):
-    """Figures and whether they pass; `beside()` is onnxruntime's answer to an equivalent input."""
+    """Error figures, and whether they pass; `beside()` gives onnxruntime's answer to an equivalent input."""
     most_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)

@@ -2,9 +2,8 @@
 """Answers in double precision, to measure the errors of engines that compute in single precision.
 
 `run(path, feeds)` evaluates an ONNX file with every 32-bit float turned into a 64-bit one, by onnx's own reference
-evaluator. Its convolutions, poolings and resizings are loops over single elements; those that the models of the
-benchmark need are said again here in numpy's terms.
-"""
+evaluator. Its convolutions, poolings and resizings are loops over single elements; those that the benchmark's models
+need are reimplemented here with numpy."""
 
 import itertools
 

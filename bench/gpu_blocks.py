@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper
 
 SHAPES = [(4096, 4096), (4096, 14336)]
-CACHE = 200e6  # bytes of weights that a chain has at least
+CACHE = 200e6  # a chain has at least so many bytes of weights
 
 
 def bytes_of(wide, narrow, bits, block):

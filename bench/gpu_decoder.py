@@ -37,7 +37,7 @@ class Weights:
 
     def add(self, name, dims, values=None):
         count = int(np.prod(dims))
-        if values is None:  # pieces of one pool from random places: numbers of this kind cost minutes to draw
+        if values is None:  # random slices of one pool, since drawing so many numbers takes minutes
             values = np.concatenate([np.roll(self.pool, int(self.random.integers(1 << 22)))[: min(1 << 22, count - at)]
                                      for at in range(0, count, 1 << 22)])  # fmt: skip
         tensor = TensorProto(name=name, dims=dims, data_type=F16, data_location=TensorProto.EXTERNAL)

@@ -76,8 +76,7 @@ def weft(database, *words):
 
 
 def forged(folder, path, arguments, candidate):
-    """Makes a tuning database in which the library takes no time; returns the problems that the library was measured
-    for."""
+    """Makes a tuning database in which the library takes zero time; returns the problems with a library candidate."""
     weft(folder / "measured.db", "tune", path, *arguments, "--seconds", 60)
     weft(folder / "measured.db", "tune", "--export", folder / "t.json")
     tunings = json.loads((folder / "t.json").read_text())["tunings"]

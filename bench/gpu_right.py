@@ -39,7 +39,7 @@ def farthest(y, r):
 
 
 def batch_axes(one, many):
-    """For each input the axis that is longer in the larger batch, or None."""
+    """The axis of each input that is longer in the larger batch, or None."""
     return {name: next((a for a in range(x.ndim) if x.shape[a] != many[name].shape[a]), None) for name, x in one.items()}
 
 

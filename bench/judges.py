@@ -177,8 +177,7 @@ class Speech:
 
 
 class Retrieval:
-    """The first sentence of a function's docstring must find the rest of it among all others, and the rest its first
-    sentence."""
+    """Given the first sentence of a function's docstring, finds the rest of it among all others, and the reverse."""
 
     TEST = 300
 

@@ -154,7 +154,7 @@ class Gguf:
         count = int(np.prod(dims))
         if kind == 0:
             return np.frombuffer(self.data, "<f4", count, at).reshape(dims)
-        size = {3: 20, 8: 34}[kind]  # blocks of 32: Q4_1 (a scale, the least, halves of bytes), Q8_0 (a scale, bytes)
+        size = {3: 20, 8: 34}[kind]  # blocks of 32: Q4_1 (scale, minimum, 4-bit values), Q8_0 (scale, bytes)
         blocks = np.frombuffer(self.data, np.uint8, count // 32 * size, at).reshape(-1, size)
         scale = blocks[:, :2].copy().view("<f2").astype("f")
         if kind == 8:

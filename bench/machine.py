@@ -41,8 +41,8 @@ def of_device(device):
 
 
 def commit():
-    """Hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history is
-    told it by the variable BENCH_COMMIT."""
+    """Hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history
+    takes it from the variable BENCH_COMMIT."""
 
     def git(*words):
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()
@@ -68,7 +68,7 @@ def rounded(value):
 
 
 def words():
-    """This program's arguments, but not where it writes results."""
+    """The arguments of this program, without the path of its results."""
     given = iter(sys.argv[1:])
     return [word for word in given if word not in ("--out", "--results") or not next(given, True)]
 

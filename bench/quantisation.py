@@ -28,7 +28,7 @@ import time
 import warnings
 from pathlib import Path
 
-import judges  # which finds the packages of the tests
+import judges  # it puts the packages of the tests on the path
 import machine
 import models.fill
 import numpy as np
@@ -233,7 +233,7 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """The median processor time of each call, in turns, in `limit` seconds or `least` rounds."""
+    """The median processor time of a call of each function, in turns, for `limit` seconds, at least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()

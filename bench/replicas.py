@@ -26,7 +26,7 @@ from weft.serve._tensors import tensor_from_array
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill  # noqa: E402
 
-LIMIT = 3e-2  # of the norm, between answers of f16 in runs of different sizes
+LIMIT = 3e-2  # largest difference relative to the norm: f16 answers of runs of different sizes
 
 
 class Copies:
@@ -62,7 +62,7 @@ class Copies:
         return sum(rows * count for rows, (count, _) in runs.items()) / sum(count for count, _ in runs.values())
 
     def _take(self, least):
-        """Waits for at least so many answers."""
+        """Waits for at least `least` answers."""
         found = []
         while len(found) < least:
             select.select([self.queue.fileno()], [], [], 30)

@@ -25,7 +25,7 @@ def floats(*dims):
 
 
 def model_of(op, inputs, constants, attributes, domain="", outputs=("y",)):
-    """`inputs` and `constants` map the numbers of the node's inputs to values; the model's bytes, and what to feed."""
+    """Returns a model's bytes and its feeds. `inputs` and `constants` map the node's input numbers to values."""
     names = [f"i{i}" if i in inputs or i in constants else "" for i in range(max([*inputs, *constants]) + 1)]
     infos = [helper.make_tensor_value_info(f"i{i}", helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for i, v in inputs.items()]
     node = helper.make_node(op, names, outputs, domain=domain, **attributes)

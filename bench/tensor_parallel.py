@@ -23,7 +23,7 @@ import machine
 import numpy as np
 import weft
 
-LIMIT = 3e-2  # of the norm, between answers of f16 whose sums have another order
+LIMIT = 3e-2  # largest difference relative to the norm: f16 sums in another order
 
 
 def decoder_feeds(size, batch, past, room):
@@ -45,7 +45,7 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """The error beside `first`, the answers of one device (None: this is that device), and the time of a run."""
+    """The error relative to `first`, the answers of one device (None while that device runs), and the time of a run."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)

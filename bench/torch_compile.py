@@ -104,7 +104,7 @@ def cold(name, arguments):
 
 @contextlib.contextmanager
 def alone(arguments):
-    """Other processes with the same --lock time nothing meanwhile, but may compile."""
+    """Takes the lock: other processes with the same --lock may compile meanwhile, but not measure."""
     with open(arguments.lock or os.devnull, "a") as file:
         if arguments.lock:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -30,7 +30,7 @@ def peak_rss():
 
 
 def burst(run, feeds, seconds):
-    """Runs until the time is over, once at least: seconds on the wall and of the processor, for each run."""
+    """Calls `run` until the time is over, at least once; returns wall and processor seconds of each call."""
     wall, cpu, end = [], [], time.perf_counter() + seconds
     while not wall or time.perf_counter() < end:
         c, w = time.process_time(), time.perf_counter()
@@ -71,8 +71,8 @@ def serve(job, feeds_path, answers):
 
 
 class Worker:
-    """The parent's end. `start` holds what the process said of its start; a failure is an EngineError with its last
-    words."""
+    """The parent's end. `start` holds the process's report of its start; a failure is an EngineError with its last
+    output."""
 
     def __init__(self, job, feeds):
         self.folder = tempfile.TemporaryDirectory(prefix="weft-bench-")
@@ -128,5 +128,5 @@ class EngineError(Exception):
 
 if __name__ == "__main__":
     pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what engines print must not get between the answers
+    os.dup2(2, 1)  # output of engines must not mix with the answers
     serve(Job(**json.loads(sys.argv[1])), sys.argv[2], pipe)

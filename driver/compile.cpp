@@ -49,7 +49,7 @@ int compile_verb(Words words) {
   if (!line.parse(words)) return exit_done;
   if (output.empty()) output = default_output(model.model);
 
-  model.compile.vendor_libraries = false;  // other machines may not have them
+  model.compile.vendor_libraries = false;  // another machine may lack vendor libraries
   auto start = std::chrono::steady_clock::now();
   if (!targets.empty() && model.compile.device == "auto" && !is_program(model.model))
     model.compile.device = target_names(targets[0])[0];

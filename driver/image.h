@@ -19,7 +19,7 @@ struct ImageOptions {
 /// Fills empty members from the keys image.mean, image.scale and image.layout.
 ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std::string>& metadata);
 
-bool is_image(const std::filesystem::path& path);  ///< by its first bytes (host/pictures.h)
+bool is_image(const std::filesystem::path& path);  ///< decides by the first bytes (host/pictures.h)
 
 /// The picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch), 1 or 3
 /// channels; resized bilinearly if the sizes differ. Sizes that the shape leaves open are those of the picture. Throws

@@ -24,7 +24,7 @@ double load_average();
 double cpu_seconds();
 int64_t peak_memory_bytes();
 
-/// The highest rates of a device: products of each type in GFLOP/s (f16 stands for bf16 too), GB/s of its memory.
+/// The peak rates of a device: products of each type in GFLOP/s (f16 stands for bf16 too), GB/s of its memory.
 struct Peaks {
   double f64 = 0, f32 = 0, f16 = 0, i8 = 0;
   double gbytes = 0;

@@ -25,7 +25,7 @@ struct StepFigures {
   double share = 0;    ///< of the whole
   int64_t flops = 0, bytes = 0;
   double peak_gflops = 0;  ///< peak rate of the device for the step's type
-  double roofline = 0;     ///< least possible time on this device over the measured time; 0: not known
+  double roofline = 0;     ///< roofline time of this device / measured time; 0: not known
 };
 
 struct Measurement {

@@ -41,7 +41,7 @@ class ModelParts {
   std::string model_bytes(const std::string& graph) const;
 
   onnx::Model model_;
-  std::vector<std::span<const std::byte>> nodes_;  // as they lie in the file
+  std::vector<std::span<const std::byte>> nodes_;  // as bytes of the file
   std::vector<std::span<const std::byte>> rest_;   // fields of the model but its graph, with their tags
   std::map<std::string_view, const onnx::TensorData*> weights_;
 };

@@ -108,7 +108,7 @@ class Reduction {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
     if (wanted_.empty()) {
-      open_.clear();  // it may fail only with fixed sizes
+      open_.clear();  // it may fail with fixed sizes only
       wanted_ = failure(nodes);
     }
     if (wanted_.empty())
@@ -125,7 +125,7 @@ class Reduction {
         else at += length;
       }
     }
-    failure(nodes);  // leaves its files behind
+    failure(nodes);  // writes the files of the smallest failing model
     note(cat("wrote ", printable(s_.out), ": model.onnx and its inputs"));
     print(cat(s_.out, ": ", nodes.size(), " of ", parts_.node_count(), " nodes; ", wanted_, " (", tries_, " tries)"));
   }
@@ -156,7 +156,7 @@ class Reduction {
       size_t middle = (known + refused) / 2;
       (try_values(middle) ? known : refused) = middle;
     }
-    if (known == 0) find_values_of(0);  // throws faults that precede the first node
+    if (known == 0) find_values_of(0);  // throws errors that occur before the first node
     note(cat("the reference takes the first ", known, " nodes only"));
   }
 

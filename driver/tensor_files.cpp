@@ -101,7 +101,7 @@ Tensor read_npy(const Bytes& file, const std::string& where) {
   Tensor tensor{.dtype = type, .dims = npy_dims(header, where)};
   size_t wanted = static_cast<size_t>(byte_size(type, element_count(tensor.dims))), have = file.size() - begin - length;
   if (wanted > have) refuse(where, cat(to_string(tensor.shape()), " needs ", wanted, " bytes, ", have, " are there"));
-  tensor.data = Bytes::copy(file.part(begin + length, wanted));  // for its alignment
+  tensor.data = Bytes::copy(file.part(begin + length, wanted));  // copied for alignment
   bool is_fortran = npy_field(header, "fortran_order", where).starts_with("True");
   return is_fortran && tensor.dims.size() > 1 ? to_row_major(tensor) : tensor;
 }

@@ -25,7 +25,7 @@ struct VerifySettings {
   bool per_instruction = false, bisect = false;
 };
 
-/// How far each type of arithmetic may be from exact arithmetic, unless the caller says.
+/// The default tolerance of each precision against exact arithmetic.
 Tolerance default_tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
@@ -141,7 +141,7 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// The difference to the nearest of the node's values; nothing if none has as many elements.
+/// The difference to the closest of a node's values; nothing if no value has the same number of elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;

@@ -10,7 +10,7 @@
 /// max}".
 namespace weft::mgx {
 
-/// The same as proper JSON; throws E210 for text that is not JSON even with quotes added.
+/// Attributes in MIGraphX's notation as JSON; throws E210 if the text is no JSON even with quotes added.
 std::string to_json(std::string_view relaxed);
 
 /// Reads the attributes of one operator. Every one must be read before `end`, which refuses the rest.

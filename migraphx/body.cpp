@@ -21,7 +21,7 @@ class Fields {
     std::string_view bytes;  ///< of a text or message; empty for numbers
   };
 
-  /// The next field; nothing at the end, or if the bytes are no fields.
+  /// The next field; nothing at the end, or if the bytes are not a protobuf field.
   std::optional<Field> next() {
     auto key = varint();
     if (!key) return std::nullopt;

@@ -15,8 +15,7 @@ struct Body {
   size_t results = 0;
 };
 
-/// The inputs and outputs of the model, if its graph has a name that the provider gives to such models; nothing for
-/// other bytes.
+/// The inputs and outputs of the model, if the graph's name shows that AMD's provider made it; nothing for other bytes.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

@@ -39,8 +39,8 @@ struct migraphx_shape {
 
   bool is_dynamic() const { return !dynamic.empty(); }
   size_t rank() const { return is_dynamic() ? dynamic.size() : lengths.size(); }
-  size_t elements() const;  ///< at most, of a dynamic one
-  size_t bytes() const;     ///< of memory that holds it, gaps between rows included
+  size_t elements() const;  ///< of a dynamic shape: the largest number
+  size_t bytes() const;     ///< with the gaps between rows
   bool is_standard() const;
   size_t index(size_t element) const;  ///< the index of element number `element`, counted row by row
 };
@@ -93,7 +93,7 @@ struct migraphx_compile_options {
   bool offload_copy = false, exhaustive_tune = false;
 };
 struct migraphx_tf_options {
-  bool is_nhwc = false;  ///< then parameters and results of 4 axes have the channels first
+  bool is_nhwc = false;  ///< if set, parameters and results with 4 axes are converted to channels first
   std::map<std::string, std::vector<size_t>> lengths = {};
   size_t default_length = 1;
   std::vector<std::string> outputs = {};
@@ -111,7 +111,7 @@ struct migraphx_quantize_fp8_options {
 
 namespace weft::mgx {
 
-/// An unknown target, which has a status of its own.
+/// Thrown for an unknown target; becomes its own status code.
 struct UnknownTarget : Error {
   using Error::Error;
 };
@@ -125,7 +125,7 @@ void warn(const std::string& what);
 /// Keeps and prints the exception that is being handled.
 migraphx_status status_of_current_exception() noexcept;
 
-/// Runs `body` and turns exceptions into a status; every function of migraphx.h is wrapped so.
+/// Runs `body` and turns exceptions into a status; every function of migraphx.h uses it.
 template <class Body>
 migraphx_status guarded(const Body& body) noexcept {
   try {

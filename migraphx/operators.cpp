@@ -293,7 +293,7 @@ Values tuple_element(Call& c) {
 
 // --- views ---------------------------------------------------------------------------------------------------------
 
-/// 0 copies the operand's size, -1 is the rest.
+/// 0 copies the operand's size, -1 is inferred.
 Values reshape(Call& c) {
   ValueType type = c.type(c.in(0));
   std::vector<std::string> dims;
@@ -375,7 +375,7 @@ Values multibroadcast(Call& c) {
 
 Values scalar(Call& c) { return {c.broadcast(c.in(0), list_of(c.attributes.numbers("scalar_bcst_dims")))}; }
 
-/// Ends and starts past the axis are moved to its end; negative ones count from there.
+/// Starts and ends beyond the axis are clamped to its end; negative ones count from the end.
 Values slice(Call& c) {
   c.expect(1);
   ValueType type = c.type(c.in(0));

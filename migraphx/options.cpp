@@ -95,7 +95,7 @@ migraphx_status migraphx_onnx_options_set_default_dyn_dim_value(migraphx_onnx_op
     onnx_options->default_range = given(dd);
   });
 }
-/// Loops make their own number of trips, and results have that size; nothing is unrolled or padded.
+/// Has no effect: loops run their own number of trips, and their results have that size.
 migraphx_status migraphx_onnx_options_set_default_loop_iterations(migraphx_onnx_options_t onnx_options, int64_t) {
   return guarded([&] {
     given(onnx_options);

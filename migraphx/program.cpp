@@ -202,7 +202,7 @@ weft::Graph migraphx_program::graph() const {
 
 namespace {
 
-/// A target for an AMD GPU means the best device: without GPUs, the CPU. If arguments are memory of a GPU, the program
+/// A target for an AMD GPU means the first GPU or, without GPUs, the CPU. If arguments are memory of a GPU, the program
 /// must run there.
 std::string device_for(const std::string& target, bool has_host_memory) {
   if (target != "gpu") return target;

@@ -45,7 +45,7 @@ class Compiled {
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
   /// With a stream (null: the driver's default one), a program over memory of an AMD GPU queues its work there and
-  /// returns. Any other run begins after the stream's earlier work, and has ended when this returns.
+  /// returns. Any other run waits for the stream's earlier work and ends before this returns.
   migraphx_arguments run(const migraphx_program_parameters& parameters, std::optional<void*> stream = {}) const;
   /// Waits for all work that runs have queued.
   void finish() const { served_.finish(); }

@@ -92,7 +92,7 @@ weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
 }
 
 /// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for. Sizes
-/// for names that are no inputs are ignored, as they are there: onnxruntime's provider gives some.
+/// for unknown inputs are ignored as in MIGraphX, because onnxruntime's provider passes some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
@@ -239,7 +239,7 @@ migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program
   });
 }
 
-/// `s` is a stream of `name`'s kind. Only AMD's streams hold work; the HIP facade's have done theirs.
+/// `s` is a stream of `name`'s kind. Only AMD's streams can hold pending work; those of the HIP facade never do.
 migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, void* s, const char* name) {
   return guarded([&] {

@@ -32,8 +32,8 @@ void check_names(const migraphx_quantize_op_names& names) {
     not_supported("half precision is for matrix products and convolutions together", "name both, or 'all'");
 }
 
-/// AMD's provider of onnxruntime gives examples only for models with open sizes; for others it gives numbers of a
-/// calibration table.
+/// Refuses samples that lack an input: for models with fixed sizes, AMD's provider of onnxruntime passes numbers of a
+/// calibration table instead of examples.
 void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
   for (const weft::Port& port : graph.inputs())
     if (!sample.map.contains(port.name))
@@ -77,7 +77,7 @@ void quantize(migraphx_program& program, const weft::Graph& graph, weft_quantize
       made.path.empty() ? made.options.folder : std::filesystem::path(made.path).parent_path().string();
   if (!folder.empty()) options.folder = folder.c_str();
   weft::Tensor model = weft::quantize(model_of(program, graph).bytes(), options);
-  if (!made.is_onnx || !program.source) made = {};  // the choices are part of the model now
+  if (!made.is_onnx || !program.source) made = {};  // the model now contains these choices
   made.path.clear(), made.options.folder = folder;
   made.bytes =
       std::make_shared<const std::string>(reinterpret_cast<const char*>(model.bytes().data()), model.bytes().size());

@@ -14,7 +14,7 @@
 namespace weft::ort {
 namespace {
 
-/// Operators that cost next to nothing on any device.
+/// Operators of negligible cost, which alone are not worth a call.
 constexpr std::array<std::string_view, 10> trifles = {"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten",
                                                       "Cast",     "Shape",   "Size",    "Constant",  "ConstantOfShape"};
 

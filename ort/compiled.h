@@ -34,8 +34,7 @@ class Compiled {
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
   /// `memory` provides the program's memory; null: the library's own.
   Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
-  /// Looks for faster kernels from the first run on, while runs go on. The program that `tune` makes then replaces this
-  /// one.
+  /// Tunes in the background from the first run on; the program that `tune` returns then replaces this one.
   void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
   /// The position of the program's inputs and outputs among those of a fused node, by name.

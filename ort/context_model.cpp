@@ -64,7 +64,7 @@ fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& opti
   return source.parent_path() / (source.stem().string() + "_ctx.onnx");
 }
 
-/// A model is not trusted, so the program must lie beside it.
+/// The path of a program that a model names. Models are not trusted, so it must be in the model's folder.
 fs::path beside(const fs::path& folder, const std::string& name) {
   fs::path path(name);
   if (path.empty() || path.has_parent_path() || path.is_absolute() || name == "..")

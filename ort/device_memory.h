@@ -17,7 +17,7 @@ using OwnedMemoryInfo = OrtOwned<OrtMemoryInfo, &OrtApi::ReleaseMemoryInfo>;
 
 class DeviceMemory {
  public:
-  /// `vendor`: the vendor that applications see: the device's, or AMD if an application looks for AMD's memory only.
+  /// `vendor` is shown to applications: the device's own, or AMD for those that accept AMD's memory only.
   DeviceMemory(const Device& device, uint32_t vendor);
   /// Adds this memory to an offered device: its default, and on the CPU one that the host may write to.
   void add_to(OrtEpDevice* device) const;

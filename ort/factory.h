@@ -35,9 +35,9 @@ class Factory : public OrtEpFactory {
   const DeviceMemory* memory_of(const Device& device) const;
 
   std::string name_;
-  /// The memory of each device. On the CPU it is offered only under the name that onnxruntime-genai knows.
+  /// The memory of each device. The CPU's is offered only under the provider name that onnxruntime-genai uses.
   std::vector<DeviceMemory> memory_;
-  std::vector<OrtHardwareDevice*> made_;  // GPUs that onnxruntime does not see
+  std::vector<OrtHardwareDevice*> made_;  // devices added for GPUs that onnxruntime did not find
 };
 
 }  // namespace weft::ort

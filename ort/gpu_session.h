@@ -9,8 +9,8 @@
 /// inserts between the GPU and other providers.
 namespace weft::ort {
 
-/// The stream on which work is queued: the user's. Null: runs and copies end with their calls, and the stream has
-/// nothing to wait for. Deleted by its Release.
+/// The stream on which work is queued: the user's. Null: runs and copies are synchronous, so the stream never waits.
+/// Deleted by its Release.
 OrtSyncStreamImpl* make_stream(const Device& device, void* users);
 
 /// Kernels for the provider called `provider`; released with OrtEpApi::ReleaseKernelRegistry.

@@ -89,7 +89,7 @@ Tensor copy_of(const OrtValue* value) {
 /// Smaller constants are not worth a mapping.
 constexpr size_t least_mapped = 65536;
 
-/// Type and sizes; nothing for a value that is not a tensor or whose sizes are not all known.
+/// Type and sizes of a tensor; nothing for other values or unknown sizes.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;

@@ -78,7 +78,7 @@ size_t count_nodes(const GraphView& graph);
 /// Weft lacks.
 Tensor view_of(const OrtValue* value);
 
-/// The same for a sequence, optional or map too, whose items are copied; `is_optional`: the input may hold nothing.
+/// As above, also for sequences, optionals and maps, whose items are copied. `is_optional`: the value may be absent.
 Tensor value_of(const OrtValue* value, bool is_optional);
 
 /// Element types of ONNX as Weft's; throws E149.

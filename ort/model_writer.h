@@ -68,7 +68,7 @@ class ModelWriter {
   std::vector<std::string> faults_;
 };
 
-/// A fingerprint of what a model computes: nodes, attributes, types and the bytes of all weights, as 32 hex digits.
+/// A hash of a model's meaning: nodes, attributes, types and the bytes of all weights, as 32 hex digits.
 std::string content_hash(const ModelText& model);
 
 }  // namespace weft::ort

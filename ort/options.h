@@ -36,8 +36,7 @@ struct Options {
   Address allocate() const { return external_alloc ? external_alloc : gpu_external_alloc; }
   Address free() const { return external_free ? external_free : gpu_external_free; }
   Address empty_cache() const { return external_empty_cache ? external_empty_cache : gpu_external_empty_cache; }
-  /// The user's stream on which work is queued. Null: there is none, or it is the driver's default stream, for which
-  /// each run then waits.
+  /// The user's stream on which work is queued. Null: none, or the driver's default stream; runs are then synchronous.
   void* stream() const { return reinterpret_cast<void*>(user_compute_stream); }
   /// Everything that changes the code of a program, as text: a part of its identity.
   std::string identity() const;

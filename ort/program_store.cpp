@@ -159,7 +159,7 @@ std::shared_ptr<Compiled> ProgramStore::find_in_cache(const std::string& identit
   std::string path = options_.force_recompile ? std::string() : cache_path(identity);
   if (path.empty() || !std::filesystem::exists(path)) return nullptr;
   auto program = try_load(path);
-  if (program && program->program().metadata(content_key) != identity) program = nullptr;  // renamed, or another's
+  if (program && program->program().metadata(content_key) != identity) program = nullptr;  // not the file of this model
   if (program) loaded_.insert(program.get());
   return program;
 }

@@ -58,7 +58,7 @@ class ProgramStore {
   Quantization quantization_;
   std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
-  std::set<const Compiled*> loaded_;  // from cache_dir, where they need not be saved again
+  std::set<const Compiled*> loaded_;  // loaded from cache_dir, so not saved again
   int kept_ = 0;                      // programs saved as save_compiled_path
 };
 

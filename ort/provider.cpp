@@ -16,8 +16,8 @@ namespace {
 /// From 1.27 on, onnxruntime reports when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// onnxruntime has freed the weights that are in our programs. They were many pieces of a few MiB, which glibc keeps as
-/// long as something above them is in use.
+/// onnxruntime has freed the weights that are in our programs. glibc keeps such pieces of a few MiB as long as memory
+/// above them on the heap is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
 /// A compiled part as a node of the session's graph.
@@ -162,8 +162,7 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
     log_.warning("operators of the model:" + operators_text(graph));
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
-    // onnxruntime continues without a provider that fails here, but not without one that fails to compile nodes that it
-    // took.
+    // Thrown later: onnxruntime skips a provider that fails here, but reports one that fails to compile its nodes.
     strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
     return claim(graph, free_nodes(graph), support);
   }

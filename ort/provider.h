@@ -20,7 +20,7 @@ namespace weft::ort {
 struct ContextOptions {
   bool is_enabled = false;
   bool is_embedded = false;
-  std::string model_path = {};  ///< of the EPContext model that is written, or read from memory
+  std::string model_path = {};  ///< path of the EPContext model to write, or of one read from memory
   std::string prefix = {};      ///< prefix of its nodes' names
 };
 
@@ -35,7 +35,7 @@ struct ProviderSettings {
 /// The execution provider of one session.
 class Provider : public OrtEp {
  public:
-  /// `memory`: of the session's device, where applications see it; else null.
+  /// `memory` is the session's device memory if applications can see it, else null.
   Provider(ProviderSettings settings, const DeviceMemory* memory, const OrtLogger* logger);
   Provider(const Provider&) = delete;
   ~Provider();

@@ -17,7 +17,7 @@ void check_table(const std::string& path, bool is_native) {
   weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
   options.ranges = path.c_str();
   try {
-    weft::quantize(std::as_bytes(std::span("")), options);  // no model, so that only the table is read
+    weft::quantize(std::as_bytes(std::span("")), options);  // an empty model: only the table is read
   } catch (const Error& error) {
     constexpr std::string_view bad_table = "E203";
     if (error.code() == bad_table) throw;

@@ -9,8 +9,8 @@
 
 namespace weft::ort {
 
-/// Programs that were compiled for values which only a run knows, by a text that describes these; the newest 32. A
-/// caller that runs one keeps it alive even if it is dropped here.
+/// The 32 newest programs that were compiled for values known only at run time, by a text of these values. Callers keep
+/// the program that they run alive.
 template <class T>
 class Variants {
  public:

@@ -36,7 +36,7 @@ struct Progress {
   size_t done = 0, total = 0;
 };
 
-/// How long kernels that do the same work are measured, one after the other, before the fastest are taken.
+/// Options of tuning: how long candidate kernels are measured before the fastest are chosen.
 struct TuneOptions {
   double seconds = 0;  ///< 0: none; earlier measurements are used all the same
   /// The inputs of the measured runs; random ones if there is no function.
@@ -73,7 +73,7 @@ struct CompileOptions {
   std::string dump_directory = {};  ///< receives the IR after every pass
   bool use_cache = true;            ///< of compiled kernels and of tunings, on disk
   TuneOptions tune = {};
-  /// GPUs: vendors' libraries may be measured and chosen beside Weft's kernels; such programs are not saved.
+  /// GPUs: vendors' libraries compete with Weft's kernels by measurement; such programs are not saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< those on this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
@@ -84,7 +84,7 @@ struct CompileOptions {
   /// The compile ends with E403 when this time passes. Kernels in compilation still enter the cache, so a second try is
   /// shorter.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
-  std::function<bool()> stop = {};  ///< E404 as soon as it says true; asked repeatedly, from several threads
+  std::function<bool()> stop = {};  ///< compiling ends with E404 once it returns true; called from several threads
   bool recompile = true;  ///< false: a saved program for another chip is refused (E172) rather than compiled again
 };
 
@@ -114,7 +114,7 @@ struct NodeSupport {
   std::string why;   ///< why not; empty: it runs
 };
 /// Whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the rules
-/// of lowering; no kernel is compiled. A node that follows a refused one and cannot be judged says so.
+/// of lowering; no kernel is compiled. A node whose inputs come from a refused node is reported as unknown.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// The model as the frontend gives it.

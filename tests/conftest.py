@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what was built, and what tests share, importable for every test."""
+"""Puts the build and the shared test modules on the import path."""
 import sys
 from pathlib import Path
 

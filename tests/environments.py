@@ -12,11 +12,11 @@ from places import ROOT
 
 
 def python_of(name, requirements):
-    """The Python of build/NAME, which has what the file `requirements` lists."""
+    """The Python of the environment build/NAME, with the packages of the file `requirements`."""
     home, wanted = ROOT / "build" / name, requirements.read_text()
     python, stamp = home / "bin/python", home / "requirements.txt"
     home.parent.mkdir(parents=True, exist_ok=True)
-    with open(home.with_suffix(".lock"), "w") as lock:  # tests may run side by side
+    with open(home.with_suffix(".lock"), "w") as lock:  # tests may run in parallel
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != wanted:
             install(home, requirements)

@@ -46,7 +46,7 @@ def kind_of(head):
 
 
 def functions_in(text):
-    """(first line, last line) of each function body that stands in a namespace or a class."""
+    """(first line, last line) of each function body in a namespace or a class."""
     text, stack, start, found = plain(text), [], 0, []
     for match in BOUNDARY.finditer(text):
         mark, at = match.group(), match.start()

@@ -3,7 +3,7 @@
 """check_gcc.py BUILD [--all]: g++ reads the sources with the flags of the build in BUILD, warnings being errors, and writes
 nothing.
 
-The everyday build is clang's; this keeps the other compiler working at a fraction of a build's cost. Without --all it reads
+The usual build uses clang; this checks g++ at a fraction of the cost of a build. Without --all it reads
 the files that the last commits or the working tree changed, the files behind headers that did, as far as the time allows, and
 some of the rest, others each day. src/codegen is left out, for LLVM's headers take longer than all else (`./x build gcc` has it), and so
 are the tests of kernels, which are written for clang.

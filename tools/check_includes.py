@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes point one way: a folder sees only what it stands on (src/README.md shows the tree)."""
+"""Checks that includes go one way: a folder includes only folders below it (src/README.md shows the tree)."""
 import pathlib
 import re
 import sys
@@ -26,7 +26,7 @@ ALLOWED = {
     "src/kernels": [],
     "src/targets": ["base"],
     "src/runtime": ["base", "host", "plan", "targets"],
-    "src/runtime/ref_executable": COMPILER,  # it runs the program itself, no plan
+    "src/runtime/ref_executable": COMPILER,  # it interprets the program itself, not a plan
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
@@ -54,7 +54,7 @@ def rule_for(path):
 
 
 def meaning_of(name, source):
-    """The top folder that an include names, "" for a file beside `source`, None for no file of the tree."""
+    """The top folder that an include names, "" for a file in the folder of `source`, None for no file of the tree."""
     if (ROOT / "src" / name).exists():
         return name.split("/")[0].split(".")[0]
     if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "adapters", "ort", "migraphx"):
@@ -83,7 +83,7 @@ def problems(path):
 
 
 def namesakes():
-    """Test modules of one name, which one process of pytest cannot import."""
+    """Test modules with equal names, which one pytest process cannot import."""
     seen = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         other = seen.setdefault(path.name, path)

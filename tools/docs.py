@@ -53,7 +53,7 @@ def command_line():
 
 
 def signature_of(thing):
-    """Annotations are kept as strings; here they stand without quotes."""
+    """The signature as text; annotations, which are kept as strings, are shown without quotes."""
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
 
 

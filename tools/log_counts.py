@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""log_counts.py NAME CODE SECONDS LAST COMMAND: keeps how one piece of `./x test --release` ended, and what its tests counted,
-as rows of bench/results/counts.jsonl.
+"""log_counts.py NAME CODE SECONDS LAST COMMAND: records the outcome of one piece of `./x test --release`, and the counts of its
+tests, as rows of bench/results/counts.jsonl.
 
 LAST is the line of its output that says how many passed. Tests write what they count to the file that the variable RESULTS_FILE
 names (`keep_count` of tests/places.py). A row replaces the one of the same thing. Of a tree with local changes nothing is kept:

@@ -100,7 +100,7 @@ class Network:
 
 
 def convolutions(activation, bias, folder):
-    """Every kind of convolution before one activation, alone and beside a residual."""
+    """Every kind of convolution with an activation, with and without a residual."""
     net = Network()
     x = net.input("image", ["batch" if bias else 1, 3, 112, 112])
     for kernel in (3, 7):

@@ -87,7 +87,7 @@ class Rounding {
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
     // Values that are rounded inside the kernel: attention's weights of keys, and a block's weights after their scale.
-    // Their other operands are moved by the same share.
+    // Their other operands are perturbed by the same relative amount.
     if (way_ != Way::random) return;
     if (i.is<Attention>()) nudge(in[2], in[2].dtype == DType::f32 ? storage_ : in[2].dtype);
     if (i.is<BlockDot>() && in[0].is_real()) nudge(in[0], storage_);
@@ -100,8 +100,8 @@ class Rounding {
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
 
-  /// Rounds results, but not those that nothing else reads: they are results of the program, of their own type, or of a
-  /// body. Constants are rounded too, because a device with open sizes computes what is folded here.
+  /// Rounds results, except those that no instruction reads: results of the program (in their own type) or of a body.
+  /// Rounds constants too, because a device with open sizes does not fold them.
   void round_results(const Instruction& i, std::vector<Wide>& out) {
     bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
     for (Wide& x : out) {
@@ -112,7 +112,7 @@ class Rounding {
     }
   }
 
-  /// `unless_exact`: small multiples of a power of two, whose sums f32 holds, stay as they are.
+  /// `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
   template <class F>
   static void change(Wide& x, F f, bool unless_exact = false) {
     std::vector<double> values(x.reals->begin(), x.reals->end());
@@ -122,7 +122,7 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Numbers beyond the type's range stay: kernels keep those that they know of in f32.
+  /// Does not round numbers beyond the type's range: kernels keep known ones in f32.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
@@ -156,7 +156,7 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& input
   return onnx::import_model(model, options);
 }
 
-/// Inputs that may decide what there is to compute, such as axes: all but the data.
+/// Inputs that may be static (axes, for example): all but the float data.
 std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tensors& inputs) {
   std::map<std::string, Tensor> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -191,9 +191,9 @@ auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
 }
 
 struct Answers {
-  Tensors right;              ///< of the program as it was read, nothing rounded
+  Tensors right;              ///< answers of the imported program, unrounded
   std::vector<Tensors> runs;  ///< the same with the roundings of the model's own types
-  Tensors base;               ///< of the program after the passes for the device, nothing rounded
+  Tensors base;               ///< answers after the device's passes, unrounded
   std::vector<Tensors> narrow_runs;
 };
 
@@ -239,7 +239,7 @@ Answers answers_of(const onnx::Model& model, const Tensors& all, const CompileOp
 
 struct Verdict {
   int known = 0, unknown = 0;
-  double widest = 0;  ///< what an element may be off, beside the largest
+  double widest = 0;  ///< allowed error relative to the largest element
   std::string wrong;
 
   void add(const Verdict& other) {
@@ -266,7 +266,7 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// Raises each of `most` to the farthest that an element of `from` moved; false if a run gave other infinities.
+/// Raises `most` to the largest change of each element of `from` over the runs; false if a run gave other infinities.
 bool add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vector<double>& most) {
   std::vector<double> begin = to_doubles(from);
   for (const Tensor* run : runs) {
@@ -286,8 +286,7 @@ double largest_of(std::span<const double> values) {
   return largest;
 }
 
-/// For each element: the most that any element moved whose size is at most four times its own, or that is among the 16
-/// smallest.
+/// For each element: the largest change among the elements of at most four times its size, and the 16 smallest.
 std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
   std::vector<size_t> order(right.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -304,12 +303,11 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
   return result;
 }
 
-/// The error allowed for each element; nothing if rounding moves the answer so far that no answer could be called
-/// wrong.
+/// The error allowed for each element; nothing if rounding changes the answer so much that any answer would pass.
 std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right) {
   std::vector<double> most(right.size(), 0.0);
   if (!add_moves(j.right, j.runs, most) || !add_moves(j.base, j.narrow_runs, most)) return {};
-  bool is_real = is_float(j.right.dtype);  // integers may not be off where they never are
+  bool is_real = is_float(j.right.dtype);  // integers that rounding never changes must be equal
   double largest = largest_of(right), times = is_real ? max_times : 1;
   if (times * largest_of(most) > max_share * std::max(largest, f32_least)) return {};
   std::vector<double> result = moved_nearby(right, most);
@@ -353,7 +351,7 @@ void judge(const Judged& j, const std::string& name, Verdict& verdict) {
     return run->kind != j.right.kind || items_of(*run) != items_of(j.right) || run->dims != j.right.dims;
   };
   if (std::ranges::any_of(j.runs, differs) || std::ranges::any_of(j.narrow_runs, differs)) {
-    ++verdict.unknown;  // how many elements there are depends on rounding, too
+    ++verdict.unknown;  // the number of elements depends on rounding
     return;
   }
   for (const Tensor* value : {&j.base, &j.got}) {

@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """The commits that are not in the history; none in a copy without its whole history, where that cannot be known."""
+    """The commits that are not in the history; none in a shallow clone, where that is unknown."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -102,7 +102,7 @@ def sizes(of):
 
 
 def best(rows, key):
-    """One row for each key: the newest, and among rows of one day the one with the most rounds."""
+    """One row for each key: the newest; among rows of one day, that with the most rounds."""
     found = {}
     for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
         found[key(row)] = row
@@ -318,7 +318,7 @@ def in_short(values, peer):
 
 
 def zoo_gpu(rows, page):
-    """The slowest beside PyTorch first."""
+    """A table of the zoo on GPUs, slowest relative to PyTorch first."""
     rows = [row for row in rows if row["what"] == "zoo beside PyTorch on a GPU" and "ms" in row["values"]]
     rows = list(best(rows, lambda row: (row["of"]["network"], row["of"]["batch"])).values())
     lines = []
@@ -336,7 +336,7 @@ def better_peer(row):
 
 
 def zoo_cpu(rows, page):
-    """A table for each machine, the one measured last first; in it the slowest beside the better peer first."""
+    """A table for each machine, newest first; rows by time relative to the better peer, slowest first."""
     rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft"]
     found = collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
@@ -375,7 +375,7 @@ def tensorflow_of_machine(machine, rows, page):
 
 
 def newest(rows, key=lambda row: json.dumps(row["of"])):
-    """The last row of each thing."""
+    """The newest row for each key."""
     return list({key(row): row for row in sorted(rows, key=lambda row: row["date"])}.values())
 
 

@@ -62,8 +62,8 @@ void give_graph(weft_graph** out, Imported imported) {
   *out = made.release();
 }
 
-/// The program of a graph to which instructions can be added. A model that is read again for each value of static
-/// inputs has none.
+/// The program of a graph that accepts instructions; an error for a model with static inputs, which is read anew for
+/// each of their values.
 Program& open_program(const weft_graph* graph) {
   Program& program = program_of(graph);
   if (graph->model)

@@ -166,7 +166,7 @@ class Queue {
     return inputs;
   }
 
-  /// Parts of a joint run do not overlap, so each is its request's own. Only ref returns memory of inputs and constants.
+  /// Parts of a joint run do not overlap, so each array may own its part. Only ref shares memory of inputs.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

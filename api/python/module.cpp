@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework, b
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// An input or output as Python sees it: name, type text, element type, sizes, kind.
+/// The fields of an input or output for Python: name, type text, element type, sizes, kind.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {

@@ -16,7 +16,7 @@
 
 #include "api/serve/batch_rule.h"
 
-/// A queue of requests before one program, or before the same program on several devices:
+/// A queue of requests for one program, or before the same program on several devices:
 ///
 ///     Batcher batcher({program}, {}, find_batch_rule(program));
 ///     uint64_t id = batcher.submit(inputs, {}, [](auto id, auto outputs, auto failure) { ... });

@@ -8,7 +8,7 @@
 
 #include "weft/weft.hpp"
 
-/// Several requests of one program as one run, and its answers apart again:
+/// Joins several requests of one program into one run, and splits its answers:
 ///
 ///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
 ///     Joiner joiner;

@@ -18,7 +18,7 @@ import onnxruntime
 import fill
 
 LEAST_SPREAD = 1e-3  # of an output: standard deviation over root mean square
-LEAST_MOVE = 1e-3  # of an output, relative to its norm, when one input is drawn anew
+LEAST_MOVE = 1e-3  # change of an output, relative to its norm, when one input gets new random values
 
 
 def session(name):
@@ -68,7 +68,7 @@ def check_outputs(engine, outputs):
 
 
 def check_moves(engine, name, feeds, outputs):
-    """Which outputs ignore which inputs, and the least that any output moved."""
+    """The pairs of an output and an input that it ignores, and the smallest change of any output."""
     wrong, least = [], np.inf
     for key in feeds:
         if feeds[key].size == 0:
@@ -89,7 +89,7 @@ def how_small(sizes):
 
 
 def check(name):
-    """Sentences on what is wrong, at every size."""
+    """Checks a model at every size; returns a sentence for each fault."""
     start = time.time()
     engine = session(name)
     cases = fill.cases(name)

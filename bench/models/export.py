@@ -31,7 +31,7 @@ SEED = 1
 # How inputs are drawn where standard normal numbers would not do, and the sizes at which a model is measured.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # cases, from the first, whose operations are counted by running them: the ones that are timed
+COUNTED = 2  # the first cases, which are timed: their operations are counted in a run
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},
@@ -75,8 +75,8 @@ CASES = {
 
 def enliven(module):
     """A weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
-    factors of batch normalisation stay 1: they are folded into the convolutions before them, whose weights must
-    stay easy to describe."""
+    factors of batch normalisation stay 1, because they are folded into convolutions whose weights must stay easy to
+    describe."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             factor = isinstance(module.get_submodule(name.rpartition(".")[0]), torch.nn.BatchNorm2d) and name.endswith(
@@ -109,8 +109,8 @@ def take_statistics(norm, arguments, _):
 
 
 def settle(network):
-    """Statistics from random data keep activations near unit scale, and answers apart: without them a deep random
-    network answers nearly the same to everything."""
+    """Sets statistics from random data, so that activations stay near unit scale and answers differ: without them a
+    deep random network answers nearly the same to everything."""
     norms = [part for part in network.module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     hooks = [norm.register_forward_hook(take_statistics) for norm in norms]
     with torch.no_grad():
@@ -138,7 +138,7 @@ def free_sizes(network):
         factor = network.multiple_of.get(symbol, 1)
         sizes[symbol] = torch.export.Dim(symbol) if factor == 1 else factor * torch.export.Dim(f"{symbol}_units")
     free = tuple({axis: sizes[symbol] for axis, symbol in network.free.get(key, {}).items()} for key in network.inputs)
-    return (free,) if type(network.module).__name__ == "Only" else free  # its forward takes *values
+    return (free,) if type(network.module).__name__ == "Only" else free  # a module whose forward takes *values
 
 
 def export(network):
@@ -164,7 +164,7 @@ def plain_symbols(text):
 
 
 def tidy(model):
-    """Leaves out what the exporter notes about Python source lines, and the types of values in between."""
+    """Removes the exporter's notes about Python source lines, and the types of intermediate values."""
     graph = model.graph
     for part in [model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer]:
         del part.metadata_props[:]
@@ -187,7 +187,7 @@ def distribution(name, value):
         return None
     mean, std = flat.mean(dtype=np.float64), flat.std(dtype=np.float64)
     spread = (flat.max() - flat.min()) / std
-    if spread < 3.47 and flat.size > 1000:  # a uniform distribution is sqrt(12) of its deviations wide
+    if spread < 3.47 and flat.size > 1000:  # the width of a uniform distribution is sqrt(12) = 3.46 standard deviations
         return {"uniform": [float(f"{flat.min():.4g}"), float(f"{flat.max():.4g}")]}
     return {"normal": [float(f"{mean:.4g}"), float(f"{std:.4g}")]}
 
@@ -322,7 +322,7 @@ def quantize(name, source):
     for weight in fill.filled(name).graph.initializer:
         value = numpy_helper.to_array(weight)
         worst = np.abs(value - truth[weight.name].astype(np.float64)).max(initial=0)
-        if worst > (1 if value.dtype == np.int32 else 0):  # one step of a 32-bit bias is a rounding of its scale
+        if worst > (1 if value.dtype == np.int32 else 0):  # a 32-bit bias may be off by one from rounding its scale
             raise SystemExit(f"{name}: {weight.name} differs by {worst} from what the quantiser wrote")
 
 

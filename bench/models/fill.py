@@ -100,7 +100,7 @@ def draw(how, dims, dtype, seed, name):
 
 
 def kept(graph, name):
-    """A weight that stands in the graph itself, or None."""
+    """A weight stored in the graph itself, or None."""
     return next((numpy_helper.to_array(weight) for weight in graph.initializer if weight.name == name), None)
 
 
@@ -121,7 +121,7 @@ def quantized(how, graph, dtype):
 
 
 def load_stripped(name):
-    """A copy of the graph without weights, and name -> (dims, dtype) of each weight that it wants."""
+    """A copy of the graph without weights, and name -> (dims, dtype) of each missing weight."""
     model = onnx.load(HERE / f"{name}.onnx")
     wanted = {}
     for value in model.graph.input:
@@ -133,7 +133,7 @@ def load_stripped(name):
 
 
 def filled(name):
-    """The whole model as a ModelProto: what was an input in place of a weight becomes that weight."""
+    """The whole model as a ModelProto: inputs that stand for weights become initializers."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     model, wanted = load_stripped(name)
@@ -179,7 +179,7 @@ def cache_folder():
 
 
 def cached(name):
-    """Path of the whole model in the cache folder, made now if it is not there; its name tells the contents apart."""
+    """Path of the whole model in the cache folder, made if missing; its name contains a hash of the contents."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     parts = [HERE / f"{name}.onnx", HERE / f"{name}.json", Path(__file__)]
@@ -195,7 +195,7 @@ def cached(name):
 def write(name, path):
     part = Path(f"{path}.{os.getpid()}.part")
     onnx.save(filled(name), part)
-    part.replace(path)  # at once: another process sees the whole file or none
+    part.replace(path)  # atomic: another process sees the whole file or none
 
 
 def main():

@@ -33,7 +33,7 @@ def keep(folder, name):
     (folder / f"{name}_int8.tflite").write_bytes(whole.convert())
     spec = tf.TensorSpec([None, SIZE, SIZE, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
-    tf.saved_model.save(model, folder / name, signatures={"serving_default": function})  # the last: the others are there with it
+    tf.saved_model.save(model, folder / name, signatures={"serving_default": function})  # written last: if it exists, all files do
 
 
 for name in sys.argv[2:]:

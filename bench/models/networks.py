@@ -20,8 +20,8 @@ BATCH = "batch"
 
 
 def import_torchvision():
-    """A torchvision built for another torch lacks its C++ operators, all of the NMS kind, which nothing here uses:
-    declaring their names is enough for the import to succeed. Transformers imports it too, hence this comes first."""
+    """Imports a torchvision that was built for another torch: its C++ operators (such as NMS) are missing and unused
+    here, so their names are declared. Call it before transformers is imported, which imports torchvision."""
     declared = []
     while True:
         try:
@@ -51,7 +51,7 @@ class Network:
     outputs: list[str]
     free: dict[str, dict[int, str]]  # input -> axis -> the symbol of its size
     multiple_of: dict[str, int] = field(default_factory=dict)  # symbol -> what it must be a multiple of
-    calibrate: bool = False  # batch normalisation wants statistics from data before it can stand still
+    calibrate: bool = False  # batch normalisation takes its statistics from a first batch
 
 
 def random(*dims):
@@ -84,7 +84,7 @@ def picture_classifier(name, calibrate):
 def resnet50():
     network = picture_classifier("resnet50", calibrate=True)
     for part in network.module.modules():
-        if isinstance(part, torchvision.models.resnet.Bottleneck):  # as in a trained network, a block changes little:
+        if isinstance(part, torchvision.models.resnet.Bottleneck):  # as in a trained network, a residual branch is small:
             nn.init.constant_(part.bn3.weight, 0.1)  # else rounding errors grow a hundredfold from block to block
     return network
 

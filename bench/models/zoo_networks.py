@@ -25,7 +25,7 @@ PICTURE = (3, 224, 224)
 class Recipe:
     build: Callable[[], nn.Module]
     shape: tuple = PICTURE  # of one item of the batch
-    vocabulary: int = 0  # of token ids; 0: floating-point input
+    vocabulary: int = 0  # number of token ids; 0: the input is floating-point
 
 
 def vision(name, shape=PICTURE, **options):
@@ -55,7 +55,7 @@ def hidden(outputs):
 
 
 def transformer(kind, config, shape, vocabulary=0, feed="input_ids", **options):
-    """A class of transformers with its default configuration, changed where `options` say so."""
+    """A class of transformers with its default configuration, with `options` applied."""
 
     def build():
         import transformers

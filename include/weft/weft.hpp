@@ -175,7 +175,7 @@ struct CompileOptions {
   std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
   double deadline_seconds = 0;
   std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
-  std::vector<std::string> static_inputs{};  ///< whose values the program may be specialised for; none: any
+  std::vector<std::string> static_inputs{};  ///< inputs whose values the program may be specialised for; empty: all
   std::string tag{}, signature{};            ///< of a SavedModel; a .tflite file has signatures too
   bool channels_first = false;               ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
   std::vector<std::string> outputs{};        ///< values of a TensorFlow graph to give instead of its own outputs
@@ -252,7 +252,7 @@ inline std::span<const weft_dim> dims(const Port& port) { return {port.dims, por
 struct RunOptions {
   std::vector<weft_buffer> outputs{};  ///< the caller's memory for the results, one for each output
   double deadline_seconds = 0;
-  /// Asked for the memory of the other results, as weft_run_options says; must not throw.
+  /// Allocates the other results (see weft_run_options); must not throw.
   void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes) = nullptr;
   void* allocate_user = nullptr;
   std::function<bool()> stop{};  ///< true ends the run with E404; asked from any thread of the run, must not throw
@@ -327,7 +327,7 @@ class Program {
   void save(const std::string& path, const std::vector<std::string>& targets = {}) const {
     check(weft_save_for(get(), path.c_str(), detail::pointers(targets).data(), targets.size()));
   }
-  /// Releases the memory that constants were given in; weft_program_detach says more.
+  /// Lets the caller free the memory of constants; see weft_program_detach.
   void detach() { check(weft_program_detach(program_.get())); }
   const weft_program* get() const { return program_.get(); }
 

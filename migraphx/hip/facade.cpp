@@ -152,7 +152,7 @@ void describe(Properties& p) {
 
 }  // namespace
 
-/// Tells the facade from the real library.
+/// Exists only in the facade, which distinguishes it from the real library.
 HIP_API int weft_hip_facade() { return 1; }
 
 // --- the device

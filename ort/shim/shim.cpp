@@ -32,10 +32,10 @@ constexpr uint32_t oldest_version = 24;
 constexpr const char* migraphx = "MIGraphXExecutionProvider";
 constexpr const char* rocm = "ROCMExecutionProvider";
 
-/// The library behind this one, and its table.
+/// The real onnxruntime library that this shim forwards to, and its API table.
 struct Real {
   const OrtApiBase* base = nullptr;
-  const OrtApi* api = nullptr;  // the newest table that the headers of this build know
+  const OrtApi* api = nullptr;  // the API table of this build's headers
 };
 
 const Real& real() {
@@ -82,7 +82,7 @@ OrtStatus* guarded(const Body& body) noexcept {
 
 // ---- The plug-in ----
 
-/// Beside this library.
+/// The path of the plug-in, in the folder of this library.
 std::string plugin_path() {
   Dl_info info{};
   dladdr(reinterpret_cast<const void*>(&plugin_path), &info);
@@ -102,7 +102,7 @@ const OrtEpDevice* find_device(OrtEnv* env, const char* provider, const std::str
   return nullptr;
 }
 
-/// There is one environment for the whole process; creating it again returns the program's own.
+/// There is one environment for the whole process; creating it again returns the existing one.
 class Environment {
  public:
   Environment() { ok(real().api->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "weft", &env_)); }
@@ -351,7 +351,7 @@ const OrtApi* ORT_API_CALL get_table(uint32_t version) noexcept {
   static OrtApi table;
   static std::once_flag once;
   const OrtApi* theirs = real().base->GetApi(version);
-  // A program with newer headers uses entries that this copy lacks, so it gets the original table.
+  // A program with newer headers may use entries that this copy of the table lacks, so it gets the original.
   if (!theirs || version > ORT_API_VERSION || theirs != real().api) return theirs;
   std::call_once(once, [&] {
     table = *theirs;

@@ -16,7 +16,7 @@ std::string_view vendor_name(ChipKind kind);
 /// The matrix unit of a GPU, named after the way kernels/matrix_core.h uses it.
 enum class MatrixUnit : uint8_t {
   none,        ///< products run on the vector units
-  mfma_short,  ///< CDNA, whose bf16 instructions take half as many k as its f16 ones
+  mfma_short,  ///< CDNA 1: bf16 instructions have half the depth in k of the f16 ones
   mfma,        ///< CDNA 2
   mfma_long,   ///< CDNA 3, which multiplies 32 bytes of k at once
   wmma_twice,  ///< RDNA 3: both halves of a wave hold whole operands

@@ -40,7 +40,7 @@ struct KernelSource {
   std::string code{};    ///< C++20 without standard headers; entries are extern "C"
   int work_group = 256;  ///< GPU: threads of a work group, exactly; becomes part of the code
   int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
-  bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; our kernels are vectors already
+  bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
   bool checked = false;    ///< defines WEFT_CHECKED: bounds and NaN-poison checks
   bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only

@@ -37,7 +37,7 @@ struct DimAtom {
 };
 using Atom = std::shared_ptr<const DimAtom>;
 
-/// coefficient * factors[0] * factors[1] ...; factors are sorted by key, at least one.
+/// coefficient * factors[0] * factors[1] ...; at least one factor, sorted by key.
 struct DimTerm {
   int64_t coefficient;
   std::vector<Atom> factors;
@@ -266,8 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Splits off the terms that are multiples of the divisor because of the bounds of their symbols; each is divided by
-  /// itself, the rest as one expression.
+  /// Splits off the terms that the bounds of their symbols prove to be multiples of the divisor; returns their quotient
+  /// and the remaining terms.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -346,7 +346,7 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
-  const bool is_readable = printable(name) == name;  // else not UTF-8, or it would control a terminal
+  const bool is_readable = printable(name) == name;  // else not UTF-8, or with control characters for a terminal
   std::string text = "\"";
   for (char c : name) {
     bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);
@@ -509,7 +509,7 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True when `dim` is at least 0 even if a maximum in it (or a subtracted minimum) is replaced by one of its operands.
+/// True if `dim` is provably >= 0 after replacing some maximum in it (or subtracted minimum) by one of its operands.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;
@@ -545,7 +545,7 @@ std::string to_string(const Dim& dim) {
 }
 
 std::vector<DimProduct> terms_of(const Dim& dim) {
-  constexpr std::string_view functions[] = {"", "floordiv", "min", "max"};  // by AtomKind
+  constexpr std::string_view functions[] = {"", "floordiv", "min", "max"};  // indexed by AtomKind
   std::vector<DimProduct> terms;
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     DimProduct& added = terms.emplace_back(DimProduct{.coefficient = term.coefficient});

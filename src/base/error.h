@@ -17,8 +17,8 @@ enum class ErrorKind : uint8_t {
   internal = 70,    ///< a bug of Weft
 };
 
-/// Everything that one error says. `code` is stable (docs/errors.md); `what` gives the facts with both values; `where`
-/// names file, node and output; `why` adds the shapes involved; `hint` says what to do. Empty parts are left out.
+/// Everything that one error says. `code` is stable (docs/errors.md); `what` states the fault with expected and found
+/// values; `where` names file, node and output; `why` lists the shapes; `hint` is the remedy. Empty parts are left out.
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::internal;
   std::string code = {};
@@ -49,7 +49,7 @@ class Error : public std::exception {
 /// A broken invariant of Weft itself.
 [[noreturn]] void internal_error(std::string what);
 
-/// Checks an invariant; the message says what should have held.
+/// Checks an invariant; the message states the invariant.
 inline void check(bool holds, const char* what) {
   if (!holds) internal_error(what);
 }

@@ -30,7 +30,7 @@ struct HostExecutor {
 
 /// Memory, threads and limits of a program.
 struct Host {
-  int threads = 1;  ///< of the library's pool, unless an executor is given
+  int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};
   HostExecutor executor = {};
   int64_t memory_limit = 0;  ///< bytes of a run and packed weights; 0: WEFT_MEMORY_LIMIT, else the machine's memory

@@ -7,7 +7,7 @@
 #include <vector>
 
 /// Functions over values that no kernel can hold: strings, sequences, optionals and maps. They run on the host;
-/// src/host has what they do. A call is plain data, so that a saved program holds it.
+/// src/host implements them. A call is plain data, so that a saved program holds it.
 namespace weft {
 
 enum class HostFn : uint8_t {

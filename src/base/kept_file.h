@@ -5,8 +5,8 @@
 namespace weft {
 
 /// `size` bytes of a file from `offset` on, mapped for a caller that vouches for the file. These are the only mapped
-/// bytes that runs read. The guard of base/file_reading.h stands as long as they live. If they begin in the middle of
-/// an element of `alignment` bytes, they are copied. Throws E106, and E161 if the file is too short.
+/// bytes that runs read. The SIGBUS guard of base/file_reading.h is active while they live. If they begin in the middle
+/// of an element of `alignment` bytes, they are copied. Throws E106, and E161 if the file is too short.
 Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, size_t alignment);
 
 /// Whether the bytes lie in a mapping of map_kept.

@@ -3,7 +3,7 @@
 
 namespace weft {
 
-/// Lambdas as one function object, for std::visit: each alternative of the variant goes to the lambda of its type.
+/// Several lambdas as one overloaded function object, for std::visit.
 template <class... Lambdas>
 struct Overloaded : Lambdas... {
   using Lambdas::operator()...;

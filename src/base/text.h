@@ -33,7 +33,7 @@ void append(std::string& out, T value) {
   out.append(digits, end);
 }
 
-/// Any type with a `std::string to_string(x)` beside it.
+/// Any type with a `std::string to_string(x)` in its namespace.
 template <class T>
   requires(!std::is_arithmetic_v<T>) && requires(const T& x) {
     { to_string(x) } -> std::convertible_to<std::string>;
@@ -42,7 +42,7 @@ void append(std::string& out, const T& value) {
   out += to_string(value);
 }
 
-/// An enumerator by name, for which `names(value)` beside the enum has a list in their order.
+/// The enumerator with this name. Its enum must have a function `names(value)` that lists the names in order.
 template <class Enum>
 std::string_view enum_name(Enum value) {
   return names(value)[static_cast<size_t>(value)];

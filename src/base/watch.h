@@ -16,7 +16,7 @@ class Watch {
   Watch(const Deadline& deadline, const std::function<bool()>& stop) : deadline_(deadline), stop_(stop) {}
 
   bool is_needed() const { return deadline_ || stop_; }
-  /// True from the moment on that there is a reason to stop.
+  /// True once there is a reason to stop; stays true.
   bool is_over();
   /// Throws E403 or E404 if there is a reason to stop; `where` is the node that was not finished.
   void check(const std::string& where) {

@@ -20,7 +20,7 @@ void add(Arguments& list, std::initializer_list<std::string> more) {
 }
 
 void add_language(Arguments& list, const KernelSource& source) {
-  // Some flags are left out on purpose: without -ffast-math, NaN and infinity keep their meaning. cc1 has errno, traps,
+  // Without -ffast-math, NaN and infinity keep their meaning. cc1 has errno, traps,
   // exceptions and unwind tables off by default. Integers wrap around, as in every framework.
   add(list, {"-x", "c++", "-std=c++20", "-O3", "-disable-llvm-passes", "-ffreestanding", "-fno-builtin", "-fwrapv"});
   add(list, {"-ffp-contract=fast", "-fno-rtti", "-fno-threadsafe-statics", "-nostdsysteminc", "-nobuiltininc"});

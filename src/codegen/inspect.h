@@ -16,7 +16,7 @@ std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
 /// Instructions of every code section, of each object of an AMD image, with the symbols as headings, in LLVM's own
-/// syntax. AMD branches say where they lead: "s_cbranch_scc1 65409  ; L6912", and "L6912:" stands there.
+/// syntax. AMD branches name their target: "s_cbranch_scc1 65409  ; L6912" leads to the label "L6912:".
 std::string disassemble_object(std::span<const std::byte> object, const Chip& chip);
 
 }  // namespace weft::codegen

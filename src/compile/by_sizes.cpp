@@ -74,11 +74,11 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     first_->detach();
   }
 
-  /// A run that was refused may already have updated donated inputs.
+  /// Whether a refused run may be repeated: not if it may have updated donated inputs.
   bool may_run_again() const { return options_.donations.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
-  /// The program for the sizes of these inputs; null when there is none.
+  /// The variant for the sizes of these inputs; null if there is none.
   std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
     std::shared_ptr<const Variant> variant = likely_;

@@ -46,7 +46,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   if (debug_enabled(6, "plan")) show(6, "assembly\n", codegen().disassemble(image, plan.chip));
 }
 
-/// A kernel that does not compile is a bug of ours, unless its source is the embedder's.
+/// A kernel that does not compile is a bug in Weft, unless its source came with a custom operator.
 [[noreturn]] void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
     const auto* launch = step.as<LaunchStep>();

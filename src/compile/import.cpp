@@ -26,8 +26,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
                .hint = cat("the inputs are ", names)});
 }
 
-/// One input's request in the importer's form. A size that the model names is bounded by its name, so the bound holds
-/// everywhere.
+/// One input's request in the importer's form. Bounds of named sizes apply to the name, so they hold everywhere.
 void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {

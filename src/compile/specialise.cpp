@@ -25,7 +25,7 @@ constexpr size_t max_contexts = 4;   // kept of one context: each has working me
 
 /// Values that are tried after the usual ones, the same for all elements: 0, 1, 2 ... suit axes; steps start with 1.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
-constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // of each try, where a length is open
+constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // tried for open lengths
 
 Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_t guess) {
   if (port.default_value) return *port.default_value;
@@ -107,7 +107,7 @@ std::vector<Tensor> StaticModel::likely_values() const {
   return values;
 }
 
-/// The program for the present likely values; null if there is none. May find further static inputs.
+/// Tries the current likely values: returns the program or null. May find further static inputs.
 std::unique_ptr<Program> StaticModel::attempt() {
   onnx::StaticNeeds needs;
   try {
@@ -141,7 +141,7 @@ std::vector<Port> StaticModel::outputs(const Program* likely) const {
   std::vector<Port> ports;
   bool has_others = likely && !std::ranges::equal(likely->main().results(), model_->graph.outputs, {}, &Result::name,
                                                   &onnx::ValueInfo::name);
-  if (has_others) return output_ports(*likely);  // an edit of the graph changed them
+  if (has_others) return output_ports(*likely);  // use its ports: an edit of the graph changed the outputs
   for (size_t i = 0; i < model_->graph.outputs.size(); ++i) {
     const onnx::ValueInfo& declared = model_->graph.outputs[i];
     std::string name(declared.name);
@@ -364,7 +364,7 @@ class SpecialisingContext final : public Context {
   MemoryUse memory() const override {
     MemoryUse all;
     for (const auto& [program, context] : contexts_) {
-      MemoryUse use = context->memory();  // weights are shared
+      MemoryUse use = context->memory();  // weights are shared by all programs, so count them once
       use.arena += all.arena, use.scratch += all.scratch, use.peak += all.peak;
       all = use;
     }

@@ -37,7 +37,7 @@ struct Trial {
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;
-  double nanoseconds = 0;               // of the cost model's favourite, for one occurrence
+  double nanoseconds = 0;               // time of the cost model's choice, for one occurrence
   std::map<std::string, double> times;  // of each measured candidate, for one occurrence
 };
 
@@ -216,7 +216,7 @@ class Tuner {
     for (auto& [text, problem] : problems_) {
       problem.nanoseconds = median(all.at(text)) / problem.places;
       double& favourite_time = problem.times[problem.candidates[0]];
-      if (favourite_time > 0) {  // not for kept times: the machine may have been faster or slower then
+      if (favourite_time > 0) {  // only for times of this session: the machine's speed may have changed since
         double scale = problem.nanoseconds / favourite_time;
         for (auto& [candidate, time] : problem.times) time *= scale;
       }

@@ -4,7 +4,7 @@
 #include "kernel_build/tunings.h"
 
 /// Tuning by measurement. The program is compiled repeatedly, each time with the next candidate of every decision. Its
-/// steps are timed in place, in turns with the cost model's favourites, so a busy machine slows both. docs/tuning.md
+/// steps are timed in place, alternating with the cost model's choices, so a busy machine slows both. docs/tuning.md
 /// says more.
 namespace weft {
 
@@ -12,7 +12,7 @@ namespace weft {
 struct TunedProblem {
   std::string problem;
   int places = 0;          ///< how often the problem occurs in the program
-  double nanoseconds = 0;  ///< of the cost model's favourite, for one occurrence
+  double nanoseconds = 0;  ///< time of the cost model's choice, for one occurrence
   std::string favourite;   ///< the cost model's choice
   std::string fastest;
   double gain = 1;   ///< the favourite's time divided by the fastest one's

@@ -81,7 +81,7 @@ class Assembly {
 constexpr int64_t max_parts = int64_t{1} << 24;  // an axis may be long while another is empty
 
 /// Lengths of the parts of `size` rows. The operand gives one number for all parts but the last, a list of numbers, or
-/// nothing: 1 each.
+/// nothing: parts of 1.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {
@@ -122,7 +122,7 @@ Values item_sizes(const HostCall& call, Operands in) {
 
 Values insert(Values in) {
   int64_t count = std::ssize(*in[0].items);
-  // An insertion may also stand behind the last item.
+  // An insertion may also come after the last item.
   int64_t at = in.size() > 2 ? number(in[2]) : count;
   if (at < -count || at > count) refuse("E301", "position ", at, " is outside [", -count, ", ", count, "]");
   insert_item(in[0], at < 0 ? at + count : at, std::move(in[1]));

@@ -37,7 +37,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
   int64_t most = call.numbers.at(2);
   auto all = pieces(text, delimiter, most);
   bool has_rest = !delimiter.empty() || most < 0 || std::ssize(all) != most;
-  if (!has_rest) all.emplace_back();  // the rest behind the last split is a piece, even if it is empty
+  if (!has_rest) all.emplace_back();  // the rest after the last split is a piece, even if empty
   return all;
 }
 
@@ -45,7 +45,7 @@ std::vector<std::string> pieces_of(const std::string& text, const HostCall& call
 
 struct Padding {
   int64_t most;      ///< -1: as much as a run can take
-  bool keeps_short;  ///< a row that is shorter than every n-gram becomes one by itself, padded
+  bool keeps_short;  ///< a row shorter than every n-gram becomes one padded n-gram
   const std::string &separator, &left, &right;
 
   int64_t width(int64_t run) const { return most < 0 ? run - 1 : std::min(most, run - 1); }

@@ -18,7 +18,7 @@ Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
   return rest;
 }
 
-/// Where each key of `wanted` stands in `keys`; -1: nowhere.
+/// The index in `keys` of each key of `wanted`; -1: absent.
 std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
   auto find_each = [](const auto& have, const auto& want) {
     std::vector<int64_t> found;

@@ -133,7 +133,7 @@ class Parser {
       else if (take("?")) least = 0, most = 1;
       else if (!counts(least, most)) return item;
       if (was_repeated) at_ = start, refuse_here("a repetition of a repetition");
-      take("?");  // a lazy repetition matches the same whole strings
+      take("?");  // laziness does not affect matches of whole strings
       was_repeated = true;
       Node outer{.kind = Node::Kind::repeat, .least = least, .most = most};
       outer.parts.push_back(std::move(item));
@@ -141,7 +141,7 @@ class Parser {
     }
   }
 
-  /// "{2}", "{2,}", "{2,5}"; anything else in braces stands for itself.
+  /// "{2}", "{2,}", "{2,5}"; other text in braces is literal.
   bool counts(int& least, int& most) {
     size_t start = at_;
     auto number = [&]() -> std::optional<int> {
@@ -179,7 +179,7 @@ class Parser {
     return set({{code, code}});
   }
 
-  /// The rest of a group after its bracket; nothing if it holds only flags.
+  /// Parses a group after its opening bracket; nothing if it holds only flags.
   std::optional<Node> group(int depth) {
     if (take("?P<") || (text_.substr(at_).starts_with("?<") && !text_.substr(at_).starts_with("?<=") &&
                         !text_.substr(at_).starts_with("?<!") && take("?<"))) {
@@ -294,12 +294,12 @@ class Parser {
   Flags flags_;
 };
 
-/// Writes the instructions of an expression; after the last of them, matching goes on with the next instruction.
+/// Writes the instructions of an expression; matching continues after the last of them.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Even an expression without instructions takes time when it is repeated, so each visit counts towards the limit.
+  /// Repeating an expression without instructions also takes time, so each visit counts towards the limit.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {
@@ -396,7 +396,7 @@ Pattern::Pattern(std::string_view text) {
   writer.put({Op::done});
 }
 
-/// Adds all instructions that can be reached from `at` without reading a character.
+/// Adds the epsilon closure of `at`: all instructions reachable without reading a character.
 void Pattern::add(uint32_t at, const Place& place, std::vector<uint32_t>& threads, std::vector<bool>& is_in) const {
   std::vector<uint32_t> pending = {at};
   while (!pending.empty()) {

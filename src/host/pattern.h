@@ -7,8 +7,8 @@
 
 namespace weft::host {
 
-/// A regular expression for matching whole strings, in time proportional to their length. It simulates all ways at once
-/// (K. Thompson, "Regular expression search algorithm", 1968), so no pattern makes it hang.
+/// A regular expression for matching whole strings, in time proportional to their length. It simulates an NFA (K.
+/// Thompson, "Regular expression search algorithm", 1968), so no pattern makes it hang.
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
 /// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. The rest of

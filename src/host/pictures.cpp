@@ -93,7 +93,7 @@ int tjDestroy(void*);
 int WebPGetInfo(const uint8_t*, size_t, int*, int*);
 uint8_t* WebPDecodeRGBInto(const uint8_t*, size_t, uint8_t*, size_t, int);
 }
-constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // thousands of scans make a small file slow
+constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // limits scans: thousands make a small file slow
 
 Picture decode_jpeg(File file) {
   static const Library jpeg("libturbojpeg.so.0", "JPEG");
@@ -326,7 +326,7 @@ class Tiff {
 struct Format {
   std::string_view start;
   Picture (*decode)(File file);
-  std::string_view later = {};  ///< the name at byte 8
+  std::string_view later = {};  ///< for a container format, the text at byte 8
 };
 
 constexpr Format formats[] = {
@@ -342,7 +342,7 @@ constexpr Format formats[] = {
     {std::string_view("MM\0*", 4), [](File file) { return Tiff(file).decode(); }},
 };
 
-/// The format of a file by its first bytes; null if it is not read.
+/// The format of a file by its first bytes; null if Weft does not read it.
 const Format* format_of(File file) {
   std::string_view text = as_text(file);
   for (const Format& format : formats) {

@@ -7,8 +7,8 @@
 namespace weft {
 
 /// Gives run-time symbols their values: `symbols[i]` (a plain symbol) is element i of the i64 vector, at least the
-/// symbol's `min`, at most its `max` and `most[i]` (E314 otherwise). From here on the symbol is a size like any other.
-/// No results.
+/// symbol's `min`, at most its `max` and `most[i]` (E314 otherwise). Afterwards the symbol is a size like any other. No
+/// results.
 struct Bind {
   static constexpr std::string_view name = "bind";
   Dims symbols = {};

@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/op.h"
 
-/// The operators that the IR itself knows, the sources of values: parameters, constants, sizes.
+/// The operators that belong to the IR itself, the sources of values: parameters, constants, sizes.
 namespace weft {
 
 /// An input of a module.

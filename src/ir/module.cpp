@@ -120,7 +120,7 @@ void Module::link(Instruction& instruction, Instruction* place) {
   (instruction.previous ? instruction.previous->next : first_) = &instruction;
   (place ? place->previous : last_) = &instruction;
   ++size_;
-  // Instructions have order numbers with gaps between them. When a gap is full, all are numbered anew.
+  // Instructions have order numbers with gaps between them. When a gap is full, all are renumbered.
   constexpr int64_t gap = int64_t{1} << 32;
   int64_t low = instruction.previous ? instruction.previous->order : 0;
   instruction.order = place ? low + (place->order - low) / 2 : low + gap;
@@ -172,7 +172,7 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // mostly the last user: dead code goes from the end
+  for (const Value& input : instruction.inputs) {  // mostly the last user, since dead code is removed from the end
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }

@@ -82,7 +82,7 @@ struct Guard {
   Dim a, b;
   std::string source;              ///< the node that needs it
   std::string what;                ///< "MatMul: inner sizes"
-  const Module* module = nullptr;  ///< the one that needs it; null: main
+  const Module* module = nullptr;  ///< the module that needs it; null: main
 };
 
 struct Result {
@@ -140,7 +140,7 @@ class Module {
   /// Removes every instruction whose results nothing needs and that sets no size in use; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
-  /// Moves `instruction` to stand just before `place`.
+  /// Moves `instruction` to just before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
   /// Where append adds: before this instruction; null: at the end.
@@ -184,7 +184,7 @@ class SourceScope {
   std::string old_;
 };
 
-/// While this lives, new instructions stand before `place` and take its source. Passes write replacements this way.
+/// While this lives, new instructions go before `place` and take its source. Passes write replacements this way.
 class ReplaceScope {
  public:
   ReplaceScope(Module& module, Instruction& place)

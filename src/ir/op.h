@@ -50,7 +50,7 @@ struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
   std::function<Tensor(std::string_view)> blob_of;  ///< a large constant by its name `@...`
 };
-/// The context for printing: `name_blob` stores and names large constants; null prints only their hash.
+/// The context for printing: `name_blob` stores a large constant and returns its name; null: only the hash is printed.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };

@@ -27,7 +27,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
   }
 }
 
-/// A rewrite may know a size better than the rule does, so expressions need only be possibly equal.
+/// A rewrite may have simplified a size further than the rule does, so sizes must only be possibly equal.
 bool compatible(const Type& a, const Type& b) {
   if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;

@@ -202,7 +202,7 @@ int default_threads() {
 /// The sources and, after them, the shared parts that they request by lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // for each source the kernel that requested it; kernels request themselves
+  std::vector<size_t> asker;  // for each source, the kernel that needs it (a kernel: itself)
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -321,7 +321,7 @@ struct WatchedBuild {
   std::vector<KernelSource> sources;
   Chip chip;
   BuildOptions options;
-  std::function<void(int, int)> progress;  // of the caller, guarded by the mutex; null once it has left
+  std::function<void(int, int)> progress;  // the caller's callback, guarded by the mutex; null once the caller has left
   std::atomic<bool> given_up = false;
   std::mutex mutex = {};
   std::condition_variable changed = {};

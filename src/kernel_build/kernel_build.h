@@ -16,8 +16,8 @@ struct PackEntry;
 
 struct BuildOptions {
   int threads = 0;                      ///< that compile at once; 0: as many as this process may run on
-  KernelCache* cache = nullptr;         ///< null: the process's shared cache; where a watch is heeded (base/watch.h),
-                                        ///< it lives as long as the process
+  KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
+                                        ///< live as long as the process
   const KernelPack* pack = nullptr;     ///< looked into after the cache
   std::vector<std::string> exported{};  ///< visible symbols of an x86 image; empty: all entries
   std::function<void(int done, int total)>

@@ -100,8 +100,8 @@ std::string temporary_name() {
   return cat(temporary_prefix, ::getpid(), "-", now.tv_sec, now.tv_nsec, "-", count++);
 }
 
-/// Writes a file under a temporary name, then renames it: readers see all of it or nothing. Nothing waits for the disk: what a
-/// loss of power leaves half written has another checksum.
+/// Writes a file under a temporary name, then renames it: readers see all of it or nothing. No fsync: after a loss of
+/// power, the checksum reveals an entry that is half written.
 bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -199,7 +199,7 @@ void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {
 
 bool KernelCache::prune_is_due(int folder, int64_t bytes) {
   if ((written_ += bytes) > limit_ / 16) return true;
-  if (written_ != bytes) return false;  // once for each mark
+  if (written_ != bytes) return false;  // looks at the mark only at the first put after a prune
   struct stat mark{};
   return ::fstatat(folder, prune_mark, &mark, AT_SYMLINK_NOFOLLOW) != 0 || mark.st_mtime + hour < ::time(nullptr);
 }

@@ -28,10 +28,9 @@ struct CacheEntry {
 
 /// Compiled code by content hash, on disk, shared by all processes of one user.
 ///
-/// The folder is 0700 and the user's own; symbolic links are not followed; an entry appears whole or not at all,
-/// carries its key, size and checksum, and a damaged one counts as absent. A folder that cannot be used costs one
-/// warning, never an error. Entries that were not used for longest go first when the size passes the limit.
-/// Thread-safe.
+/// The folder is 0700 and the user's own; symbolic links are not followed; an entry is written atomically, carries its
+/// key, size and checksum, and counts as absent if damaged. A folder that cannot be used costs one warning, never an
+/// error. Entries that were not used for longest go first when the size passes the limit. Thread-safe.
 class KernelCache {
  public:
   /// Uses `folder`/kernels, made when first written to. `limit` in bytes; 0 or less: nothing is read or written.
@@ -65,7 +64,7 @@ class KernelCache {
   std::filesystem::path folder_;
   int64_t limit_;
   std::mutex mutex_;
-  int fd_ = -1;                        // of the folder, once it is open
+  int fd_ = -1;                        // descriptor of the folder, once it is open
   bool unusable_ = false;              // a warning was given; do not try again
   std::atomic<bool> is_full_ = false;  // a write failed and a warning was given
   std::atomic<int64_t> written_ = 0;   // bytes put since the last prune

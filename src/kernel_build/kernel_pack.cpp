@@ -20,7 +20,7 @@ namespace {
 struct Header {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'p', '0', '1'};
   uint64_t count = 0;
-  Hash128 compiler, checksum;  // of the places
+  Hash128 compiler, checksum;  // of the table of places
 };
 static_assert(sizeof(Header) == 48);
 
@@ -83,7 +83,7 @@ std::optional<Bytes> KernelPack::get(const Hash128& key) const {
 void write_pack(const std::filesystem::path& file, const std::string& compiler, std::span<const PackEntry> entries) {
   std::map<Hash128, const Bytes*> sorted;
   for (const PackEntry& entry : entries) sorted.emplace(entry.key, &entry.data);
-  std::map<Hash128, uint64_t> known;  // where data with this checksum lies
+  std::map<Hash128, uint64_t> known;  // the offset of data by its checksum
   std::vector<KernelPack::Place> places;
   std::vector<std::span<const std::byte>> pieces(2);
   uint64_t end = sizeof(Header) + sorted.size() * sizeof(KernelPack::Place);

@@ -31,7 +31,7 @@ class KernelPack {
   std::optional<Bytes> get(const Hash128& key) const;
   size_t size() const { return places_.size(); }
   const std::filesystem::path& file() const { return file_; }
-  /// Why there is no entry, although there is a file; empty: nothing is wrong.
+  /// Why the file cannot be used; empty if it can or is missing.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -44,7 +44,7 @@ class KernelPack {
 
   std::filesystem::path file_;
   Descriptor descriptor_;
-  std::vector<Place> places_ = {};  // in the order of the keys
+  std::vector<Place> places_ = {};  // sorted by key
   std::string problem_ = {};
 };
 

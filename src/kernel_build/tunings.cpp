@@ -150,7 +150,7 @@ std::vector<Tuning> rows(const Database& database, const Database::Statement& st
 
 constexpr const char* columns = "SELECT chip, library, problem, candidate, nanoseconds FROM tunings ";
 
-using Times = std::map<std::string, double>;  // of each candidate
+using Times = std::map<std::string, double>;  // seconds of each candidate
 
 Choice fastest(const Decision& decision, const Times& times) {
   constexpr double worth_changing = 0.97;

@@ -51,11 +51,11 @@ class TuningStore {
   std::filesystem::path file_;
 };
 
-/// The default store's tunings for a chip; none, after one warning, if it cannot be read.
+/// The default store's tunings for a chip; empty, with one warning, if it cannot be read.
 std::vector<Tuning> kept_tunings(const std::string& chip);
 
-/// Chooses the candidate that was measured to be the fastest. It must have been compared with the cost model's
-/// favourite and beat it by 3 %; otherwise the favourite stays.
+/// Chooses the candidate that was measured to be the fastest. It must have been compared with the cost model's choice
+/// and be at least 3 % faster; otherwise that choice stays.
 Chooser choose_by(std::span<const Tuning> tunings);
 
 /// Measurements as text (JSON, schema weft.tunings.1) and back. Throws E212 for malformed text.

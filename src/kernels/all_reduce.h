@@ -25,7 +25,7 @@ WEFT_INLINE MailboxLine peek(const MailboxLine* at) {
                : "memory");
   return line;
 }
-/// Waits for a line of this message. What a failed rank should have sent is anything.
+/// Waits for a line of this message. Data of a failed rank are undefined.
 WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* is_aborted) {
   constexpr u32 patience = 1 << 12;
   for (u32 tried = 1;; tried++) {
@@ -73,7 +73,7 @@ WEFT_INLINE void all_reduce(const L& launch, From from, const WEFT_GLOBAL u8* me
   });
 }
 
-/// to[r] is what rank r sends, `elements` of each.
+/// to[r] receives the part of rank r, of `elements` each.
 template <class T, int Ranks, class L, class From, class To>
 WEFT_INLINE void all_gather(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, To to) {
   exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {

@@ -82,7 +82,7 @@ WEFT_INLINE void pack_keys(const T* from, i64 stride, i64 count, i64 d, f32* to)
       Vec<f32, 8> r[8];
       WEFT_UNROLL for (int i = 0; i < 8; ++i) {
         const T* source = from + least(key + i, count - 1) * stride + at * G;
-        __builtin_prefetch(source + 8 * stride);  // rows lie too far apart for the machine to guess
+        __builtin_prefetch(source + 8 * stride);  // rows are too far apart for the hardware prefetcher
         r[i] = units_of_row<Mac>(source, d - at * G);
       }
       transpose8(r);
@@ -125,16 +125,16 @@ WEFT_INLINE V quick_exp_not_above_0(V x) {
   return exp2_within(select(y < constant<V>(-127), constant<V>(-127), y));
 }
 
-/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and which keys of the present
-/// block it sees: [begin, end) in the block.
+/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and the keys of the current block
+/// that it sees: [begin, end) in the block.
 struct RowState {
   f32 largest, sum;
   i32 begin, end;
 };
 
 /// One row of a block of scores. Applies `score`, hides keys that the row does not see, and turns scores into exp(score
-/// - largest), of type To and in place. Returns the factor by which earlier sums must shrink. Keys past the row's end
-/// are set to 0, as far as the tile's other rows may reach.
+/// - largest), of type To and in place. Returns the factor that rescales earlier sums. Keys past the row's end get 0,
+/// up to the furthest end of the tile's rows.
 template <class To, int L, class Score>
 WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;
@@ -149,9 +149,9 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
     largest = s > largest ? s : largest;
   }
   const f32 top = reduce_max(largest);
-  const f32 shift = top == -__builtin_inff() ? 0 : top;  // nothing seen: every exp gives 0
+  const f32 shift = top == -__builtin_inff() ? 0 : top;  // no key seen yet: every exp gives 0
   V sum = splat<f32, L>(0);
-  To* to = reinterpret_cast<To*>(row);  // never beyond what was read
+  To* to = reinterpret_cast<To*>(row);  // in place: writes never pass reads
   const auto nothing = convert<To>(V(0));
   WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(to + j, nothing, Full{});
   WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {

@@ -12,13 +12,13 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// The running softmax of one query row over the keys of a team, of which this lane has V columns.
+/// The online softmax of one query row over the keys of a team of lanes; this lane holds V columns of the result.
 template <int V>
 struct FewState {
   f32 top = -__builtin_inff(), sum = 0;
   Vec<f32, V> out = {};
 
-  /// Raises `top` to at least `high`: sums shrink accordingly.
+  /// Raises `top` to at least `high` and rescales the sums.
   WEFT_INLINE void raise(f32 high) {
     const f32 shrink = top == -__builtin_inff() ? 0 : exp(top - high);
     top = high;
@@ -98,7 +98,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
     const int start = first + int(i64(all) * rank / Split);
     auto now = fetch(start + mine);
     WEFT_NO_UNROLL for (int base = start; base < stop; base += at_once * teams) {
-      if (base + thread_id() / wave_size * (wave_size / team) >= stop) break;  // no keys are left for this wave
+      if (base + thread_id() / wave_size * (wave_size / team) >= stop) break;  // this wave has no more keys
       const auto next = fetch(base + at_once * teams + mine);
       WEFT_UNROLL for (int r = 0; r < Rows; r++) {
         const auto x = convert<f32>(queries[r]);
@@ -118,7 +118,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       }
       now = next;
     }
-    barrier();  // an earlier task's parts have been read
+    barrier();  // waits until the previous task's parts have been read
     WEFT_UNROLL for (int r = 0; r < Rows; r++) {
       state[r].template join_teams<team>();
       if (lane_id() >= team) continue;
@@ -156,7 +156,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
       constexpr f32 log2e = 1.44269504f;
       cluster_barrier();
       combine_parts<D, Rows, L::threads, Split>((Shared<f32>)sums, (Shared<f32>)stats, log2e, none, put);
-      cluster_barrier();  // others may still be reading these sums
+      cluster_barrier();  // other blocks may still be reading these sums
     }
 #endif
   }

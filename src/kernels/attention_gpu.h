@@ -130,7 +130,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The keys that any row of the block may see. Ranges grow with the query, so the last row of each head decides.
+    // The keys that any row of the block may see. Range ends grow with the query: each head's last row decides.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);
@@ -176,7 +176,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
         }
       }
     }
-    bool added[Core::row_slots] = {};  // sinks come last: held from the beginning they would cost registers
+    bool added[Core::row_slots] = {};  // sinks are added last, to save registers
     WEFT_UNROLL for (int i = 0; i < Core::c_count; i++) {
       const int at = Core::slot(i);
       if (added[at]) continue;

@@ -146,7 +146,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
   AttentionTask t{.length = u32(z.queries), .first = (number - part * blocks) * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
-  // The keys that any row sees: ranges grow with the query, so the ends of each head decide.
+  // The keys that any row sees: ranges move on with the query, so the first and last row of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
   WEFT_NO_UNROLL for (u32 row = t.first; row < last;) {
@@ -238,7 +238,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
   const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
             tasks = u32(z.batch * z.kv_heads) * blocks;
   WEFT_NO_UNROLL for (u32 turn = u32(launch.block()) / Split; turn < tasks; turn += u32(launch.blocks()) / Split) {
-    // If later rows see more keys, the longest rows come first.
+    // If later rows see more keys (causal), start with the longest.
     const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
     const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
     const auto start_keys = [&](int slot, int step) WEFT_LAMBDA {
@@ -257,7 +257,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
       share_with_units();
       barrier();
     };
-    barrier();  // an earlier task's sums have been read
+    barrier();  // waits until the previous task's sums have been read
     PanelStage<T, rows, D, threads>::start(
         queries_at, int(t.first), int(t.all_rows), int(z.d), [&](int row) WEFT_LAMBDA {
           return q + t.batch * z.q[0] + t.head(u32(row)) * z.q[1] + t.query(u32(row)) * z.q[2];
@@ -342,7 +342,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
                                              if (row >= t.all_rows || col >= z.dv) return;
                                              store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
                                            });
-    if constexpr (Split > 1) cluster_barrier();  // others may still be reading these sums
+    if constexpr (Split > 1) cluster_barrier();  // other blocks may still be reading these sums
   }
 }
 

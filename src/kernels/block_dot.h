@@ -315,7 +315,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
       I sums[R];
       F factors[R];
       WEFT_UNROLL for (int r = 0; r < R; ++r) {
-        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // zero points count once in a block
+        sums[r] = I(begin == 0 ? rows[r].sums[block] : 0);  // subtract zero points once per block
         if constexpr (!Zeros) sums[r] *= (1 << (Bits - 1)) - QuadSum<Bits>::offset;
         factors[r] = F(rows[r].scales[block]);
       }

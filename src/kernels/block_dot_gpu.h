@@ -193,7 +193,7 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 
   constexpr int waves = L::threads / wave_size, columns = block_few_columns, rows = 2 * Pairs;
   WEFT_SHARED f32 sums[waves * rows * columns];
   const int wave = thread_id() / wave_size, lane = lane_id();
-  barrier();  // an earlier task's sums have been read
+  barrier();  // waits until the previous task's sums have been read
   WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
     WEFT_UNROLL for (int i = 0; i < 4; i++) {
       f32 sum = total[p][i];

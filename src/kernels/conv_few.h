@@ -33,7 +33,7 @@ WEFT_INLINE void for_each_tap_of(const ConvSizes& s, int d, const TapWalk& walk,
   WEFT_NO_UNROLL for (i64 t = walk.first; t < s.kernel[d]; t += walk.step, source += walk.source_step) visit(t, source);
 }
 
-/// `count` output pixels that begin at `at` and lie `apart` columns of the input from each other. With `edge`, windows
+/// `count` output pixels from `at` on, `apart` input columns from each other. With `edge`, windows
 /// may reach outside the image, or pixels are less than a tile. `w` is [taps][C][channels_in].
 template <int C, bool edge, class X, class W>
 __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPixel& at, i64 count, const TapWalk& width,
@@ -71,7 +71,7 @@ __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPix
   WEFT_UNROLL for (int i = 0; i < P; ++i) { WEFT_UNROLL for (int c = 0; c < C; ++c) out[i][c] = reduce_add(sum[i][c]); }
 }
 
-/// Rows of output pixels that tiles walk along: those of one line, of a transposed convolution those of one phase in it.
+/// The number of output pixels in a row of tiles: a line or, for a transposed convolution, one phase of a line.
 WEFT_INLINE i64 few_line(const ConvSizes& s) {
   return s.transposed ? tasks::ceil_div(s.out[2], s.stride[2]) : s.out[2];
 }

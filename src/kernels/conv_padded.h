@@ -54,7 +54,7 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   const i64 lines = (least(b.lines, s.out[1] - first) - 1) * high + reach + 1;
   const i64 left = least(s.pad[2], pixels), inside = least(s.in[2], pixels - left);
   WEFT_NO_UNROLL for (i64 l = 0; l < lines; ++l) {
-    if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // between two windows
+    if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // a line between two windows is not read
     const i64 h = first * high - s.pad[1] + l;
     X* line = to + (l % high * b.plane + l / high) * pixels * s.channels_in;
     if (h < 0 || h >= s.in[1]) {

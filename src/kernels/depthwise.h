@@ -92,8 +92,8 @@ WEFT_INLINE void add_tap(const X (&values)[pixels], const W* w, i64 apart, Lanes
 /// weights of their first tap. Distances are in elements.
 template <class X, class W>
 struct DepthwiseLine {
-  i64 pixel, weights;  // from one input pixel to the next; from one tap's weights to the next one's
-  i64 ahead;           // to the next tile; 0 if that is in the cache already
+  i64 pixel, weights;  // step between input pixels; step between the weights of taps
+  i64 ahead;           // step to the next tile; 0 if it is in the cache already
   int lines;
   const X* x[depthwise_lines];
   const W* w[depthwise_lines];
@@ -122,7 +122,7 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
 }
 
 /// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge`, columns
-/// may lie outside the image. `ahead`: the distance of elements to prefetch, 0 for none.
+/// may lie outside the image. `ahead`: prefetch distance in elements; 0: none.
 template <int taps, int stride, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X, W>& l, i64 c, i64 ahead, Lanes lanes,
                                   Acc* out) {

@@ -73,7 +73,7 @@ WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
-/// a / b and the rest, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
+/// a / b and the remainder, for a >= 0 and b > 0; fast where both fit in 32 bits (64-bit division is slow on GPUs).
 struct Division {
   i64 quotient, rest;
 };
@@ -95,7 +95,7 @@ WEFT_INLINE void note_fault(WEFT_GLOBAL KernelFault* fault, FaultKind kind, i64 
 
 #ifdef WEFT_CHECKED
 
-/// For checked kernels: who wrote each byte of a buffer (launch.h). On GPUs a block is a task.
+/// For checked kernels: the task that wrote each byte of a buffer (launch.h). On GPUs a block is a task.
 struct Writers {
   WEFT_GLOBAL u32* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
@@ -137,8 +137,8 @@ struct Writers {
 };
 
 /// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` says whether the elements may be
-/// touched and records a fault if not; load and store in vec.h call `readable` and `writable`, which also look at who
-/// wrote the elements, and drop what is not valid.
+/// touched and records a fault if not; load and store in vec.h call `readable` and `writable`, which also check the
+/// writers of the elements and drop invalid accesses.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;
@@ -175,7 +175,7 @@ struct CheckedPointer {
   WEFT_INLINE CheckedPointer operator+(i64 n) const { return moved(at + n); }
   WEFT_INLINE CheckedPointer operator-(i64 n) const { return moved(at - n); }
   WEFT_INLINE CheckedPointer& operator+=(i64 n) { return at += n, *this; }
-  /// An element that may be changed counts as written.
+  /// A mutable reference counts as a write.
   WEFT_INLINE WEFT_GLOBAL T& operator[](i64 n) const {
     const bool ok = is_same<T, remove_const<T>> ? writable(n, 1) : readable(n, 1);
     return ok ? at[n] : *base;
@@ -213,7 +213,7 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   const i64 end = least(launch.end, total);
   WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
 }
-/// The same; on a GPU each item has a thread of its own.
+/// The same; on a GPU each item gets its own thread.
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, total, body);

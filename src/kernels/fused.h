@@ -24,8 +24,8 @@ inline constexpr bool is_real = is_same<T, f16> || is_same<T, f32> || is_same<T,
 template <class T>
 inline constexpr bool is_signed = !is_real<T> && T(-1) < T(0);
 
-/// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... as elementwise.def says. A result is of the (last)
-/// operand's type, or a stored boolean.
+/// The elementwise operators: fn::op_add(x, y), fn::op_exp(x) ... generated from elementwise.def. A result is of the
+/// (last) operand's type, or a stored boolean.
 namespace fn {
 
 template <class T, class V>
@@ -160,8 +160,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for f32, where `x` stands for an f64 between x and x + `width`. Lanes where that number might round
-/// differently are marked in `doubt`.
+/// The same for f32, where the exact value is between x and x + `width`. Lanes that might round differently are marked
+/// in `doubt`.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));

@@ -128,7 +128,7 @@ WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typen
   }
 }
 
-/// The terms of a step's units for all rows of a block (see MacQuads).
+/// Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
 template <class Mac, GemmTile tile, class Pointers>
 WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 typename Mac::Acc* terms) {
@@ -281,7 +281,7 @@ struct TileRows {
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
-/// Row pointers that stand in a table.
+/// Row pointers from a table.
 template <class Mac>
 struct TableRows {
   const typename Mac::Unit* const* at;

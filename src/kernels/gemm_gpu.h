@@ -17,8 +17,8 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// A vector while it waits in registers. Bytes are kept as words, because LLVM on AMD gives each byte of a vector that
-/// lives across blocks a register of its own.
+/// A vector held in registers. Bytes are kept as words: on AMD, LLVM spends a register on each byte of a vector that
+/// lives across basic blocks.
 template <class V>
 WEFT_INLINE auto held_vector(V v) {
   if constexpr (sizeof(Elem<V>) == 1) return __builtin_bit_cast(Vec<u32, sizeof(V) / 4>, v);
@@ -165,7 +165,7 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
   StageB stage_b;
   stage_a.begin(a, batch, row0, s.m);
   stage_b.begin(b, batch, col0, s.n);
-  barrier();  // an earlier block's sums have been read
+  barrier();  // waits until the previous block's sums have been read
   const i64 begin = part_begin<tile>(s, part), end = part_begin<tile>(s, part + 1);
   WEFT_NO_UNROLL for (i64 k = begin; k < end + tile.depth; k += tile.depth) {
     const bool more = k < end;
@@ -222,13 +222,13 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
     end_async_group();
   };
   i64 k = next;
-  barrier();  // an earlier block's sums have been read
+  barrier();  // waits until the previous block's sums have been read
   WEFT_UNROLL for (int i = 0; i + 1 < tile.stages; i++) start(i);
   int slot = 0;
   WEFT_NO_UNROLL for (; k < end; k += tile.depth) {
     wait_async_groups<tile.stages - 2>();
     barrier();
-    start(slot == 0 ? tile.stages - 1 : slot - 1);  // it was read in the previous step
+    start(slot == 0 ? tile.stages - 1 : slot - 1);  // that slot was read in the previous step
     const Shared<T> sa = shared + slot * count, sb = sa + a_count;
     multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     slot = slot + 1 == tile.stages ? 0 : slot + 1;

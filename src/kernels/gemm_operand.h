@@ -29,8 +29,8 @@ inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_
 template <class T>
 inline constexpr int stage_lanes = tasks::vector_bits / 8 / sizeof(T);
 
-/// Reads sums from shared memory; they begin on 16 bytes. Neighbouring threads read the halves of gemm_lanes sums in
-/// turn, which avoids bank conflicts.
+/// Reads sums from shared memory, aligned to 16 bytes. Neighbouring threads read their two halves in opposite order,
+/// which avoids bank conflicts.
 template <int Lanes = gemm_lanes, class Acc>
 WEFT_INLINE Vec<Acc, Lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
   using Half = Vec<Acc, gemm_lanes / 2>;
@@ -70,7 +70,7 @@ struct AlongRows {
     return get(batch, k, row, lanes);
   }
 };
-/// An operand along k that lies in memory as it is multiplied: row_at(batch, row) points to k = 0. Rows begin on
+/// An operand that is read from memory unchanged, contiguous along k: row_at(batch, row) points to k = 0. Rows begin on
 /// multiples of 16 bytes. `Whole`: they end there too.
 template <class T, class RowAt, bool Whole = false>
 struct Direct {

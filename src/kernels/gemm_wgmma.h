@@ -21,7 +21,7 @@ struct SwizzledStage {
   static constexpr int V = 16 / sizeof(T), apart = Threads / 8, count = (Rows + apart - 1) / apart;
   typename Operand::Row rows[count];
   typename Operand::Walk walk;
-  int inside;  // of this thread's rows, those inside the operand; others are zero and cost no traffic
+  int inside;  // number of this thread's rows inside the operand; others are zero and not read
   WEFT_INLINE static int part() { return thread_id() % 8; }
   WEFT_INLINE static int first() { return thread_id() / 8; }
   WEFT_INLINE static bool has_row(int i) { return Rows % apart == 0 || first() + i * apart < Rows; }
@@ -71,7 +71,7 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
 }
 
 /// Passes rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one if rows of
-/// the result begin anywhere. Then neighbouring threads store neighbouring elements.
+/// the result are not aligned; then neighbouring threads store neighbouring elements.
 template <BlockTile tile, class Acc, int Lanes, class Store>
 WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
                                    const Store& store) {
@@ -105,7 +105,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();
   store_shared_sums<tile, Acc, gemm_lanes>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)),
                                            store);
-  cluster_barrier();  // others may still be reading these sums
+  cluster_barrier();  // other blocks may still be reading these sums
 }
 
 /// c += a b for two k steps of `FM` x 64 rows and `N` columns of 8-bit floats, the second `apart` bytes after the first.
@@ -168,8 +168,8 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i6
       if (step < last) stage_b.start(b, shared + u32((slot * together + i) * stage_bytes + a_bytes), left(step + i));
     }
   };
-  barrier();  // an earlier block's sums have been read
-  // Not unrolled, like every short loop here: a short kernel waits for its code to load.
+  barrier();  // waits until the previous block's sums have been read
+  // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
   WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i * together);
   if constexpr (tile.ahead) wait_for_inputs();
   WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) {

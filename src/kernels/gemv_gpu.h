@@ -118,7 +118,7 @@ WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64
   constexpr int waves = L::threads / wave_size;
   WEFT_SHARED Acc sums[waves * Rows * All];
   const int wave = thread_id() / wave_size, row = thread_id();
-  barrier();  // an earlier task's sums have been read
+  barrier();  // waits until the previous task's sums have been read
   WEFT_UNROLL for (int r = 0; r < Rows; r++) {
     WEFT_UNROLL for (int c = 0; c < All; c++) {
       Acc sum = total[r][c];

@@ -41,15 +41,15 @@ struct LaunchArgs {
   i64 scratch_bytes = 0;
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
   KernelFault* fault = nullptr;
-  // A stamp for each byte of the watched buffers: 0 if nobody wrote it, otherwise the writing task's. Stamps up to
-  // `earlier` are those of the steps before this one. Checked kernels only.
+  // A stamp for each byte of the watched buffers: 0 if unwritten, otherwise that of the task that wrote it. Stamps up
+  // to `earlier` are those of the steps before this one. Checked kernels only.
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };
 /// Written by unchecked code.
 inline constexpr u32 unknown_stamp = ~u32(0);
 
-/// Arguments of a kernel on a GPU, passed by value: the kernarg block is these bytes.
+/// Arguments of a kernel on a GPU, passed by value: these bytes are the kernarg block.
 template <int Buffers>
 struct DeviceArgs {
   void* buffers[Buffers];

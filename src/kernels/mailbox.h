@@ -22,7 +22,7 @@ struct Mailbox {
   i64 rank = 0;
   const u32* is_aborted = nullptr;        // in memory of the host: not 0 when a rank has failed
   u32 messages[max_mailbox_blocks] = {};  // each block's number of the last message
-  MailboxLine* inboxes[1] = {};           // of each rank: the array is as long as there are ranks
+  MailboxLine* inboxes[1] = {};           // one for each rank: the array has as many elements as there are ranks
 };
 
 }  // namespace weft

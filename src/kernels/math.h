@@ -7,7 +7,7 @@
 
 #include "vec.h"
 
-// Errors of one operation are computed and added back below: a * b + c may not become one operation by itself.
+// Error-free transformations follow: the compiler must not contract a * b + c into an FMA.
 #ifdef WEFT_CPU
 #pragma float_control(push)
 #endif
@@ -23,7 +23,7 @@ struct Format<f32> {
   using Int = i32;
   using Uint = u32;
   static constexpr int mantissa = 23, bias = 127;
-  static constexpr f64 shift = 0x1.8p23;         // adding it rounds to an integer and leaves that in the low bits
+  static constexpr f64 shift = 0x1.8p23;         // adding it rounds to an integer, which is then in the low bits
   static constexpr Uint root_half = 0x3f3504f3;  // bits of sqrt(1/2)
   static constexpr f64 ln2_hi = 0x1.62ep-1, ln2_lo = 0x1.0bfbe8p-15;  // hi * any exponent is exact
   static constexpr f64 log10_2_hi = 0x1.344p-2, log10_2_lo = 0x1.3509f8p-18;
@@ -233,7 +233,7 @@ WEFT_INLINE V scale_by(V x, IntOf<V> n) {
   return x * power_of_two<V>(half) * power_of_two<V>(n - half);
 }
 
-/// x = whole * step + what is left: the whole number nearest to x * inverse, as a value and as an integer.
+/// Range reduction x = whole * step + rest: the integer nearest to x * inverse, as a float and as an integer.
 template <class V>
 struct Whole {
   V value;
@@ -270,7 +270,7 @@ struct Reduced {
   V r, rest;
   IntOf<V> n;
 };
-/// x = n ln(2) + r + rest, where rest is what rounding r lost.
+/// x = n ln(2) + r + rest, where rest is the rounding error of r.
 template <class V>
 WEFT_INLINE Reduced<V> reduce_exp(V x) {
   using F = FormatOf<V>;
@@ -318,7 +318,7 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
-/// 2^x for softmax and gelu, which spend most time on it: x is NaN or in [-127, 128], whose ends give 0 and infinity.
+/// 2^x for softmax and gelu, which spend most time on it: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity.
 /// f32: within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
@@ -759,7 +759,7 @@ WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
   const V a = absolute(x), b = absolute(y), zero = constant<V>(0), one = constant<V>(1);
   const auto steep = b > a;
-  // Of two infinities or two zeros the ratio is 1 and 0.
+  // The ratio of two infinities is 1, that of two zeros 0.
   const V low = minimum(a, b), high = maximum(a, b);
   V ratio = select(high == zero, zero, low / high);
   ratio = select(low == infinity<V>(), one, ratio);
@@ -803,7 +803,7 @@ WEFT_INLINE V pow(V x, V y) {
       r = select((left & V(Elem<V>(1))) != 0, V(r * base), r);
       base = base * base, left = left >> Elem<V>(1);
     }
-    // A negative exponent: 1 / x^-y, which only 1 and -1 survive.
+    // A negative exponent: 1 / x^-y, which is not 0 only for x = 1 and -1.
     const V unit = select((y & V(Elem<V>(1))) != 0, x, V(x * x));
     const V inverse = select(either(x == V(Elem<V>(1)), x == V(Elem<V>(-1))), unit, V(Elem<V>(0)));
     return select(y < V(Elem<V>(0)), inverse, r);
@@ -832,7 +832,7 @@ WEFT_INLINE V fmod(V x, V y) {
     using F = FormatOf<V>;
     const V b = absolute(y), zero = constant<V>(0);
     V r = absolute(x);
-    // Each round takes off the leading bits of the quotient; products of y with so few bits are exact in fma.
+    // Each iteration subtracts the leading bits of the quotient; products of y with so few bits are exact in fma.
     const auto proper = both(b > zero, r < infinity<V>());
     const V huge = infinity<V>();
     V divisor = select(proper, b, huge);

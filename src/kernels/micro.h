@@ -22,7 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for panels in the L1 cache: widening them once may pay.
+/// The Mac for panels in the L1 cache: widening them once may be faster.
 template <class Mac>
 struct NearOf {
   using type = Mac;
@@ -332,7 +332,7 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// For `rows_now` rows; `vectors_now` below tile.nv leaves the panel's last columns out. The parameters are those of
+/// For `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of
 /// Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
@@ -430,8 +430,8 @@ WEFT_INLINE auto micro_of_columns(i64 cols) {
   return &micro<Mac, tile, tile.mr, vectors>;
 }
 
-/// The inner kernels of one Mac and tile, which do not depend on the kernel around them: a generated kernel may leave
-/// them to a part that is compiled once for all (WEFT_SHARED_PART).
+/// The inner kernels of one Mac and tile, which do not depend on the kernel around them: generated kernels may share
+/// one compiled copy (WEFT_SHARED_PART).
 template <class Mac, GemmTile tile>
 struct Micro {
   using Unit = typename Mac::Unit;

@@ -133,8 +133,8 @@ WEFT_INLINE void add_even_rows(const Call& call) {
   }
 }
 
-/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. There are no partial sums: those of
-/// bf16 are as exact as their operands allow.
+/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. There are no partial sums: AMX sums
+/// bf16 in f32.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;
@@ -152,7 +152,7 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s, rows += tile.mr) {
     bool even[T];
     WEFT_UNROLL for (int t = 0; t < T; ++t) even[t] = are_even(rows + t * amx_side);
-    // 16 rows from unit k on: as they lie in memory, or a copy.
+    // 16 rows from unit k on: in place, or a copy.
     const auto rows_from = [&](i64 k, int count, u32* copy, TileRowsOfA(&a)[T]) WEFT_LAMBDA {
       WEFT_UNROLL for (int t = 0; t < T; ++t) {
         const auto* const* from = rows + t * amx_side;

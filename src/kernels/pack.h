@@ -9,7 +9,7 @@
 
 namespace weft::kernel {
 
-/// The source: element (batch, tap, k, column) stands at batch * stride_batch + tap (three run-time digits, each with
+/// The source: element (batch, tap, k, column) is at batch * stride_batch + tap (three run-time digits, each with
 /// its stride) + k * stride_k + column * stride_n, all in elements. A plain matrix has no taps (all sizes 1).
 struct PackB {
   i64 batch = 1, n = 0, k = 0;

@@ -15,7 +15,7 @@
 
 namespace weft::kernel {
 
-/// A point of an index space; the last coordinate is the first lane's.
+/// A point of an index space; the last coordinate is that of the first lane.
 template <int Rank>
 struct Coords {
   i64 at[Rank];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` where the reduced axes are the last ones
-/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. The load
-/// defines the elements (strides, a prologue such as x * x), the store what follows (mean, root). Op: Sum, Product,
-/// Max, Min of row.h. An empty reduction gives the neutral value of Op. Where a GPU has too few rows for its cores,
-/// row_parts.h and reduce_column_parts cut the reduced axis into parts, and a second launch reduces those.
+/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. The load reads
+/// and transforms the elements (x * x), the store applies the epilogue (mean, root). Op: Sum, Product, Max, Min of
+/// row.h. An empty reduction gives the neutral value of Op. Where a GPU has too few rows for its cores, row_parts.h and
+/// reduce_column_parts cut the reduced axis into parts, and a second launch reduces those.
 
 #include "row.h"
 
@@ -77,7 +77,7 @@ WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const
         WEFT_NO_UNROLL for (i64 r = begin; r < s.end; r += Ways) part = combine<Op>(part, load(s.outer, r, col, lanes));
       }
     }
-    barrier();  // the parts of an earlier task have been read
+    barrier();  // waits until the parts of the previous task have been read
     WEFT_UNROLL for (int i = 0; i < N; i++) parts[thread_id() * N + i] = lane(part, i);
     barrier();
     if (way > 0 || chunk >= chunks) return;
@@ -126,8 +126,8 @@ WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inne
   });
 }
 
-/// Which of two candidates wins: the larger (or smaller) value, NaN before all, then the lower index (or the higher one
-/// if `Last`).
+/// Whether a candidate beats another: the larger (or smaller) value, NaN before all, then the lower index (or the
+/// higher one if `Last`).
 template <bool Largest, bool Last>
 struct Best {
   /// True if b, which comes later in the row, replaces a.
@@ -222,7 +222,7 @@ WEFT_INLINE Found<T> team_best(Found<T> best) {
   if constexpr (waves > 1) {
     WEFT_SHARED T values[waves];
     WEFT_SHARED i32 indices[waves];
-    barrier();  // an earlier row's values have been read
+    barrier();  // waits until the values of the previous row have been read
     const int wave = thread_id() / wave_size;
     if (thread_id() % wave_size == 0) values[wave] = best.value, indices[wave] = best.index;
     barrier();

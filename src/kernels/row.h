@@ -194,7 +194,7 @@ WEFT_INLINE T team_reduce(T v) {
   if constexpr (team == Team::block && Threads > wave_size) {
     constexpr int waves = Threads / wave_size;
     WEFT_SHARED T partial[waves];
-    barrier();  // the values of an earlier reduction have been read
+    barrier();  // waits until the values of the previous reduction have been read
     if (thread_id() % wave_size == 0) partial[thread_id() / wave_size] = v;
     barrier();
     v = partial[0];
@@ -273,8 +273,8 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 }
 #endif
 
-/// e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which a rounded product with
-/// log2(e) is exact enough.
+/// e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded product with
+/// log2(e) is accurate enough.
 template <bool narrow, class V>
 WEFT_INLINE V exp_of_difference(V d) {
 #ifdef WEFT_NVIDIA

@@ -34,7 +34,7 @@ struct GemmTile {
 inline constexpr GemmTile avx2_tile{};
 inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
-/// The same for Zen 4, whose prefetchers feed the first cache from the second as fast as products need it.
+/// The same for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.
 inline constexpr GemmTile zen_tile = [](GemmTile tile) {
   tile.deep = 256, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 2048;
   return tile;
@@ -102,7 +102,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   const i64 most = at_least(512 / tile.nr(), 1);
   const i64 least = ceil_div(fill ? 128 : at_least(least_columns, tile.columns), tile.nr());
   i64 wide = clamp(at_least(fair, at_least(worthy, least)), 1, most);
-  if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B passes once
+  if (m == 1) wide = round_up(at_least(fair, ceil_div(20'000, tile.nr() * at_least(units, 1))), 4);  // B is read once
   b.n_blocks = at_least(ceil_div(panels, wide), 1);
   b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
   b.n_blocks = ceil_div(n, b.nc);

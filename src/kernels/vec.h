@@ -99,7 +99,7 @@ struct Part {
 WEFT_INLINE int valid_lanes(Full, int lanes) { return lanes; }
 WEFT_INLINE int valid_lanes(Part part, int) { return part.n; }
 
-/// Lanes of f32 in one vector register of this device (on GPUs: in the 16 bytes that one thread moves).
+/// Lanes of f32 in one vector register of this device (on GPUs: in 16 bytes, the widest access of a thread).
 #if defined(__AVX512F__)
 inline constexpr int native_lanes = 16;
 #elif defined(WEFT_GPU)
@@ -295,7 +295,7 @@ inline constexpr int whole_lanes = native_lanes;
 
 #ifdef WEFT_NVIDIA
 /// This GPU needs aligned wide accesses: up to 16 bytes at once if the address allows it, else element by element. (A
-/// vector type of less alignment will not do: LLVM 19 emits wide accesses for 16 x i8 regardless.)
+/// vector type with lower alignment does not help: LLVM 19 emits wide accesses for 16 x i8 anyway.)
 template <class T, int N>
 inline constexpr bool fits_access = sizeof(T) * N <= 16;
 template <int Bytes>
@@ -621,7 +621,7 @@ template <class V>
 WEFT_INLINE Elem<V> reduce_mul(V v) {
   return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a * b; });
 }
-/// NaN wins.
+/// If an operand is NaN, so is the result.
 template <class V>
 WEFT_INLINE Elem<V> reduce_max(V v) {
   return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return ((a > b) | (a != a)) ? a : b; });

@@ -24,7 +24,7 @@ inline constexpr bool has_warp_groups = false;
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
-/// The byte at which 16-byte part `part` of 128-byte row `row` lies.
+/// The byte offset of 16-byte part `part` of 128-byte row `row`.
 WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
 
 /// The descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of 1024.
@@ -111,7 +111,7 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
                : WEFT_SUMS_##N("+r", 0)                                     \
                : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))             \
                : "memory")
-/// Of 8-bit floats: `out` is "+f", or "=f" for the first product of a sum.
+/// For 8-bit floats: `out` is "+f", or "=f" for the first product of a sum.
 #define WEFT_WGMMA_FLOAT8(N, types, out)                                          \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1; }" \
                : WEFT_SUMS_##N(out, 0)                                            \
@@ -139,7 +139,7 @@ struct Wgmma {
   struct Sums {
     Acc v[c_count];
   };
-  /// Where sum i of this thread lies among the 64 rows and N columns.
+  /// The row (of 64) and column (of N) of this thread's sum i.
   static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
@@ -181,7 +181,7 @@ struct Wgmma {
 /// this one.
 WEFT_INLINE int cluster_size() { return int(__nvvm_read_ptx_sreg_cluster_nctarank()); }
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
-/// Waits for every thread of the cluster; what they wrote before is seen after.
+/// Waits for all threads of the cluster; their earlier writes are visible afterwards.
 WEFT_INLINE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

@@ -54,9 +54,9 @@ WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   p.at[0] = 0, ++p.image;
 }
 
-/// The output pixel of a row in the order in which Direct convolutions take them. Those of a transposed one come phase by
-/// phase: pixels at equal places modulo the stride read the same taps, all others meet the zeros between input pixels.
-/// All phases count as equally large, so some rows are no pixels: see `is_pixel`.
+/// The output pixel of a row, in the order of Direct convolutions. A transposed one takes them phase by phase: pixels
+/// at equal positions modulo the stride read the same taps; other taps would meet the zeros between input pixels. All
+/// phases count as equally large, so some rows are no pixels: see `is_pixel`.
 WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   if (!s.transposed) return conv_pixel(s, row);
   ConvSizes phase = s;

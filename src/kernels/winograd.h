@@ -171,7 +171,7 @@ WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 plane, i64 tile_y, i
   }
 }
 
-/// Transforms all channels of one tile: position p goes to `to + p * step`.
+/// Transforms all channels of one tile; writes position p to `to + p * step`.
 template <class Form, class X>
 WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64 step) {
   constexpr int W = native_lanes * 4 / int(sizeof(X)), N = Form::size;
@@ -181,7 +181,7 @@ WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64
   const X* moved[N * N];
   WEFT_NO_UNROLL for (i64 c = 0; c < channels; c += W) {
     const bool whole = c + W <= channels;
-    if (!whole) {  // the last channels, beside zeros
+    if (!whole) {  // the last channels, padded with zeros
       const Part part{static_cast<int>(channels - c)};
       WEFT_NO_UNROLL for (i64 p = 0; p < N * N; ++p) {
         store(last + p * W, load<W>(pixels[p] + c, part), Full{});
@@ -211,7 +211,7 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// The terms of transformed tiles (see MacQuads), for each position tile by tile.
+/// The row terms (see MacQuads) of transformed tiles: [position][tile].
 template <class Mac, int lanes>
 WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
                                  typename Mac::Acc* terms) {
@@ -273,7 +273,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   }
 }
 
-/// The planes of the input that results at some depths read: taps [begin, end) of the kernel's depth lie inside.
+/// The taps [begin, end) along the depth that lie inside the input for results at these depths.
 WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_depth) {
   const TapRange low = valid_taps(s, 0, first_depth * s.stride[0] - s.pad[0]),
                  high = valid_taps(s, 0, last_depth * s.stride[0] - s.pad[0]);

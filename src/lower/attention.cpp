@@ -33,14 +33,14 @@ View spread_mask(const View& mask, const Dims& dims) {
   return view;
 }
 
-/// True if every aligned pair of the mask's keys lies on a multiple of the pair's size.
+/// True if each even-numbered key of the mask is aligned to a pair.
 bool has_even_rows(const View& mask) {
   bool even = mask.offset.is_multiple_of(2);
   for (size_t axis = 0; axis < 3; ++axis) even &= mask.strides[axis].is_multiple_of(2);
   return even;
 }
 
-/// Writes the lambda that gives the keys which a row sees (none from `last` on) and the score of the sink.
+/// Writes the lambda that returns a row's range of keys (which ends at `last`) and the score of the sink.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -114,8 +114,8 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// With clusters and few blocks: the number of blocks of a cluster among which the keys are split (split-k, as in
-/// Flash-Decoding), each at least `fewest`.
+/// With clusters and few blocks: over how many blocks of a cluster the keys are split (Flash-Decoding), each at least
+/// `fewest`.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
   int split = 1;
@@ -134,7 +134,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   while (a.d < widest.value()) a.d *= 2;
   while (a.few < rows.value()) a.few *= 2;
   if (a.d * bits(q.dtype) / tasks::vector_bits > lowering.gpu().wave || a.d > 256) return std::nullopt;
-  if (a.few * a.d > 1024) a.waves /= 2;  // limits shared memory
+  if (a.few * a.d > 1024) a.waves /= 2;  // limits the shared memory of a block
   int64_t blocks = typical_size(q.dims[0] * k.dims[1]);
   if (lowering.gpu().warp_groups) a.split = key_split(lowering, blocks, k, 32);
   return a;
@@ -225,7 +225,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // A scale without soft cap or mask is multiplied inside the exponential.
+  // Without soft cap and mask, the exponential applies the scale.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

@@ -27,7 +27,7 @@ std::string offset_text(KernelBuilder& kernel, const std::vector<AxisGroup>& gro
 class Lowering;
 struct Region;
 
-/// The stored results of a region, split into those computed before its anchor and the rest.
+/// The stored results of a region: those computed before its anchor, and the others.
 struct Outputs {
   std::vector<Value> before, after;
 };
@@ -37,9 +37,8 @@ Outputs split_outputs(const Region& region);
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 
-/// Moves the epilogue to a region of its own and returns it, if the anchor walks several axes as one and an operand of
-/// the epilogue repeats along some of them: neighbouring lanes are then no neighbours in that operand. Empty: the
-/// epilogue stays.
+/// Moves the epilogue to a region of its own and returns it, if the anchor merges axes along some of which an operand
+/// of the epilogue is broadcast: neighbouring lanes are then no neighbours there. Empty: the epilogue stays.
 Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// A tensor around one axis: [outer, n, inner].

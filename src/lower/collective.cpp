@@ -51,7 +51,7 @@ bool feeds_only(const Region& sum, const std::vector<Instruction*>& readers) {
          is_small(value.dtype(), product(value.dims()));
 }
 
-/// Makes the front of `reader` the epilogue of the sum; `reader` keeps the rest, if it has an anchor.
+/// Moves the front of `reader` into the epilogue of the sum; `reader` keeps the rest if it has an anchor.
 Region extended(Region& sum, Region& reader) {
   Region whole{.anchor = sum.anchor,
                .epilogue = std::exchange(front_of(reader), {}),

@@ -53,7 +53,7 @@ struct GroupChannels {
   int64_t in, out;
 };
 
-/// Those that kernels/depthwise.h computes: one and one, or on CPUs a few of floats that share a vector.
+/// Channels of a group that kernels/depthwise.h computes: 1 in and 1 out, or on CPUs a few floats that share a vector.
 std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
   bool is_one_group = known_equal(w.groups, 1),
        is_one = known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1);
@@ -79,7 +79,7 @@ bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
 /// The stride of the weights along their taps as one axis, if there is one.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// Whether a copy of a line takes few pixels past it, and a copy of a block few lines past it.
+/// Whether a copied line needs few pixels beyond its end, and a copied block few lines.
 bool has_short_reach(const Window& w) {
   constexpr int64_t most = 4;
   bool is_short = w.in.size() == 2;
@@ -258,7 +258,7 @@ struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// For kernels of a known width over channels in whole vectors: the most pixels that leave enough threads.
+/// The most pixels in a thread that leave enough threads, if the kernel's width is known and channels fill vectors.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);

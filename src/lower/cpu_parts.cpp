@@ -46,7 +46,7 @@ class Placement {
  public:
   explicit Placement(Module& module) : module_(module), on_cpu_(module.id_limit()), needs_(module.id_limit()) {}
 
-  /// The groups for the processor, in order; none: the module stays as it is.
+  /// The groups for the processor, in order; none: the module is unchanged.
   std::vector<Group> run() {
     bool any = false;
     for (Instruction& i : module_) {
@@ -114,7 +114,7 @@ class Placement {
 
   Module& module_;
   std::vector<bool> on_cpu_;
-  std::vector<Group> needs_;  // of each instruction
+  std::vector<Group> needs_;  // groups that each instruction depends on
 };
 
 /// Writes a group as a program and puts a cpu_part in its place.
@@ -177,7 +177,7 @@ class PartWriter {
     for (const Module* body : i.modules) bodies.push_back(&write_body(*body));
     SourceScope source(into, i.source);
     Instruction* written = into.append(i.op, std::move(inputs), std::move(bodies)).def;
-    written->types = i.types;  // a pass may know more than the rule
+    written->types = i.types;  // a pass may know sizes better than the shape rule
     for (uint32_t k = 0; k < i.types.size(); ++k) values_[i.result(k)] = written->result(k);
   }
 
@@ -218,7 +218,7 @@ class PartWriter {
     }
   }
 
-  /// Copies the conditions on sizes that the part knows, so that they are checked before it computes with these sizes.
+  /// Copies the guards whose symbols the part has, so that they are checked before it uses these sizes.
   void copy_guards() {
     bodies_[&module_] = &part_->main();
     for (Guard guard : module_.program().guards()) {

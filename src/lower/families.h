@@ -23,7 +23,7 @@ struct Family {
   bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::look_first)
   bool takes_packed = false;      ///< operands with several elements to a byte
   bool takes_containers = false;  ///< values that are no tensors
-  std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel does this one; "" if one does
+  std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel computes an instruction; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it
 };
 /// The family of an instruction that is no leaf.

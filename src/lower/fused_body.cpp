@@ -97,8 +97,8 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   collapse();
 }
 
-/// Subtracts the bound of the f32 error from a sum that is only rounded. The exact sum then lies between the result and
-/// the result plus twice the bound. This is free if a term is a constant or a product.
+/// If a sum is only rounded, subtracts the bound of its f32 error. The exact sum is then in [result, result + 2 *
+/// bound]. This is free if a term is a constant or a product.
 void FusedBody::plan_first_look() {
   for (const auto& [rounding, parts] : roundings_) {
     Value sum = parts[0];

@@ -6,12 +6,12 @@
 namespace weft {
 
 struct LowerOptions {
-  /// GPUs: f16 or bf16 is the type in which f32 values lie in memory between kernels and are multiplied by matrix
-  /// units; sums and everything inside a kernel stay f32. Inputs and outputs keep their types.
+  /// GPUs: the type (f16 or bf16) of f32 values in memory between kernels and of operands of matrix units; sums and
+  /// values inside a kernel stay f32. Inputs and outputs keep their types.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
   VendorLibraries libraries = {};          ///< GPUs: those on this machine, which are further candidates
-  Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's favourite
+  Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's choice
   bool are_connected = false;              ///< as of Ranks (passes/pipeline.h)
   int compute_units = 0;                   ///< GPUs: of the device; 0: of the chip's usual model
 };

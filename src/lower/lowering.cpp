@@ -142,7 +142,7 @@ int Lowering::new_buffer(PlanBuffer buffer) {
 }
 
 int Lowering::mailbox() {
-  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // more by the ranks behind the first
+  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // longer for each rank after the first
   if (all_.mailbox < 0)
     all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
   return all_.mailbox;
@@ -331,7 +331,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason, std::opt
   return copy;
 }
 
-/// Both views show the same places of their buffers.
+/// Whether both views address the same elements.
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)
@@ -349,7 +349,7 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
   bool is_read = std::ranges::find(step.buffers, from.buffer) !=
-                 step.buffers.end();  // false if its elements are one number, which the kernel's text holds
+                 step.buffers.end();  // false if all elements are one number, which is a literal in the kernel's text
   if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
@@ -639,7 +639,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto turned = [&](View view) {  // not tables
+  auto turned = [&](View view) {  // for vectors, not for tables
     return view.dims.size() == order.size() ? permuted(view, order) : view;
   };
   FusedBody body(
@@ -718,7 +718,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
-      if (views == &results && step.is<PartStep>()) continue;  // a part returns its sizes itself
+      if (views == &results && step.is<PartStep>()) continue;  // a CPU part returns its sizes itself
       step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
       for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }

@@ -17,7 +17,7 @@
 
 namespace weft {
 
-/// A program while it is lowered: the plan so far and where each value lies.
+/// A program while it is lowered: the plan so far and the view of each value.
 struct LoweredProgram {
   LoweredProgram(const Program& from, const Chip& target, LowerOptions wanted);
 
@@ -29,14 +29,14 @@ struct LoweredProgram {
   PlanDraft plan = {};
   TextPool texts;
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
-  std::unordered_map<const Instruction*, View> stored = {};             ///< constants
+  std::unordered_map<const Instruction*, View> stored = {};             ///< views of constants
   std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< buffer meant for each result, -1: none
   std::map<std::vector<int>, int> filled = {};        ///< a load step's kernel, operands and sizes -> its buffer
-  std::set<int> written = {};                         ///< slots that have their value
+  std::set<int> written = {};                         ///< output buffers already written
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set by steps; those not set yet
   std::unordered_map<const Instruction*, bool> load_time = {};
   int mailbox = -1;  ///< the buffer of that kind, if there is one
-  int depth = 0;     ///< of bodies around the current module
+  int depth = 0;     ///< number of bodies around the current module
 };
 
 /// Lowering of one region: the kernel families (matmul.cpp, convolution.cpp ...) ask it for views of operands and
@@ -55,7 +55,7 @@ class Lowering {
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   /// The features of the GPU.
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
-  /// The compute units of the GPU, which its kernels should fill.
+  /// The number of compute units of the GPU.
   int compute_units() const;
   /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
   int lanes_for(int widest_bits) const;
@@ -65,7 +65,7 @@ class Lowering {
   /// the number of tasks on a CPU.
   void set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const;
 
-  /// The place of a value; a view that strides cannot express is copied first.
+  /// The view of a value; if strides cannot express it, the value is copied first.
   View view_of(Value value);
   /// The same, with elements in row-major order without gaps (copied if need be).
   View contiguous_view_of(Value value);
@@ -103,8 +103,8 @@ class Lowering {
   void copy_apart(Value value, const View& to, const std::string& reason);
   /// A buffer with a special layout, such as packed weights: `elements` of `type`.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
-  /// `to`, which the newest step fills. If that step runs at load time and an equal one came before it, it is dropped and
-  /// the buffer is that one's: layers that share weights share their packed form.
+  /// Returns `to`, which the newest step fills. If an equal load step came before, drops the new one and returns that
+  /// one's buffer: layers that share weights share their packed form.
   View shared(View to);
   /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
   bool is_load_time(Value value) const;
@@ -146,8 +146,8 @@ class Lowering {
   /// Adds a step that sets symbols and checks the guards on them.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
   const GuardPlaces& guards() const { return all_.guards; }
-  /// Lowers a body whose parameters lie at `parameters`; its results are written to the buffers `slots` (-1: nowhere,
-  /// the caller reads their views).
+  /// Lowers a body whose parameters have the views `parameters`; writes results to the buffers `slots` (-1: not
+  /// written, the caller reads their views).
   void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots);
   /// Marks parameters whose operands follow from constants alone.
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
@@ -186,10 +186,10 @@ class Lowering {
   std::string source_ = {};
   bool runs_at_load_ = false;        // the region is computed once, when the program is loaded
   bool may_place_ = false;           // its kernel stores through any strides
-  bool may_narrow_ = false;          // and converts what it stores
-  std::set<int> part_buffers_ = {};  // where it writes places that no other step writes
+  bool may_narrow_ = false;          // the store lambda converts its values
+  std::set<int> part_buffers_ = {};  // buffers that it writes in parts, apart from other steps
   int decision_ = -1;                // of PlanDraft::decisions
-  std::string choice_reason_ = {};   // when it was not the cost model's
+  std::string choice_reason_ = {};   // the reason, if the choice was not the cost model's
 };
 
 /// The bytes of a dense tensor.

@@ -26,7 +26,7 @@ class OverflowingValues {
   bool is_passed_on(const Instruction& i, size_t operand);
 
   double largest_;
-  std::unordered_map<const Instruction*, bool> overflowing_;  // constants are added when they are met
+  std::unordered_map<const Instruction*, bool> overflowing_;  // constants are added on demand
 };
 
 }  // namespace weft

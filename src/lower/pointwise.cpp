@@ -7,8 +7,8 @@
 namespace weft {
 namespace {
 
-/// Lanes of a pointwise loop. On a CPU: one register of the widest type that it computes with, two for f32 and
-/// narrower. On a GPU: what a thread loads at once.
+/// Lanes of a pointwise loop. On a CPU: one register of the widest type in the computation, two for f32 and narrower.
+/// On a GPU: one load of a thread.
 int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instructions, DType type) {
   auto width = [&](DType t) { return bits(lowering.on_gpu() ? lowering.stored_type(t) : compute_type(t)); };
   int widest = width(type);
@@ -55,8 +55,8 @@ void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body,
   if (at_once > 1) kernel.set_grid(ceildiv(chunks, threads * at_once), threads);
 }
 
-/// The axis along which the source of a copy is contiguous, if that is not the result's and squares of both fill
-/// registers.
+/// The contiguous axis of a copy's source, if it differs from the result's and both are long enough to transpose blocks
+/// in registers.
 std::optional<size_t> transposed_axis(const View& from, const View& to) {
   size_t rank = to.dims.size();
   auto is_long = [](const Dim& size) { return size.constant().value_or(tasks::transpose_rows) >= 8; };

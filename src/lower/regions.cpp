@@ -56,7 +56,7 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // sizes are set in the order of the module, as the guards on them expect
+    Instruction* last = nullptr;  // keep the order of size-setting instructions, as guards expect
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});
@@ -130,8 +130,7 @@ class Grouping {
     return is_plain && i.types[0].shape.is_static() && std::ranges::all_of(i.inputs, is_fixed);
   }
 
-  /// Whether the region's anchor, such as the sums of weights, is computed when the program is loaded, and `i` in each
-  /// run.
+  /// Whether the region's anchor runs at load time (sums of weights, for example) and `i` in each run.
   bool is_settled_before(const Region& region, const Instruction& i) const {
     return region.anchor && fixed_[region.anchor->id] && !fixed_[i.id];
   }
@@ -144,7 +143,7 @@ class Grouping {
       bool may_take = id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims;
       if (may_take && computes(region(id), input) && !is_settled_before(region(id), i)) candidates.push_back(id);
     }
-    // Regions with an anchor first, then those that others read too, since the rest can be absorbed; then the latest.
+    // First regions with an anchor, then those with other readers (the rest can be absorbed), then the latest.
     std::ranges::sort(candidates, std::greater{},
                       [&](int id) { return std::tuple(!is_plain(region(id)), !is_read_only_by(id, i), id); });
     for (int id : candidates) {

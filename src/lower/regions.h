@@ -11,7 +11,7 @@ namespace weft {
 /// are fused. Without an anchor all are `epilogue`: a pointwise loop.
 struct Region {
   Instruction* anchor = nullptr;
-  Instruction* twin = nullptr;  ///< a second dot of the same rows, whose result the epilogue reads too (gpu/gemv.h)
+  Instruction* twin = nullptr;  ///< a second dot of the same rows, also read by the epilogue (gpu/gemv.h)
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
   Dims dims = {};                   ///< of the results

@@ -41,7 +41,7 @@ double magnitude(Value value, int depth = 8) {
   return constant_size(value);
 }
 
-/// A sum in which all terms but one are bounded; `open` is an integer of many bits times a constant.
+/// A sum in which all terms but one are bounded; `open` is the unbounded term, a wide integer times a constant.
 struct Sum {
   double bounded = 0;
   int open = 0;
@@ -102,8 +102,8 @@ double quick_rounding_error(Value x, Value low, Value high) {
   auto least = splat_of(low), greatest = splat_of(high);
   auto sum = terms_of(x);
   if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
-  // The error bound. Each of the conversions, products and sums (four at most) rounds by 2^-24 of `size`, if the result
-  // lies within the limits; results beyond are clamped. Subtracting and adding the error rounds twice more.
+  // The error bound. Each conversion, product and sum (four at most) rounds by 2^-24 of `size` if the result is within
+  // the limits; others are clamped. Subtracting and adding the error rounds twice more.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? error : 0;

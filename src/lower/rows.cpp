@@ -143,7 +143,7 @@ PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowS
   return kernel.finish(lowering.plan(), reduce_name(region));
 }
 
-/// The same for columns, of which `ways` threads of a GPU share the reduced axis.
+/// The same for columns; `ways` threads of a GPU share the reduced axis.
 PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc, int ways,
                                const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// For each body, the instruction of main whose control flow contains it; errors name the node of that instruction.
+/// The instruction of main that contains each body; errors name its node.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {
@@ -43,8 +43,8 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Why no target but the reference can run an instruction; empty if one can. Refuses here what a family could only
-/// refuse in the middle of lowering.
+/// Why no target but the reference can run an instruction; empty if one can. Refuses early what a family could only
+/// refuse during lowering.
 std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

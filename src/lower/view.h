@@ -12,7 +12,7 @@ struct View {
   int buffer = -1;
   DType dtype = DType::f32;
   Dims dims = {};
-  Dims strides = {};  ///< in elements; 0 repeats
+  Dims strides = {};  ///< in elements; 0: broadcast
   Dim offset = 0;
 
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
@@ -28,8 +28,8 @@ bool is_fixed(const View& view);
 /// True when the view is a whole row-major tensor from the buffer's start.
 bool is_whole(const View& view);
 
-/// The stride of axes [begin, end) walked as one; nothing if it varies. Strides of axes of size 1 are arbitrary and do
-/// not count. 0 for a single element.
+/// The stride of axes [begin, end) merged into one; nothing if they do not merge. Ignores strides of axes of size 1. 0
+/// for a single element.
 std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
 /// The same elements with axes in another order: axis i was axis order[i].

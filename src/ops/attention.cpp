@@ -42,7 +42,7 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-/// The mask's steps along batch, head, row and column; 0 where it repeats.
+/// The mask's steps along batch, head, row and column; 0 where it is broadcast.
 std::vector<int64_t> mask_steps(const Wide& mask) {
   std::vector<int64_t> steps = row_major_steps(mask.dims);
   for (size_t a = 0; a < steps.size(); ++a) steps[a] = mask.dims[a] == 1 ? 0 : steps[a];

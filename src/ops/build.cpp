@@ -27,7 +27,7 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  // Equal sizes are replaced by the simplest of them, so that a clamp such as min(512, seq) does not spread.
+  // Prefers the simpler of two equal sizes, so that an expression such as min(512, seq) does not spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 
@@ -108,7 +108,7 @@ Value matmul(Module& module, Value a, Value b) {
 
 namespace {
 
-constexpr int64_t small_tensor = 1024;  // elements of a shape computation; larger integer tensors are data
+constexpr int64_t small_tensor = 1024;  // most elements of a shape computation; larger integer tensors are data
 
 bool is_small_integer(Value value) {
   if (!value.type().is_tensor() || value.rank() > 1) return false;
@@ -118,7 +118,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// The contents of a result of `op` on known operand contents; nothing if they are not decided.
+/// The contents of a result of `op` on known operand contents; nothing if they are unknown.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -167,7 +167,7 @@ class ContentsRule {
       case Fn::mul: return a * b;
       case Fn::min: return min(a, b);
       case Fn::max: return max(a, b);
-      case Fn::div:  // truncates, which is floordiv only for signs that are known
+      case Fn::div:  // div truncates, which equals floordiv only for known signs
         if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
         return exact_divide(a, b);
       case Fn::floor_mod: return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;
@@ -300,7 +300,7 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
 
 }  // namespace
 
-/// Limit on the steps of a size computation that are followed; a model may have any number of nodes in a row.
+/// Limit on the steps of a size computation that are followed; a chain of nodes may have any length.
 constexpr int deepest = 64;
 
 static Dims sizes_in(Module& module, Value value, int64_t least, int depth) {

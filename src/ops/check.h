@@ -6,7 +6,7 @@
 /// Checks for shape rules. Errors carry both values; Module::append adds the node.
 namespace weft::shape_rule {
 
-/// Refuses operands with a message of both values.
+/// Refuses operands; the message has both values.
 template <class... Args>
 [[noreturn]] void refuse(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});
@@ -43,7 +43,7 @@ inline void real(std::string_view op, const Shape& x) {
   if (!is_float(x.dtype)) refuse("E141", op, ": ", x, " must hold floats");
 }
 
-/// `small` repeats along `large`: each size, from the last one on, is 1 or the same.
+/// Checks that `small` broadcasts to `large`: each size, from the last one on, is 1 or equal.
 inline void broadcasts_to(std::string_view op, const Shape& small, std::span<const Dim> large) {
   if (small.dims.size() > large.size()) refuse("E151", op, ": ", small, " has more axes than ", large.size());
   size_t added = large.size() - small.dims.size();

@@ -19,7 +19,7 @@ struct CustomOperator {
       function;  ///< pointwise: V f(V x, V y); else void f(const L& launch, const f32* x, ..., f32* y, i64 n, ...)
   std::string tasks = "1";  ///< how many tasks a call has: an expression over the rule's sizes
   bool is_pointwise = false;
-  /// Returns 0, or a number that ends the run with E302. `buffers` are the inputs, then the outputs; `sizes` those of
+  /// Returns 0; any other number ends the run with E302. `buffers` are the inputs, then the outputs; `sizes` those of
   /// the rule in order of appearance; `attributes` is "alpha=0.5\nmode=\"x\"".
   int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes) = nullptr;
   void* user = nullptr;

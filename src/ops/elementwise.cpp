@@ -116,7 +116,7 @@ inline double narrowed(DType, double value) { return value; }
 inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 
 /// Calls `f` with the operands of element i. x, y and z are the first, second and last operand, as far as they exist;
-/// of three operands the first is a condition.
+/// with three operands, the first is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3) return f(c.in[0].as<int64_t>()[i] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));
@@ -144,7 +144,7 @@ Wide over(const Call& c, F f) {
     if (c.in[arity - 1].dtype == DType::u64) return over_elements<arity, Wrapping<uint64_t>>(c, f);
     return over_elements<arity, Wrapping<int64_t>>(c, f);
   }
-  __builtin_unreachable();  // the shape rule refused integers
+  __builtin_unreachable();  // the shape rule refuses integers
 }
 
 Wide evaluate(Fn fn, const Call& c) {

@@ -53,7 +53,7 @@ struct PoolWindow {
   }
 };
 
-/// The place of the largest element, the first of equals; -1 in a window that lies all in the padding.
+/// The index of the largest element, the first of equals; -1 for a window entirely in the padding.
 template <class T>
 int64_t place_of_largest(DType type, const PoolWindow<T>& window) {
   int64_t best = -1;

@@ -104,7 +104,7 @@ void identity(Combine how, DType type, int64_t& out) {
 
 double mean(DType, double sum, int64_t count) { return sum / static_cast<double>(count); }
 int64_t mean(DType type, int64_t sum, int64_t count) {
-  if (count == 0) return 0;  // like division of integers by zero (reference::divide)
+  if (count == 0) return 0;  // as in reference::divide: integer division by zero gives 0
   if (type == DType::u64) return static_cast<int64_t>(static_cast<uint64_t>(sum) / static_cast<uint64_t>(count));
   return sum / count;
 }

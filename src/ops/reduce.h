@@ -82,7 +82,7 @@ struct Normalize {
 };
 
 /// The k largest or smallest along `axis`: values, and their indices (i64). Equal values keep the lower index first;
-/// NaN counts as largest.
+/// NaN is the largest.
 struct TopK {
   static constexpr std::string_view name = "top_k";
   Dim k = 0;

@@ -102,7 +102,7 @@ struct Axis {
   }
 
   std::vector<Tap> taps(double x) const {
-    x = std::isnan(x) ? 0 : std::clamp(x, -0x1p40, 0x1p40);  // all coordinates beyond the edges read the edge
+    x = std::isnan(x) ? 0 : std::clamp(x, -0x1p40, 0x1p40);  // coordinates beyond the edges read the edge element
     if (resize.mode == ResizeMode::nearest) return {{std::clamp<int64_t>(nearest(x), 0, in - 1), 1.0}};
     double narrow = resize.antialias ? std::min(scale, 1.0) : 1;  // shrinking with antialias widens the kernel
     double reach = (resize.mode == ResizeMode::linear ? 1 : 2) / narrow, sum = 0;

@@ -6,7 +6,7 @@
 /// cheaper.
 namespace weft {
 
-/// The same elements in row-major order under other sizes.
+/// The same elements in row-major order with other sizes.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
   Dims dims = {};

@@ -8,7 +8,7 @@
 #include "base/watch.h"
 #include "base/wide.h"
 
-/// Functions for the meanings of operators; see base/wide.h.
+/// Helpers for reference implementations of operators; see base/wide.h.
 namespace weft {
 
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double> values) {
@@ -32,7 +32,7 @@ class TextScope {
 Wide to_wide(const Tensor& tensor);
 /// Rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
-/// The same elements under other sizes.
+/// The same elements with other sizes.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
 
 /// `f(std::span<const double>)` or `f(std::span<const int64_t>)`, whichever holds the elements.
@@ -52,7 +52,7 @@ int64_t highest_integer(DType type);
 int64_t to_integer(DType type, double value);
 double to_real(DType type, int64_t value);  ///< u64 by its bits
 
-/// Sizes that must all be numbers by now.
+/// Dims as numbers; an internal error if one is symbolic.
 std::vector<int64_t> fixed(const Dims& dims);
 /// Row-major steps in elements.
 std::vector<int64_t> row_major_steps(std::span<const int64_t> dims);
@@ -89,7 +89,7 @@ struct Rows {
 };
 
 /// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the work of one item in elementary operations.
-/// Parts are small enough that the watch of this thread is heeded every few milliseconds.
+/// Parts are small enough to check this thread's watch (deadline, stop) every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.

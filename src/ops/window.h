@@ -19,8 +19,8 @@ void check_output(std::string_view op, size_t axis, const Dim& size);
 Wide channels_first(const Wide& x, Layout layout);
 Wide from_channels_first(const Wide& x, Layout layout);
 
-/// The places that the windows read: entry [tap][position] is the flat spatial offset, -1 in the padding and -2 beyond
-/// it (after the last window of a pool that rounds up).
+/// The elements that the windows read: entry [tap][position] is the flat spatial offset, -1 in the padding and -2
+/// beyond it (after the last window of a pool that rounds up).
 struct Taps {
   std::vector<int64_t> in, out, kernel, strides, dilations, pads_begin, pads_end;
 

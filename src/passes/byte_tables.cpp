@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t count = 256;
 
-/// The numbers of a value for each byte of another, whose elements it depends on one by one.
+/// A value as a function of the bytes of another, elementwise: its 256 results.
 struct Function {
   Value of;
   Wide numbers;
-  int work = 0;  ///< about how many instructions compute it from `of`
+  int work = 0;  ///< approximate number of instructions from `of` to it
 };
 
 bool is_byte(const Type& type) { return type.shape.dtype == DType::u8 || type.shape.dtype == DType::i8; }

@@ -53,7 +53,7 @@ struct LiveTaps {
 LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
   LiveTaps live;
   for (int64_t tap = 0; tap < kernel; ++tap) {
-    int64_t at = tap * dilation - pad;  // the place that the first place of the result reads
+    int64_t at = tap * dilation - pad;  // the operand index read by the result's first element
     int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
     if (skipped >= out || at + skipped * stride >= in) continue;
     live.first = live.last < 0 ? tap : live.first;
@@ -62,7 +62,7 @@ LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int6
   return live;
 }
 
-/// A convolution without the outer taps that only meet padding: dilated kernels on small pictures have such.
+/// A convolution without the outer taps that only meet padding: dilated kernels on small pictures have such taps.
 std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || op->transposed || op->layout != Layout::channels_first || !i.inputs[1].def->is<Constant>()) return {};

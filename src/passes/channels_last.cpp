@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// For each place of the channels-last tensor, the axis of the channels-first one.
+/// The permutation from channels-first to channels-last.
 std::vector<int64_t> to_last(int64_t rank) {
   std::vector<int64_t> permutation{0};
   for (int64_t axis = 2; axis < rank; ++axis) permutation.push_back(axis);
@@ -104,7 +104,7 @@ class LayoutChange {
     const auto* op = value.def->as<Transpose>();
     return op && op->permutation == to_first(value.rank());
   }
-  /// A picture made of rows: reshape(transpose(x[batch, pixels, channels])).
+  /// Whether a picture is made of rows: reshape(transpose(x[batch, pixels, channels])).
   static bool is_made_of_rows(Value value) {
     if (!value.def->is<Reshape>()) return false;
     Value rows = value.def->inputs[0];

@@ -152,12 +152,12 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// Whether the scores are the smallest tensor of an attention that masks nothing.
+/// Whether an attention has no mask and scores smaller than q, k and v.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
   bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
-  constexpr int64_t most_rows_of_few = 8;  // for which there are kernels of their own
+  constexpr int64_t most_rows_of_few = 8;  // most rows for which special kernels exist
   return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > most_rows_of_few &&
          known_less_equal(k[2], q[3]);
 }

@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// Elements to visit for each element of the result: summed products, a window, other boxes.
+/// The dimensions visited for each result element: summed products, a window, other boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Also erases the constants that only it read; in a long chain they would all stay until its end.
+/// Also erases the constants that only it read; otherwise a long chain would keep all of them until its end.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

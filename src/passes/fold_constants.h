@@ -15,8 +15,8 @@ namespace weft {
 ///     %2 = constant {value=f32[]{6}}
 bool fold_constants(Module& module);
 
-/// While it lives, all folding on this thread shares one budget, that of a program which passes fold repeatedly.
-/// Without one, each call has a budget of its own.
+/// While it lives, all folding on this thread shares one budget, because passes fold the same program repeatedly.
+/// Without it, each call has its own.
 class FoldingScope {
  public:
   explicit FoldingScope(const Program& program);

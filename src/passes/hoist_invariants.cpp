@@ -42,7 +42,7 @@ bool has_guards(const Module& body) {
   return std::ranges::any_of(body.program().guards(), [&](const Guard& g) { return g.module == &body; });
 }
 
-/// A loop of `outer`, and the part of its body that could stand before it.
+/// A loop of `outer`, and the part of its body that could move before it.
 class LoopHoist {
  public:
   LoopHoist(Module& outer, Instruction& loop)
@@ -140,7 +140,7 @@ class LoopHoist {
     body_.remove_dead();
   }
 
-  /// Fills is_needed_ (by the code before the loop) and stays_ (a moved instruction whose result the body still reads).
+  /// Fills is_needed_ (the code before the loop reads it) and stays_ (moved, but the body still reads its result).
   void mark_backwards(const std::vector<Instruction*>& order) {
     for (const Result& result : body_.results()) stays_[result.value.def->id] = true;
     for (auto at = order.rbegin(); at != order.rend(); ++at) {
@@ -230,7 +230,7 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// For a value of the body that is made of row `counter` of something outside: the values of all trips, along a new
+  /// If a value of the body is computed from row `counter` of an outside value: its values of all trips, along a new
   /// first axis.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;

@@ -42,7 +42,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
       try {
         return size.substitute(zero) == Dim(0);
       } catch (const Error&) {
-        return false;  // a size that is divided by the symbol has no value there
+        return false;  // a size divided by the symbol is undefined for 0
       }
     };
     Symbol positive = symbol;
@@ -98,7 +98,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// Parts that continue one linear function.
+/// The form of a concatenation whose parts continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;
@@ -195,7 +195,7 @@ Form elementwise_form(const Instruction& i, Fn fn, Memo& memo) {
 Form convert_form(const Instruction& i, DType to, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (!x) return std::nullopt;
-  if (to == DType::i64 || to == DType::i32) return x;  // counters and sizes stay far below 2^31
+  if (to == DType::i64 || to == DType::i32) return x;  // counters and sizes are far below 2^31
   bool is_number = x->is_constant() && x->offset.is_constant();
   if (to == DType::boolean && is_number) return number(x->offset.value() != 0, int64_t(x->slopes.size()));
   return std::nullopt;
@@ -267,7 +267,7 @@ std::optional<IndexForm> index_form(Value value) {
   Memo memo;
   Form form = form_of(value, memo);
   if (!form) return form;
-  // With the symbols as declared: the assumptions about them hold for this tensor only.
+  // Restore the declared bounds: the assumptions hold for this tensor only.
   const auto& symbols = value.def->parent->program().symbols();
   form->offset = form->offset.substitute([&](const Symbol& symbol) {
     auto declared = symbols.find(symbol.name);

@@ -5,8 +5,8 @@
 
 #include "ir/module.h"
 
-/// Models compute masks and positions from counters (0, 1, 2 ...) and sizes. This analysis gives an element of such
-/// integer arithmetic as a linear function of its own index.
+/// Models compute masks and positions from counters (0, 1, 2 ...) and sizes. This analysis expresses an element of such
+/// integer values as a linear function of its index.
 namespace weft {
 
 /// value[index] = offset + sum(slopes[a] * index[a]). Undefined for tensors without elements. Bool is 0 and 1.

@@ -228,7 +228,7 @@ Instruction* join(Module& module, Instruction& a, Instruction& b) {
   return joined.def;
 }
 
-/// Constants and sizes that a body reads from outside are made again inside, where passes can see them.
+/// Copies constants and sizes that a body reads from outside into it, where passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
   size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;

@@ -13,8 +13,8 @@ namespace weft {
 ///     %2 = exp %0
 bool inline_control(Module& module);
 
-/// Two loops of as many trips become one if neither depends on the other, such as both directions of a recurrent
-/// network: kernels of both share launches.
+/// Loop fusion: two independent loops with the same number of trips become one (such as both directions of a recurrent
+/// network), so that their kernels share launches.
 bool join_loops(Module& module);
 
 /// Writes out long loops with a fixed number of trips too, for targets without loops.

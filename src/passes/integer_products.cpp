@@ -36,7 +36,7 @@ int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
-/// Moves `axis` to where a view has it. False: the view has no such axis.
+/// Maps `axis` through a view. False: the view has no such axis.
 bool follow(int64_t& axis, const Instruction& view) {
   if (axis < 0) return true;
   if (view.is<Broadcast>()) axis += view.types[0].shape.rank() - view.inputs[0].rank();
@@ -46,7 +46,7 @@ bool follow(int64_t& axis, const Instruction& view) {
   return axis >= 0;
 }
 
-/// The same for a view of it; nothing if the scales would no longer vary along a single axis.
+/// The scales of a view; nothing if they would no longer vary along a single axis.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (!follow(s.axis, view)) return std::nullopt;
   s.x = module.append(view.op, {s.x});
@@ -141,8 +141,8 @@ bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
   return count.upper_bound() <= limit;
 }
 
-/// The product of two scales, each along an axis of the result of this rank. It stays a product of two, so that
-/// fold_scales sees it without rounding.
+/// The product of two scales, each along an axis of the result of this rank. It stays an instruction, so that
+/// fold_scales sees unrounded factors.
 Value product_scale(Module& module, Value a, int64_t axis_a, Value b, int64_t axis_b, int64_t rank) {
   return apply(module, Fn::mul, {along(module, a, axis_a, rank), along(module, b, axis_b, rank)});
 }
@@ -190,7 +190,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
-  // computed before the product, whose kernel subtracts it
+  // computed before the product; its epilogue subtracts it
   Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
@@ -212,7 +212,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// The axis of the weights that counts outputs.
+/// The output-channel axis of the weights.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -232,7 +232,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// A convolution of bytes. The padding is the zero point of x, whose share is subtracted.
+/// A convolution of bytes. The padding equals x's zero point, whose share of the sum is subtracted.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -374,7 +374,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
-/// `b` with bytes of this type and the zero point that goes with them.
+/// `b` converted to this type of bytes, with its zero point shifted to match.
 Bytes in_type(Module& module, const Bytes& b, DType type) {
   if (b.x.dtype() == type) return b;
   double by = type == DType::u8 ? 128 : -128;
@@ -419,7 +419,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
   Bytes a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
   int64_t rank = a.x.rank();
-  Value share_a, share_b;  // computed before the product, whose kernel subtracts them
+  Value share_a, share_b;  // computed before the product; its epilogue subtracts them
   if (!is_zero(b.zero)) {
     Value wide = convert(module, a.x, DType::i32);
     if (!is_zero(a.zero)) wide = apply(module, Fn::sub, {wide, a.zero});

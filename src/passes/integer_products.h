@@ -48,8 +48,8 @@ bool float8_products(Module& module);
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// What `i` quantises, without a relu, minimum or maximum that saturation implies: rounding keeps the order of numbers,
-/// so a bound at or beyond the outermost step changes nothing.
+/// The operand of a quantisation `i`, without a relu, minimum or maximum that saturation implies: rounding keeps the
+/// order of numbers, so a bound at or beyond the outermost step changes nothing.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

@@ -89,7 +89,7 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// With a narrow precision GPU kernels store f32 in 16 bits.
+/// GPUs limit the head size. With a narrow precision their kernels store f32 in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));

@@ -21,11 +21,11 @@ using PassCounts = std::map<std::string_view, int64_t>;
 
 /// The effect of the pass `shard` on one rank's program.
 struct ShardReport {
-  std::vector<DonationRequest> kept = {};  ///< inputs and outputs of which each rank has a part of its own
+  std::vector<DonationRequest> kept = {};  ///< inputs and outputs that are split among the ranks
   std::vector<std::string> notes = {};     ///< the values that were split, and the products that were not, with reasons
 };
 
-/// Which of the programs that compute a model together this one becomes.
+/// The rank of a program among those that compute a model together.
 struct Ranks {
   int64_t count = 1, number = 0;
   std::vector<DonationRequest> donations = {};

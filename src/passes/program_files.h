@@ -6,7 +6,7 @@
 
 #include "ir/module.h"
 
-/// Programs as files: the text form, and the large constants beside it in blobs/, each once, by content.
+/// Programs as files: the text form, and each distinct large constant as a file in blobs/, named by its hash.
 namespace weft {
 
 /// The text form of `program`, whose large constants are written into `folder`/blobs (those already there are kept).

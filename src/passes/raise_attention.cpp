@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// A masked score below this vanishes in the softmax, whatever the score was.
+/// Adding a number below this to a score makes its softmax weight 0, whatever the score.
 constexpr double as_good_as_minus_infinity = -1e30;
 
 struct Scores {
@@ -88,19 +88,19 @@ Value swapped(Module& module, Value x) {
   return transpose(module, x, order);
 }
 
-/// [heads, rows, columns] -> [heads, 1, rows, columns]; attention wants four axes.
+/// [heads, rows, columns] -> [heads, 1, rows, columns]; attention needs four axes.
 Value with_heads(Module& module, Value x) {
   if (x.rank() != 3) return x;
   return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
 }
 
-/// A mask of three axes beside scores of four has one row of scores for each head, the same in all of the batch.
+/// A mask of three axes for scores of four: [heads, rows, columns], broadcast over the batch.
 Value mask_with_heads(Module& module, Value mask, int64_t rank) {
   if (rank == 3 || mask.rank() != 3) return with_heads(module, mask);
   return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
 }
 
-/// The offset if `mask` adds 0 where column <= row + offset and hides all else, and every row sees a column.
+/// Recognises a causal mask, 0 where column <= row + offset, else -inf; every row must see a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
   if (!select || mask.rank() < 2) return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
       attention.offset = *offset;
     } else {
       operands.push_back(mask_with_heads(module, *masked->mask, rank));
-      attention.nan_rows = probabilities.def == softmax;  // unless a select puts 0 there
+      attention.nan_rows = probabilities.def == softmax;  // false if a select replaces NaN by 0
     }
   }
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);

@@ -21,7 +21,7 @@ const Instruction& behind_views(Value value) {
   return *value.def;
 }
 
-/// Values in another type, each converted once. Conversions stand before the views: a weight is then converted when the
+/// Values in another type, each converted once. Conversions go before the views: a weight is then converted when the
 /// program is loaded, other values by the kernel that makes them.
 class Converted {
  public:

@@ -36,7 +36,7 @@ struct Term {
   static Term of_variable(int index, bool must_be_number);
 };
 
-/// The values that the variables of a pattern stand for.
+/// The values bound to the variables of a pattern.
 struct Bindings {
   std::array<Value, 6> values = {};
   Value operator[](const Term& variable) const { return values[variable.variable]; }

@@ -22,7 +22,7 @@ namespace {
 /// A rank's part of a value.
 struct Part {
   Value value;
-  int64_t axis = -1;  ///< along which it is a part
+  int64_t axis = -1;  ///< the axis along which it is a part
 };
 
 /// A product with fewer weights stays whole: each rank computes it faster than the ranks could exchange parts.
@@ -117,7 +117,7 @@ class Sharding {
            i.types[0].shape.dtype != DType::string;
   }
 
-  /// The first operand of which there are only parts; -1: there is none.
+  /// The number of the first split operand; -1: none.
   int64_t split_operand(const Instruction& i) const {
     for (size_t k = 0; k < i.inputs.size(); ++k) {
       if (axis_of(i.inputs[k]) >= 0) return static_cast<int64_t>(k);
@@ -260,7 +260,7 @@ class Sharding {
     return true;
   }
 
-  /// The slices that are written have the axes that the indices leave.
+  /// Splits a scatter along an axis of its slices, which have the axes that are not indexed.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -317,7 +317,7 @@ class Sharding {
     module_.replace(i.result(), module_.append(Collective{.fn = CollectiveFn::sum, .ranks = ranks_.count}, {part}));
   }
 
-  /// Notes that a product of whole operands stays as it is, and why; false.
+  /// Records why a product of whole operands is not split; returns false.
   bool stays(const Instruction& i, const std::string& why) {
     whole_products_.push_back(cat(i.source.empty() ? "a product of the program" : i.source, ": ", why));
     return false;
@@ -420,7 +420,7 @@ class Sharding {
     module_.set_results(std::move(results));
   }
 
-  /// Parameters of which only a part is read become that part; results of the other donated parameters are gathered.
+  /// Parameters whose readers need only a part become split; the results of other donated parameters are gathered.
   void keep_parameters() {
     for (const Kept& kept : kept_) {
       Value part = locals_.at({kept.donor.def, kept.donor.index, kept.part.axis});

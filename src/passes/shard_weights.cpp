@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Elements [start, start + size) of one axis of a tensor; nothing when they do not begin and end on whole bytes.
+/// Elements [start, start + size) of one axis of a tensor; nothing if they do not begin and end at whole bytes.
 std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
   auto a = static_cast<size_t>(axis);
   if (tensor.dtype == DType::string) return std::nullopt;
@@ -52,7 +52,7 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
-/// Repeated weights are put together before they are repeated: afterwards that would be a copy for each repetition.
+/// Concatenates weights before they are repeated; afterwards each repetition would need a copy.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
   if (const auto* op = value.def->as<Broadcast>()) {

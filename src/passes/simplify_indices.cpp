@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Instructions that state their value plainly.
+/// Whether an instruction needs no simplification: constants, sizes and similar.
 bool is_plain(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
   return (i.is<Broadcast>() || i.is<Reshape>()) && is_plain(*i.inputs[0].def);

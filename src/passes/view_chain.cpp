@@ -16,7 +16,7 @@ ViewChain::ViewChain(const Dims& source) : source_(source) {
 }
 
 bool ViewChain::reshape(const Dims& dims) {
-  std::vector<Factor> rest;  // factors that are not used yet, last first
+  std::vector<Factor> rest;  // unused factors, last first
   for (const Axis& axis : axes_) rest.insert(rest.end(), axis.begin(), axis.end());
   std::ranges::reverse(rest);
   std::vector<Axis> axes;

@@ -31,7 +31,7 @@ class ViewChain {
  private:
   struct Factor {
     Dim size = 1;
-    std::vector<int> place;  // in the source: the axis, then the part of each split; in memory order
+    std::vector<int> place;  // position in the source: the axis, then the factor within it; in memory order
   };
   using Axis = std::vector<Factor>;
 

@@ -16,8 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// Marks working buffers with sizes that only the run knows. On a GPU that the host does not lead, such sizes come from
-/// inputs before the run.
+/// Marks working buffers with sizes that only the run knows. If a GPU runs captured graphs, all sizes are known before
+/// the run.
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
@@ -76,7 +76,7 @@ bool stretch_over_loops(Plan& plan) {
   return changed;
 }
 
-/// Both places of a swap are in use as long as either is.
+/// Both buffers of a swap share one lifetime.
 bool join_swapped(Plan& plan) {
   bool changed = false;
   for (const PlanStep& step : plan.steps) {

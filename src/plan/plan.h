@@ -38,7 +38,7 @@ enum class BufferKind : uint8_t {
   arena,       ///< working memory of a context, placed before the run starts
   dynamic,     ///< working memory whose size is only known during the run: taken when a step writes it
   value,       ///< a sequence, optional or map between steps of the host, on GPUs strings too: no memory to place
-  mailbox,     ///< GPUs: through which the ranks of a split program exchange values; the context's (kernels/mailbox.h)
+  mailbox,     ///< GPUs: the context's memory through which ranks exchange values (kernels/mailbox.h)
 };
 
 struct PlanBuffer {
@@ -121,7 +121,7 @@ struct JumpStep {
   int target = 0;
 };
 
-/// Buffers 0 and 1 of the step change places, then 2 and 3 ...: values that a loop carries to its next trip.
+/// Buffers 0 and 1 of the step are exchanged, then 2 and 3 ...: values that a loop carries to its next trip.
 struct SwapStep {
   static constexpr std::string_view name = "swap";
 };
@@ -166,10 +166,10 @@ using StepAction = std::variant<LaunchStep, SizesStep, BranchStep, JumpStep, Swa
 struct PlanStep {
   StepAction action = LaunchStep{};
   std::vector<int> buffers = {};  ///< operands and results; of a launch in the order of the kernel's arguments
-  std::vector<int> sizes = {};    ///< what the kernel or function is told: numbers of Plan::sizes
+  std::vector<int> sizes = {};    ///< arguments of the kernel or function: indexes into Plan::sizes
   std::vector<int> outputs = {};  ///< buffers that it writes
   std::string source = {};        ///< node(s) of the model
-  std::string reason = {};        ///< why this step
+  std::string reason = {};        ///< reason for this step
   Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline
   /// Operands that may share the result's memory: each task reads an element before it writes the same place.
   std::vector<int> in_place = {};
@@ -177,7 +177,7 @@ struct PlanStep {
   /// do.
   int moves = -1;
   bool moves_apart = false;  ///< it copies the whole operand, and no other step writes to those places
-  /// While lowering: no other step writes the places that this one writes, and this one reads nothing of these buffers.
+  /// While lowering: writes elements that no other step writes, and reads nothing of these buffers.
   bool writes_apart = false;
   int decision = -1;  ///< the entry of Plan::decisions that led to this step
 
@@ -237,7 +237,7 @@ struct Plan {
   std::vector<SizeCheck> checks = {};    ///< those that the sizes of the inputs decide
   std::vector<Dim> sizes = {};           ///< every distinct size that a step passes to its kernel
   std::vector<PlanBuffer> buffers = {};  ///< strings lie in them as their numbers: i64, see base/texts.h
-  std::vector<std::string> texts = {};   ///< of constants; their numbers are their places here
+  std::vector<std::string> texts = {};   ///< strings of constants; a string's number is its index here
   std::vector<Tensor> constants = {};
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers
@@ -248,7 +248,7 @@ struct Plan {
   /// build of the code generator: equal kernels of the same build compute the same
   std::string compiler = {};
   std::vector<Decision> decisions = {};       ///< the choices among kernels; not in saved programs
-  std::vector<Hash128> constant_hashes = {};  ///< of the contents of constants, when a saved program has them
+  std::vector<Hash128> constant_hashes = {};  ///< hashes of the constants' contents, if a saved program has them
 };
 
 /// True for a plan of a GPU in which the host decides something between two steps: it runs step by step.

@@ -31,7 +31,7 @@ struct BlockWeights {
   double value(int64_t row, int64_t column) const;
 };
 
-/// The weight of a product as a matrix [n, k], whichever way it lies.
+/// The weight of a product as a matrix [n, k], transposed if necessary.
 std::vector<float> rows_of(const Layer& layer);
 
 /// Rounds the weight by `method`. GPTQ takes the sum of x x' over the rows x of the layer's inputs, [k, k].

@@ -8,8 +8,8 @@
 namespace weft::quantise {
 namespace {
 
-/// Operators with one input for which f(a x) = a f(x), a > 0, in each channel; then those over pictures, where this
-/// holds for the channels on axis 1 but not for the last axis.
+/// Operators with f(a x) = a f(x) for a > 0 in each channel. The second list is for pictures, where it holds for
+/// channels on axis 1 only.
 constexpr std::string_view passing[] = {"Relu", "LeakyRelu", "Identity", "Dropout"},
                            passing_pictures[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"},
                            norms[] = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"};

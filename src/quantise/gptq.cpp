@@ -14,7 +14,7 @@ std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
   double mean = 0;
   for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
   double added = std::max(damping * mean, 1e-9);
-  // h = R R' with R upper triangular, from the last column on; then its inverse has the factor U = R^-1. Row j of r is
+  // Cholesky: h = R R', R upper triangular, from the last column on; so the inverse's factor is U = R^-1. Row j of r is
   // column j of R, and row j of `rest` the remainder of h after the columns so far, so that all loops run along rows.
   std::vector<double> r(k * k), u(k * k), rest(h.begin(), h.end());
   for (size_t j = k; j-- > 0;) {

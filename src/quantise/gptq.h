@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-/// Rounding in which each column's error moves the columns after it so that the product changes least (Frantar and
-/// others, "GPTQ", 2022).
+/// GPTQ: the rounding error of each column is compensated in later columns, so that the product changes least (Frantar
+/// and others, "GPTQ", 2022).
 namespace weft::quantise {
 
 /// The data of GPTQ for one layer, from the sum of x x' over the rows x of its inputs (the Hessian).

@@ -22,7 +22,7 @@ struct Layer {
   std::string name;  ///< of the node, or "node 12"
   std::string op;
   std::string input, weight, bias;  ///< values; no bias: ""
-  Operand sum = {};                 ///< of a MatMul: where an Add behind it reads a constant for each channel,
+  Operand sum = {};                 ///< of a MatMul: where a following Add reads a constant for each channel,
   std::string added = {};           ///< and that constant
   DType type = DType::f32;          ///< of the weight, and so of the input and the result
   Tensor values;                    ///< of the weight, as f32

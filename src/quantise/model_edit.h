@@ -26,9 +26,8 @@ struct NewNode {
 /// The version of ONNX's own operators.
 int64_t opset_of(const onnx::Model& model);
 
-/// Changes to an ONNX model, kept beside the file as it was read: unchanged parts are written byte for byte. Nodes and
-/// weights that nothing reads afterwards are left out. Copies share the file, so a model can be changed in several
-/// ways.
+/// Changes to an ONNX model, kept apart from the original: unchanged parts are written byte for byte. Unread nodes and
+/// weights are omitted. Copies share the file, so a model can be changed in several ways.
 class ModelEdit {
  public:
   explicit ModelEdit(onnx::Model model, std::filesystem::path folder);
@@ -42,7 +41,7 @@ class ModelEdit {
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Puts a node between a node and its only result: `next` gets what the node computes as first input.
+  /// Inserts `next` after a node: its first input is the node's only result, whose name its own result takes.
   void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
@@ -115,7 +114,7 @@ class ModelEdit {
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;
-  std::map<std::string, size_t> makers_;  ///< for each value put behind a node, that node
+  std::map<std::string, size_t> makers_;  ///< the inserted node of each value
   std::map<std::string, Tensor> weights_;
   std::map<const onnx::Graph*, Replacements> replaced_;
   std::vector<std::string> outputs_;

@@ -35,7 +35,7 @@ struct Observed {
   std::vector<double> sums = {};     ///< sums of each input channel
   std::vector<double> squares = {};  ///< their squares
   std::vector<float> greatest = {};  ///< the greatest magnitude of each input channel
-  int64_t rows = 0;                  ///< that were summed
+  int64_t rows = 0;                  ///< number of rows summed
   std::string why_not = {};          ///< why the layer cannot be quantised; empty: it can
 
   std::vector<double> means() const;  ///< of each input channel

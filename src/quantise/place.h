@@ -20,7 +20,7 @@ struct StaticLayer {
   bool is_scaled_in_runs;  ///< the input's scale follows from the values of each run
   ChannelWeights weights;
   std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
-  std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
+  std::vector<double> means = {};       ///< of the input's channels, subtracted before quantising; or empty
 };
 
 /// A value of a layer's type, cast to f32: the layers that Weft writes in 8 bits compute in no other float type.

@@ -39,8 +39,8 @@ class Samples {
   /// Called first, with the names of the inputs of the model that is to be quantised.
   virtual void open(std::vector<std::string>) {}
   virtual void rewind() = 0;
-  /// The next item: all inputs of this model, in its order; nothing after the last. It may lack inputs of the first:
-  /// weights that callers could replace, until they were quantised.
+  /// The next item: all inputs of this model, in its order; nothing after the last. The quantised model may lack inputs
+  /// of the float model: those that were replaceable weights.
   virtual std::optional<std::vector<Tensor>> next(const Executable& model) = 0;
 };
 

@@ -73,7 +73,7 @@ std::vector<double> magnitudes(const Histogram& seen, double most, size_t count)
 }
 
 /// The Kullback-Leibler divergence between the first `kept` bins, the last of which also gets everything beyond, and
-/// the same distribution in few levels.
+/// its quantisation to a few levels.
 double divergence(const std::vector<double>& bins, size_t kept, double beyond, size_t steps) {
   double total = 0, all = 0, sum = 0;
   for (size_t i = 0; i < kept; ++i) total += bins[i];

@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-/// For each value, the layers that read it; they must agree on its factors.
+/// For each value, the layers that read it; they share its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
@@ -104,8 +104,8 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
-/// The expected squared error of products of 8-bit integers after a division by these factors: inputs have one step,
-/// weights one for each channel of the result.
+/// The expected squared error of int8 products after dividing by these factors: one scale for the input, one per output
+/// channel for weights.
 double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers, const Observed& values,
             std::span<const double> factors) {
   constexpr double steps = 127;

@@ -11,9 +11,9 @@
 /// it can (fold.h). Otherwise a Mul is added before products; convolutions stay unchanged.
 namespace weft::quantise {
 
-/// SmoothQuant (Xiao and others, 2022): greatest input ^ strength / greatest weight ^ (1 - strength).
-/// Without a strength: for each input the one with the least expected error of 8-bit integers, where another operator
-/// takes the division. Returns whether anything changed.
+/// SmoothQuant (Xiao and others, 2022): greatest input ^ strength / greatest weight ^ (1 - strength). Without a
+/// strength: for each input the one with the least expected error of 8-bit integers, where another operator absorbs the
+/// division. Returns whether anything changed.
 bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
             std::optional<double> strength);
 

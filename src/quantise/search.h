@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// One try: how many layers stayed in floats, and what was lost.
+/// One try: how many layers stayed in floats, and the loss.
 struct Evaluation {
   size_t floats = 0;
   double loss = 0;
@@ -16,8 +16,8 @@ struct Evaluation {
 struct Choice {
   std::set<size_t> floats = {};  ///< layers that stay in floats for the budget's sake
   std::vector<Evaluation> evaluations = {};
-  std::vector<double> shares = {};  ///< of each layer in the loss, as estimated
-  double loss = 0;                  ///< NaN: unknown, for want of data and a metric
+  std::vector<double> shares = {};  ///< estimated contribution of each layer to the loss
+  double loss = 0;                  ///< NaN: unknown, without data or a metric
 };
 
 /// Chooses all layers, or with a budget as many as it allows, in at most 20 evaluations. Throws E221 if quantising even

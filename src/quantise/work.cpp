@@ -222,15 +222,15 @@ void Work::choose_input(const Layer& layer, Prepared& made) const {
 }
 
 bool Work::can_be_centred(const Layer& layer) const {
-  if (layer.is_convolution()) return false;  // which pads with 0
+  if (layer.is_convolution()) return false;  // a convolution pads with 0, which is not the mean
   if (layer.bias.empty()) return true;
   if (!constants_.contains(layer.bias)) return false;
   const Tensor& bias = constants_.value(layer.bias);
   return is_layer_type(bias.dtype) && bias.elements() == layer.channel_count();
 }
 
-/// Errors of 8-bit floats grow with the values. So the mean of each channel is taken away before, and its product with
-/// the weights becomes part of the bias.
+/// Errors of 8-bit floats grow with the values. So the mean of each channel is subtracted first, and its product with
+/// the weights is added to the bias.
 void Work::choose_centred() {
   if (!is_fp8(settings_.to) || !settings_.correct_bias) return;
   for (const Layer& layer : layers_.chosen)

@@ -21,9 +21,9 @@ struct Prepared {
   ChannelWeights channels = {};         ///< for all targets but weights in blocks
   BlockWeights blocks = {};             ///< for weights in blocks
   std::vector<double> added_bias = {};  ///< of each channel
-  std::vector<double> means = {};       ///< of the input's channels, taken away before it is quantised; or none
+  std::vector<double> means = {};       ///< of the input's channels, subtracted before quantising; or empty
   double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
-  double usual_noise = 0;                    ///< over that of the 99 % smallest inputs
+  double usual_noise = 0;                    ///< noise relative to the smallest 99 % of inputs
 };
 
 /// The operator set that the result needs at least.
@@ -78,13 +78,13 @@ class Work {
 
   Settings settings_;
   Samples* samples_;
-  ModelEdit original_, edit_;  ///< the second with scaled channels
+  ModelEdit original_, edit_;  ///< the original, and the copy with scaled channels
   Constants constants_;
   Layers layers_;
   Observation seen_;
   std::vector<StoredWeight> stored_;
   std::vector<Prepared> prepared_;
-  std::set<std::string> centred_;  ///< inputs whose means are taken away before they are quantised
+  std::set<std::string> centred_;  ///< inputs whose means are subtracted before quantising
 };
 
 }  // namespace weft::quantise

@@ -42,7 +42,7 @@ std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const T
 SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs,
                           const SymbolValues* known = nullptr);
 
-/// The sizes of an output for these inputs, as far as the inputs decide them; -1 where only the run does. Throws as
+/// The sizes of an output for these inputs; -1 for run-time sizes. Throws as
 /// bind_symbols does.
 std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& output, std::span<const Tensor> given);
 

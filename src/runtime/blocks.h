@@ -15,7 +15,7 @@ class BlockPool {
   explicit BlockPool(Make make) : make_(std::move(make)) {}
 
   /// At least `bytes`, and never empty: the smallest free block that fits, else a new one in place of free ones. E401
-  /// when there is not so much, or when all blocks would come to more than `most` bytes.
+  /// if memory is exhausted, or if all blocks would exceed `most` bytes.
   Memory take(int64_t bytes, int64_t most = INT64_MAX);
   void give_back(Memory block);
   /// Bytes of all blocks, free and taken.

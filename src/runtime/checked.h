@@ -10,9 +10,8 @@
 namespace weft {
 
 /// Runs kernels that were compiled with checks (WEFT_CHECKED), one task after another, so that every access can be
-/// compared with the writes of earlier tasks and steps. It finds accesses outside a buffer, reads of bytes that nobody
-/// wrote, and races: bytes that two tasks of one step access, one of them writing, however many threads a normal run
-/// has.
+/// compared with the writes of earlier tasks and steps. It finds accesses outside a buffer, reads of unwritten bytes,
+/// and races: bytes that two tasks of one step access, one of them writing, however many threads a normal run has.
 class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);

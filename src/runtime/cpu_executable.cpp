@@ -78,7 +78,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so the deadline is checked between pieces of it; pieces grow while they are short.
+    // A step may take long, so the deadline is checked between pieces of it; pieces grow as long as they are fast.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -202,7 +202,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     for (int id : bound.arena_buffers) {
       auto i = static_cast<size_t>(id);
       const PlanBuffer& buffer = plan_.buffers[i];
-      // A checked run fills a buffer with NaNs before it is written, so there each has memory of its own.
+      // A checked run fills buffers with NaNs before they are written, so none shares memory.
       bool shares = buffer.shares >= 0 && !knobs().checked;
       places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;
@@ -478,7 +478,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True if a step need not move its operand, which already lies at its places in the result's memory.
+  /// True if a step need not move its operand, which already is in the right place of the result's memory.
   bool is_there(const PlanStep& step) const {
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
@@ -644,7 +644,7 @@ class CpuContext final : public Context {
     for (int id : program_->dynamic_buffers()) release(static_cast<size_t>(id));
   }
 
-  /// Bytes of all operands and results: the least that the step must move.
+  /// Bytes of all operands and results: the minimum memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
     for (int id : step.buffers) total += bound_.buffer_bytes[id];

@@ -51,9 +51,9 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// One entry for each output: memory to write it to (at least its size), or empty for memory of the library's.
+  /// One entry for each output: memory to write it to (at least its size), or empty: the library allocates.
   std::span<const std::span<std::byte>> output_memory = {};
-  /// Asked for the memory of outputs without an entry above, of `bytes` bytes; NULL is E400. Empty: the library's own.
+  /// Allocates `bytes` bytes for an output without an entry above; NULL is E400. Empty: the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
   /// GPUs: the data of the inputs and `output_memory` are memory of the device.
   bool on_device = false;
@@ -98,7 +98,7 @@ class Context {
 struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it, or a value computed from it
-  size_t operand = 0;      ///< of that
+  size_t operand = 0;      ///< number of that step's operand
   bool is_length = false;  ///< only the length of the list decides, not its values
   Tensor likely = {};      ///< a value that it may have
 };

@@ -64,7 +64,7 @@ class GpuContext final : public GpuRun {
   struct Bucket {
     BucketPlan plan;
     std::vector<Captured> graphs;
-    std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< of the last run that launched them one by one
+    std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run of single launches
   };
 
   /// The elements of inputs that sizes are set from, in the order of the settings (lower/control.cpp: lower_bind).
@@ -181,8 +181,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks as written the outputs of steps that checks do not see: libraries, kernels with raw pointers, moves that are
-  /// skipped.
+  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped moves.
   void forget_writes(size_t i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen = step.is<LaunchStep>() && !is_needless(i) &&
@@ -197,7 +196,7 @@ class GpuContext final : public GpuRun {
   void upload_sizes(const BucketPlan& bucket) {
     if (knobs().checked) place_stamps(bucket);
     block_ = size_block(plan(), plan().steps, values_, bucket.variants, watched_);
-    settle();  // the block may still be read by the run before
+    settle();  // the previous run may still read the size block
     if (!block_.values.empty())
       std::memcpy(host_sizes_.data(), block_.values.data(), static_cast<size_t>(host_sizes_.bytes()));
     stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
@@ -225,7 +224,7 @@ class GpuContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  /// True for a step that launches nothing: one that only sets sizes, a move onto itself, or one that another replaces.
+  /// True for a step that launches nothing: it only sets sizes, moves a buffer onto itself, or is replaced.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<SizesStep>() || is_replaced(i)) return true;
@@ -242,9 +241,8 @@ class GpuContext final : public GpuRun {
     return variant < 0 ? launch.kernel : launch.variants[static_cast<size_t>(variant)].kernel;
   }
 
-  /// True if this run launches its steps one by one: because somebody looks at them, because ranks connect to each other
-  /// at their first collectives, which cannot be captured, or because a deadline or a stop may come in the middle of the
-  /// run. A graph cannot be stopped.
+  /// True if this run launches its steps one by one: for profiling, for the first collectives of ranks, which connect
+  /// and cannot be captured, or because of a deadline or a stop: a graph cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;
@@ -275,7 +273,7 @@ class GpuContext final : public GpuRun {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      bool is_ours = false;  // the previous launch was a kernel, so this one may begin while that runs
+      bool is_ours = false;  // the previous launch was a kernel of Weft, so the launches may overlap
       for (size_t i = 0; i < plan().steps.size(); ++i) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);
@@ -345,7 +343,7 @@ class GpuContext final : public GpuRun {
   Bucket* bucket_ = nullptr;  // of the sizes that are bound
   std::vector<std::vector<int64_t>> input_sizes_;
   std::vector<int64_t> sizes_in_inputs_;
-  SizeBlock block_;  // the sizes that lie on the device
+  SizeBlock block_;  // the sizes in device memory
 };
 
 }  // namespace

@@ -150,7 +150,7 @@ class LedContext final : public GpuRun {
       if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
     }
     offsets_ = std::move(layout.offsets);
-    works_.clear();  // with open sizes the step after a library's does the work
+    works_.clear();  // with open sizes, the step after a library call replaces it
     for (const PlanStep& step : plan().steps) {
       const auto* use = step.as<LibraryStep>();
       works_.push_back(use && !use->call.has_symbols() ? program_->work_of(step, values_) : nullptr);
@@ -201,7 +201,7 @@ class LedContext final : public GpuRun {
 
   // --- captured runs -------------------------------------------------------------------------------------------------
 
-  /// True if sizes decide which steps run, how often and where their operands lie: nothing is read back.
+  /// True if sizes alone decide which steps run, how often, and their operands' addresses: nothing is read back.
   bool steps_follow_from_sizes() const {
     auto is_computed = [](const SizeSetting& setting) { return setting.buffer < 0; };
     auto is_fixed = [&](const PlanStep& step) {
@@ -266,7 +266,7 @@ class LedContext final : public GpuRun {
     stream_.synchronize();
     stream_.begin_capture();
     stream_.fill(faults_.data(), 0, faults_.bytes());
-    bool is_ours = false;  // the launch before: then this one may begin while that runs
+    bool is_ours = false;  // the previous launch was a kernel of Weft, so the launches may overlap
     for (const Launched& launch : trace.launches) {
       memory_ = launch.memory;
       if (launch.kernel < 0) call_library(launch.step);
@@ -415,7 +415,7 @@ class LedContext final : public GpuRun {
     for (int id : due.steps) {
       if (plan().steps[static_cast<size_t>(id)].is<LaunchStep>()) write_sizes(static_cast<size_t>(id));
     }
-    if (knobs().checked) return;  // each step sends its own, with its stamps
+    if (knobs().checked) return;  // a checked step sends its sizes itself, with its stamps
     auto last = static_cast<size_t>(due.steps.back());
     send(first_[static_cast<size_t>(due.steps.front())], first_[last] + plan().steps[last].sizes.size());
   }
@@ -469,7 +469,7 @@ class LedContext final : public GpuRun {
     check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
   }
 
-  /// The contents of a buffer, which are waited for if they lie on the device.
+  /// The contents of a buffer; waits if they are on the device.
   Tensor on_host(size_t id) const {
     if (program_->is_hosted(id) || hosted_[id].data.data()) return hosted_[id];
     Tensor copy = GpuRun::contents(id);
@@ -498,7 +498,7 @@ class LedContext final : public GpuRun {
     set_sizes(step, told, values_);
     update(schedule_.due(static_cast<int>(i)));
     for (size_t k = 0; k < results.size(); ++k) take_result(static_cast<size_t>(step.outputs[k]), results[k], options);
-    stream_.synchronize();  // after this the results may be freed
+    stream_.synchronize();  // afterwards the caller may free the results
   }
 
   void take_result(size_t id, const Tensor& result, const RunOptions& options) {
@@ -629,12 +629,12 @@ class LedContext final : public GpuRun {
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // the end of the last run that is a graph on the caller's stream
   Trace* trace_ = nullptr;         // launches are noted here, not made
-  bool is_behind_kernel_ = false;  // a kernel was the last work of the stream: the next may begin while that runs
+  bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
   std::vector<std::unique_ptr<Context>> parts_;
   std::vector<int64_t> offsets_;  // in the arena
   std::vector<Tensor> inputs_;    // of this run
   std::vector<Tensor> hosted_;    // the host's value of each buffer: strings, containers, inputs
-  bool on_device_ = false;        // inputs and outputs of this run are
+  bool on_device_ = false;        // inputs and outputs of this run are on the device
 };
 
 }  // namespace

@@ -123,11 +123,11 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
   return {bytes.begin(), bytes.end()};
 }
 
-/// The sizes that each step passes, one after another, for one copy to the device. In checked runs, those of a step are
+/// The size arguments of all steps, concatenated for one copy to the device. In checked runs, those of a step are
 /// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
-  std::vector<size_t> first, first_watched;  ///< of each step
+  std::vector<size_t> first, first_watched;  ///< index of each step's first size
 };
 
 /// The data of a checked run: the stamps of each buffer, and the blocks of each step.
@@ -136,7 +136,7 @@ struct Watched {
   std::vector<int64_t> blocks = {};
 };
 
-/// `variants`: as of BucketPlan; without any all steps launch their own kernels.
+/// `variants`: as in BucketPlan; if empty, all steps launch their own kernels.
 inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
                             const std::vector<int>& variants = {}, const Watched& watched = {}) {
   SizeBlock block;
@@ -239,7 +239,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
 
-  /// `variants`: of each step, as of BucketPlan.
+  /// Loads the kernels of these variants; `variants`: one for each step, as in BucketPlan.
   void load_variants(const std::vector<int>& variants) const {
     std::set<int> kernels;
     for (size_t i = 0; i < variants.size(); ++i) {
@@ -263,7 +263,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// `overlap`: the previous launch in the stream is one of ours too, and the threads of this one wait for it.
+  /// `overlap`: launch before the stream's previous kernel, also Weft's, has ended; the kernel itself waits for it.
   void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
               std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
@@ -317,7 +317,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   void load() {
     for (const PlanStep& step : plan_.steps) {
       const auto* use = step.as<LibraryStep>();
-      if (use && !use->call.has_symbols()) work_of(step, {});  // refused at once
+      if (use && !use->call.has_symbols()) work_of(step, {});  // refuse an impossible call when loading
     }
     persistent_.resize(plan_.buffers.size());
     std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);

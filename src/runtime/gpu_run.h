@@ -24,7 +24,7 @@ class GpuRun : public Context {
  protected:
   using Works = std::vector<std::shared_ptr<const gpu::LibraryWork>>;  // of each step
 
-  /// An output that the run copies to where the caller wants it.
+  /// An output that the run copies to the caller's memory.
   struct Fetched {
     size_t buffer;
     std::byte* to;
@@ -43,8 +43,8 @@ class GpuRun : public Context {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Outputs that stay on the device are written to the caller's memory, unless an input that is still read lies there.
-  /// The others are written to `aside()` and copied from there.
+  /// Outputs that stay on the device are written to the caller's memory, unless that overlaps an input that is still
+  /// read. The others are written to `aside()`, then copied.
   template <class Aside>
   void give_output(size_t id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     auto index = static_cast<size_t>(plan().buffers[id].index);
@@ -146,7 +146,7 @@ class GpuRun : public Context {
     }
   }
 
-  /// Bytes of all operands and results: the least that the step must move.
+  /// Bytes of all operands and results: the minimum memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
     for (int id : step.buffers) total += bytes_[static_cast<size_t>(id)];

@@ -107,7 +107,7 @@ Tensor HostValues::operand(size_t buffer, bool is_last, std::vector<int64_t> dim
   if (is_container(buffer)) return is_last ? std::exchange(containers_[buffer], {}) : containers_[buffer];
   if (is_text(buffer)) return decode(std::move(dims), memory);
   DType type = plan_.buffers[buffer].shape.dtype;
-  MutableTensor copy = allocate_tensor(type, std::move(dims));  // it may stay in a container
+  MutableTensor copy = allocate_tensor(type, std::move(dims));  // a container may keep the tensor, so copy it
   if (!copy.tensor.data.empty()) std::memcpy(copy.data, memory, copy.tensor.data.size());
   return copy.tensor;
 }

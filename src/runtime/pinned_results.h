@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// Pinned host memory for the results of a program's runs. A block returns when the last tensor over it goes, and serves
-/// the next result of about its size. Fresh memory would cost a page fault for every 4 KiB, and a copy from the device
-/// to memory that is not pinned passes through a buffer of the driver.
+/// Pinned host memory for the results of a program's runs. A block is reused, for a result of about its size, when its
+/// last tensor is freed. Fresh memory costs a page fault for every 4 KiB, and copies to unpinned memory pass through a
+/// buffer of the driver.
 class PinnedResults : public std::enable_shared_from_this<PinnedResults> {
  public:
   static constexpr int64_t min_bytes = int64_t{64} << 10, max_held_bytes = int64_t{512} << 20;
@@ -18,7 +18,7 @@ class PinnedResults : public std::enable_shared_from_this<PinnedResults> {
   explicit PinnedResults(std::shared_ptr<gpu::Device> device) : device_(std::move(device)) {}
 
   /// At least `bytes` bytes. Null below `min_bytes`, above `max_held_bytes` in all, and if the driver has no more: then
-  /// plain memory serves. From any thread.
+  /// use plain memory. From any thread.
   std::shared_ptr<std::byte> take(int64_t bytes);
 
  private:

@@ -618,7 +618,7 @@ T decoded(std::span<const std::byte> bytes, const ConstantPlaces& constants, con
     decoder.expect_end();
     check(value);
     return value;
-  } catch (const Error& error) {  // also of a size expression or a number of elements that is impossible
+  } catch (const Error& error) {  // also thrown for impossible size expressions or element counts
     const std::string& what = error.info().what;
     constexpr std::string_view known = "the saved program is damaged: ";
     damaged(cat("section '", section, "': ", what.starts_with(known) ? what.substr(known.size()) : what));

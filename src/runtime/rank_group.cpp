@@ -69,7 +69,7 @@ class RankGroup::Member final : public Rank {
   }
 
   void wait(const gpu::Stream& stream) override {
-    constexpr int spins = 2000;  // a run of a small model takes no longer
+    constexpr int spins = 2000;  // spinning this often takes about as long as a run of a small model
     for (int tried = 0; !stream.is_done(); ++tried) {
       check();
       group_.communicators_->check(number_);
@@ -133,7 +133,7 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Each rank makes its share of the sum, and fetches the others' shares. Nobody goes on before all have read.
+/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others'. Ends with a barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();

@@ -131,7 +131,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
 };
 
 /// A thread for each rank but the first, which runs on the caller's. `spins`: how often a thread looks for work before
-/// it sleeps, since to wake one takes as long as many kernels.
+/// it sleeps, since waking it takes as long as many kernels.
 class RankThreads {
  public:
   RankThreads(size_t ranks, int spins) : spins_(spins) {
@@ -275,7 +275,7 @@ class RankedContext final : public Context {
     if (copies) stream.synchronize();
   }
 
-  /// Memory of a rank's device that stays where it is from run to run: captured graphs know it by its address.
+  /// Memory of a rank's device at the same address in every run, as captured graphs require.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
     return memory.data();
@@ -319,7 +319,7 @@ class RankedContext final : public Context {
     return contexts_[rank]->run(inputs, mine);
   }
 
-  /// Whether an output lies where the caller wants it: in the memory given, or in the place of a donated input.
+  /// Whether an output is where the caller wants it: in the given memory, or in that of a donated input.
   bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
     bool is_told = output < options.output_memory.size() && options.output_memory[output].data();
     if (options.on_device) return true;

@@ -21,10 +21,10 @@ struct Exchange {
   DType type = DType::f32;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  int64_t elements = 0;  ///< at `from`
+  int64_t elements = 0;  ///< number of elements at `from`
 };
 
-/// One of these programs, as its run sees the others.
+/// A rank's access to the other ranks during a run.
 class Rank {
  public:
   virtual ~Rank() = default;
@@ -52,9 +52,9 @@ struct RankPrograms {
   std::vector<std::string> notes = {};
 };
 
-/// Runs them as one. An input or output that is split becomes a port for each rank: "past" is "past@0", "past@1" ...
-/// In a run on the device, whole inputs and outputs lie on the first device. When a rank fails, the others end within
-/// seconds, and its error is that of the run. E406 when it is to be saved.
+/// Makes one executable of the ranks. An input or output that is split becomes a port for each rank: "past" is
+/// "past@0", "past@1" ... In a run on the device, whole inputs and outputs lie on the first device. When a rank fails,
+/// the others end within seconds, and its error is that of the run. E406 when it is to be saved.
 std::shared_ptr<Executable> make_ranked(RankPrograms programs);
 
 }  // namespace weft

@@ -27,7 +27,7 @@ struct Header {
   char magic[8];
   uint32_t version, sections;
   uint64_t file_size;
-  uint64_t checksum[2];  // of this structure, with zeros in this place, and of the table
+  uint64_t checksum[2];  // of this structure, with this field zero, and of the table
 };
 static_assert(sizeof(Header) == 40 && sizeof(SectionEntry) == 48);
 
@@ -75,7 +75,7 @@ struct Front {
   }
 };
 
-/// Where each section lies; checksums are still missing.
+/// Assigns the offset of each section; checksums are still missing.
 Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
   Front front;
   magic.copy(front.header.magic, magic.size());
@@ -110,7 +110,7 @@ class Pieces {
  public:
   void add(size_t offset, std::span<const std::byte> data) {
     static constexpr std::byte zeros[4096] = {};
-    pieces_.push_back(std::span(zeros).first(offset - end_));  // no gap is as long as a page
+    pieces_.push_back(std::span(zeros).first(offset - end_));  // gaps are shorter than a page
     pieces_.push_back(data);
     end_ = offset + data.size();
   }
@@ -185,7 +185,7 @@ Front read_front(const Bytes& file) {
   return front;
 }
 
-/// Sections lie one after another as lay_out puts them: that leaves no number of the table unchecked.
+/// Checks that the sections follow each other exactly as lay_out places them, which covers every number of the table.
 size_t count_chips(const Front& front) {
   size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
   if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)
@@ -225,7 +225,7 @@ void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& cons
   check_zeros(weights, end, weights.size(), "weights");
 }
 
-/// Mapped files lie on pages; bytes of a caller may lie anywhere.
+/// Mapped files are page-aligned; a caller's bytes may have any alignment.
 Bytes on_alignment(Bytes weights) {
   return reinterpret_cast<uintptr_t>(weights.data()) % 64 == 0 ? weights : Bytes::copy(weights);
 }

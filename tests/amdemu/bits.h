@@ -44,7 +44,7 @@ struct Float8 {
 };
 
 f32 float8_to_f32(u8 bits, Float8 kind);
-/// Nearest, ties to even; what is too large becomes infinity, or NaN where the kind has none.
+/// Nearest, ties to even; overflow becomes infinity, or NaN in formats without infinity.
 u8 to_float8(f32 x, Float8 kind);
 
 /// f32 to f16 towards zero.
@@ -84,7 +84,7 @@ T median(T a, T b, T c) {
   return c < low ? low : c > high ? high : c;
 }
 
-/// Float to integer: towards zero, NaN is 0, what is too large the nearest limit.
+/// Float to integer: rounds towards zero, saturates, NaN is 0.
 template <class To, class From>
 To to_integer(From x) {
   constexpr f64 low = static_cast<f64>(std::numeric_limits<To>::min());
@@ -95,7 +95,7 @@ To to_integer(From x) {
   return wide >= high ? std::numeric_limits<To>::max() : static_cast<To>(wide);
 }
 
-/// `count` bits from `first` on, of which the hardware takes five bits each.
+/// `count` bits from `first` on; the hardware uses the low five bits of both.
 u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
 /// v_perm_b32: four bytes chosen from eight by `selector`.

@@ -258,7 +258,7 @@ bool read_dpp(const std::string& key, const std::string& value, Modifiers& m) {
   return true;
 }
 
-/// gfx12 says which byte of the source an 8-bit float comes from.
+/// On gfx12, selects the byte of the source that holds an 8-bit float.
 void read_byte_select(const std::string& value, Modifiers& m) {
   const int byte = std::atoi(value.c_str());
   m.has_op_sel = true;
@@ -325,7 +325,7 @@ void read_modifier(const std::string& word, Instruction& i) {
 
 // --- splitting -------------------------------------------------------------------------------------------------------
 
-/// Parts between `mark`s that stand outside brackets; empty ones are dropped.
+/// Splits at `mark`s outside brackets; drops empty parts.
 Strings split(const std::string& line, char mark) {
   Strings parts;
   std::string part;
@@ -397,7 +397,7 @@ void find_semantics(Instruction& i) {
   }
 }
 
-/// Results come first: a carry beside the sum, none at all where a comparison sets EXEC.
+/// The index of the first source. Results come before it: two with a carry, none if a comparison writes EXEC.
 int first_source(const Instruction& i) {
   if (i.compares_to_exec) return i.count - 2;
   return i.name.find("_co_") != std::string::npos ? 2 : 1;
@@ -461,7 +461,7 @@ std::string canonical_name(std::string name) {
   if (name.starts_with("ds_")) replace_each(name, older_lds);
   auto alias = aliases().find(name);
   if (alias != aliases().end()) return alias->second;
-  if (name.starts_with("v_")) replace_first(name, "_num_f", "_f");  // gfx12 says which kind of minimum
+  if (name.starts_with("v_")) replace_first(name, "_num_f", "_f");  // gfx12 has other names for minima
   return name;
 }
 

@@ -26,7 +26,7 @@ class Disassembler {
 /// Reads the text of an instruction that lies at `pc`; throws Fault, naming it, when it has no semantics here.
 std::unique_ptr<Instruction> decode(const std::string& text, u64 pc, u32 bytes);
 
-/// The name by which tables know a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".
+/// The table's name for a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".
 std::string canonical_name(std::string mnemonic);
 
 }  // namespace weft::amdemu

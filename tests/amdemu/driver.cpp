@@ -125,7 +125,7 @@ void Driver::run(Stream* stream, Work& work) {
     case Work::Kind::wait:
       if (work.event->stream != stream) run_until(work.event->stream, work.wanted);
       return;
-    case Work::Kind::call:  // a call of the host may wait for other threads
+    case Work::Kind::call:  // a host call may wait for other threads
       mutex.unlock();
       work.call(work.data);
       mutex.lock();
@@ -142,7 +142,7 @@ void Driver::run_first(Stream* stream) {
   ++stream->done;
 }
 
-/// Only events order streams, so work of any other stream may run before this.
+/// Runs some work of other streams: only events order streams.
 void Driver::run_others(Stream* stream) {
   std::vector<Stream*> others(streams.begin(), streams.end());
   others.push_back(&default_stream);

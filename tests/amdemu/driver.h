@@ -47,19 +47,19 @@ struct Stream;
 struct Event;
 struct Graph;
 
-/// A piece of work of a stream. `counts` is a kernel's; other kinds have only `run`.
+/// A piece of work of a stream. `counts` is for kernels; other kinds have only `run`.
 struct Work {
   enum class Kind { kernel, copy, fill, record, wait, call } kind = Kind::call;
   const Kernel* kernel = nullptr;
   LaunchSizes sizes = {};
-  std::vector<u8> bytes = {};  ///< arguments of a kernel, or of a copy what pageable memory held
+  std::vector<u8> bytes = {};  ///< arguments of a kernel, or the snapshot of pageable memory for a copy
   void* to = nullptr;
   const void* from = nullptr;
   size_t count = 0;
   unsigned value = 0;
   int width = 1;  ///< bytes of an element to fill with
   Event* event = nullptr;
-  u64 wanted = 0;  ///< what the event's stream must have done
+  u64 wanted = 0;  ///< the number of works that the event's stream must have done
   void (*call)(void*) = nullptr;
   void* data = nullptr;
 };
@@ -73,7 +73,7 @@ struct Stream {
   std::deque<Work> queue;
   u64 submitted = 0, done = 0;
   Graph* recording = nullptr;
-  Stream* origin = nullptr;  ///< of the recording: the stream that began it
+  Stream* origin = nullptr;  ///< the stream that began the recording
 };
 
 struct Event {
@@ -93,7 +93,7 @@ struct Driver {
   std::set<Graph*> graphs, executables;
   std::set<CodeObject*> modules;
   size_t used = 0;
-  int fault = success;  ///< stays, as the faults of a device do
+  int fault = success;  ///< sticky, like a device's faults
   std::string fault_text;
   struct Record {
     std::string chip;
@@ -106,7 +106,7 @@ struct Driver {
   /// Queues work, or records it.
   int submit(Stream* stream, Work work);
   void run_until(Stream* stream, u64 count);
-  /// Runs what the stream has, and what it waits for.
+  /// Runs the stream's work, and the work that it waits for.
   void finish(Stream* stream);
   void finish_all();
 

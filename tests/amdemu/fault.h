@@ -6,7 +6,7 @@
 
 namespace weft::amdemu {
 
-/// What ends a kernel, or refuses a code object: a wild address, a race, an instruction without semantics.
+/// An error that ends a kernel or refuses a code object: a wild address, a race, an unsupported instruction.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -277,7 +277,7 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
-/// Work runs when somebody asks for it, and asking here is enough.
+/// The emulator runs work only when the host waits; a query counts as waiting.
 WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
 
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {
@@ -476,7 +476,7 @@ WEFT_HIP int hipGraphExecDestroy(void* executable) {
 
 // --- for tests -------------------------------------------------------------------------------------------------------
 
-/// What ended the last kernel that failed.
+/// The message of the last kernel that failed.
 WEFT_HIP const char* amdemuLastError() { return driver().fault_text.c_str(); }
 
 /// Forgets a fault, so that further tests may run in the process.
@@ -488,7 +488,7 @@ WEFT_HIP void amdemuReset() {
   last_error = success;
 }
 
-/// Handles and bytes that nobody gave back.
+/// The number of handles and allocations not yet released.
 WEFT_HIP size_t amdemuHeld() {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);

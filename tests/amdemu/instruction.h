@@ -62,7 +62,7 @@ enum class Dpp : u8 {
 /// Sub-dword addressing of gfx9 and gfx10: which byte (0 to 3), word (4, 5) or all (6) of a register.
 struct Sdwa {
   bool used = false;
-  u8 to = 6, unused = 0;  ///< what the rest of the result becomes: 0 zeros, 1 copies of the sign, 2 stays
+  u8 to = 6, unused = 0;  ///< the other bits of the result: 0 zeros, 1 sign-extended, 2 kept
   std::array<u8, 2> from = {6, 6};
 };
 
@@ -114,7 +114,7 @@ struct MemoryShape {
   u8 bytes = 0;   ///< for each lane
   u8 stride = 1;  ///< of the two offsets of a pair, in elements
   bool store = false, sign_extend = false, returns = false;
-  bool half = false, high_half = false;  ///< 16 bits of a register, the others stay
+  bool half = false, high_half = false;  ///< writes 16 bits of a register, keeps the others
 };
 
 enum class Element : u8 { f16, bf16, f32, xf32, f64, i8, i4, fp8, bf8, i32 };
@@ -130,7 +130,7 @@ enum class Unit : u8 { scalar, vector, matrix, lds, memory, scalar_memory, none 
 struct Instruction {
   Action action = nullptr;
   std::string text = {};  ///< as the disassembler prints it
-  std::string name = {};  ///< canonical: without encoding, as the newest chips say it
+  std::string name = {};  ///< canonical: without encoding suffix, in the newest chips' spelling
   std::array<Operand, 10> operands = {};
   int count = 0;         ///< of operands
   int first_source = 1;  ///< the operand that DPP moves
@@ -142,10 +142,10 @@ struct Instruction {
   MatrixShape matrix = {};
   u64 target = 0;           ///< of a branch
   u8 index_modes = 0;       ///< of s_set_gpr_idx_on and _mode
-  bool plain = false;       ///< no modifier that changes what is read or written
-  bool keeps_high = false;  ///< a 16-bit result leaves the high half on gfx9 too
+  bool plain = false;       ///< has no modifier that affects operands or result
+  bool keeps_high = false;  ///< a 16-bit result keeps the high half of the register, on gfx9 too
   bool compares_to_exec = false;
-  std::unique_ptr<Instruction> second = {};  ///< of a pair that runs at once
+  std::unique_ptr<Instruction> second = {};  ///< the second instruction of a dual-issue pair
 
   bool is(const char* prefix) const { return name.starts_with(prefix); }
   const Operand& operator[](int i) const { return operands[static_cast<size_t>(i)]; }

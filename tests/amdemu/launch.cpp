@@ -82,7 +82,7 @@ void count(Wave& w, const Instruction& i) {
   }
 }
 
-/// DPP writes lanes that have something to read, or all of them where bound_ctrl says zero instead.
+/// DPP writes only lanes with a valid source lane; with bound_ctrl the others read zero.
 void execute_dpp(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const u64 active = w.exec_mask();
@@ -117,7 +117,7 @@ void execute_indexed(Wave& w, const Instruction& i) {
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;
   moved.modifiers = i.modifiers, moved.plain = i.plain, moved.keeps_high = i.keeps_high;
   const u16 index = static_cast<u16>(w.s[m0] & 0xff);
-  const int bit_of[] = {3, 0, 1, 2};  // the result's bit is the last
+  const int bit_of[] = {3, 0, 1, 2};  // the bits of a, b, c and, last, the result
   for (int k = 0; k < std::min(i.count, 4); ++k) {
     Operand& o = moved.operands[static_cast<size_t>(k)];
     if ((w.index_modes >> bit_of[k] & 1) && o.kind == OperandKind::vector) o.index = static_cast<u16>(o.index + index);
@@ -288,7 +288,7 @@ void set_float_mode(unsigned) {}
 constexpr unsigned flush_denormals = 0;
 #endif
 
-/// Denormals of f32 as the kernel wants them; restored at the end.
+/// Sets the kernel's f32 denormal mode; restores the host's at the end.
 class FloatMode {
  public:
   explicit FloatMode(const Kernel& kernel) : before_(float_mode()) {
@@ -303,7 +303,7 @@ class FloatMode {
   unsigned before_;
 };
 
-/// What the threads of one launch share.
+/// The state shared by the threads of one launch.
 struct Progress {
   std::atomic<u64> next{0};
   std::atomic<bool> stop{false};

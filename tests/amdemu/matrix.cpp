@@ -29,7 +29,7 @@ int bits_in(Element e) {
 }
 bool is_integer(Element e) { return e == Element::i8 || e == Element::i4 || e == Element::i32; }
 
-/// Matrices of one block, as sums of type T (f32, f64 or i32) multiply them.
+/// Multiplies the matrices of one block with sums of type T (f32, f64 or i32).
 template <class T>
 struct Matrices {
   T a[max_side][max_depth];
@@ -131,7 +131,7 @@ struct Place {
   int block, row, column;
 };
 
-/// Where register `word` of a lane stands among the sums. A lane holds groups of four rows of one column.
+/// The row and column of register `word` of a lane among the sums. A lane holds groups of four rows of one column.
 Place sum_place(const MatrixShape& s, int word, u32 lane) {
   const int l = static_cast<int>(lane);
   if (s.sum == Element::f64) return {0, l / 16 + 4 * word, l % 16};

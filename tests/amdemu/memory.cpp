@@ -29,7 +29,7 @@ u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 byt
 
 namespace {
 
-/// Two waves touched the byte, one of them wrote, and no barrier lay between.
+/// Whether two waves accessed the byte without a barrier between, one of them writing.
 bool is_race(const ByteHistory& h, u32 epoch, u32 wave, Touch touch) {
   const bool others_wrote = h.written == epoch && h.writer != wave && !(touch == Touch::atomic && h.atomic);
   const bool others_read = h.read == epoch && (h.readers & ~(1u << wave)) != 0;
@@ -97,7 +97,7 @@ void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   w.counters.lines += count;
 }
 
-/// 32 banks of a word each; lanes that want the same word share it, the others wait.
+/// Bank conflicts: 32 banks, one word wide; lanes that read the same word share it.
 void count_conflicts(Wave& w, const u32* addresses, u32 bytes) {
   const u64 active = w.exec_mask();
   for (u32 first = 0; first < w.lanes; first += 32) {
@@ -235,9 +235,9 @@ u64 read_lane(const Wave& w, const Operand& o, int word, u32 lane, bool wide) {
 
 /// What an atomic reads and writes besides memory.
 struct AtomicOperands {
-  const Operand* result = nullptr;  ///< where the old value goes, if anywhere
+  const Operand* result = nullptr;  ///< destination of the old value; null: not returned
   const Operand* value = nullptr;
-  const Operand* wanted = nullptr;  ///< of a comparison; null: it follows the value's registers
+  const Operand* wanted = nullptr;  ///< compare operand; null: in the registers after the value's
 };
 
 template <class Pointer>
@@ -308,7 +308,7 @@ void flat_atomic(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-/// Each lane's word goes to local memory at M0, lane by lane.
+/// A load to LDS: the lanes' words go to M0, in lane order.
 u8* direct_target(Wave& w, const Instruction& i, u32 lane) {
   const u32 base = (w.s[m0] & 0x3ffff) + static_cast<u32>(i.modifiers.offset);
   return local_pointer(w, i, lane, base + 4 * lane, 4, Touch::write);
@@ -389,7 +389,7 @@ void local_move(Wave& w, const Instruction& i) {
 
 void local_pair(Wave& w, const Instruction& i) {
   const MemoryShape& m = i.memory;
-  u32 addresses[2][max_lanes];  // both before either load may overwrite the address
+  u32 addresses[2][max_lanes];  // compute both: a load may overwrite the address register
   const i32 offsets[2] = {i.modifiers.offset0, i.modifiers.offset1};
   for (int k = 0; k < 2; ++k) local_addresses(w, i[m.store ? 0 : 1], offsets[k] * m.bytes * m.stride, addresses[k]);
   for (int k = 0; k < 2; ++k) {

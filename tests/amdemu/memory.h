@@ -2,7 +2,7 @@
 #pragma once
 #include "wave.h"
 
-/// Checked addresses: each gives where the bytes lie, or throws Fault with kernel, group, wave, lane and instruction.
+/// Checked addresses: each gives a host pointer, or throws Fault with kernel, group, wave, lane and instruction.
 namespace weft::amdemu {
 
 enum class Touch : u8 { read, write, atomic };

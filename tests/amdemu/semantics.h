@@ -6,8 +6,7 @@
 #include "instruction.h"
 
 /// The table of instructions: by canonical name, what to do and which unit does it. Its rows come from scalar.def,
-/// vector.def and the few functions that no row can say; memory and matrix instructions, whose names are made of parts,
-/// are read part by part.
+/// vector.def and a few functions; the names of memory and matrix instructions are parsed.
 namespace weft::amdemu {
 
 struct Semantics {

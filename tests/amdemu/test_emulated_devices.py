@@ -84,7 +84,7 @@ def both_ways(path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_loops_over_known_sizes_become_graphs(chip, tmp_path):
-    """Runs with the same sizes are captured, all trips in one graph; new sizes get a graph of their own. Both directions
+    """Runs with the same sizes are captured, all trips in one graph; new sizes get a new graph. Both directions
     are one loop, and kernels of both share launches."""
     both_ways(tmp_path / "model.onnx")
     code = """
@@ -109,7 +109,7 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
 
 
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
-    """Two contexts, each on a stream of the caller's, beside threads of their own; from the third run on nobody waits."""
+    """Two contexts in two threads, each on a caller's stream; from the third run on, nothing waits."""
     both_ways(tmp_path / "model.onnx")
     done = emulated.run("gfx1100", "weft-amd-streams", tmp_path / "model.onnx")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -126,7 +126,7 @@ def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
         (line,) = done.stderr.strip().splitlines()
         assert "device amd:0: the cpu runs, between copies: " in line
         assert "'look' (ai.onnx.ml:LabelEncoder): strings and containers are the processor's" in line and "(Cast)" in line
-    assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # all of it is the GPU's
+    assert emulated.run("gfx1100", "weft", "verify", *DIGITS).stderr == ""  # no step runs on the CPU
 
 
 def test_a_program_may_have_no_kernel(tmp_path):
@@ -203,7 +203,7 @@ print(apart, right, other != place, smaller.ctypes.data in (place, other), np.ar
 
 
 def test_results_lie_in_memory_of_results_that_are_gone(tmp_path):
-    """As long as anybody holds a result, or a part of it, no run writes there."""
+    """No run writes to memory of a result that is still held, even in part."""
     path = tmp_path / "m.onnx"
     write(path, [helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", 1024])], [("y", TensorProto.FLOAT, ["n", 1024])])
     done = emulated.run("gfx1100", sys.executable, "-c", HELD, path)

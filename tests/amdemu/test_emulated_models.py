@@ -21,12 +21,11 @@ MODELS = {"digits": DIGITS, "digits in f16": [*DIGITS, "--precision", "f16"], "t
 
 BUDGETS = emulated.ROOT / "tests/amdemu/budgets.json"
 COUNTED = ["instructions", "lines", "bank_conflicts"]
-HEADROOM = 1.25  # above what was measured when the budget was written
+HEADROOM = 1.25  # factor over the measurement that wrote the budget
 
 
 def check_budgets(case, chip, measured):
-    """Compares the cost of a run, as far as it can be known without a chip, with a budget. WEFT_UPDATE=1 writes the
-    budgets anew."""
+    """Compares the emulator's counts of a run with a budget. WEFT_UPDATE=1 rewrites the budgets."""
     budgets = json.loads(BUDGETS.read_text())
     if os.environ.get("WEFT_UPDATE"):
         budgets.setdefault(case, {})[chip] = measured
@@ -212,7 +211,7 @@ def test_order_of_work_does_not_matter(tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_two_contexts_on_two_streams(chip):
-    """Captured graphs on streams of the caller's, joined by events with a third that copies; and threads beside them."""
+    """Captured graphs on two caller's streams, joined by events with a third that copies; in several threads."""
     done = emulated.run(chip, "weft-amd-streams", DIGITS[0], TEXT[0])
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("largest difference") == 2

@@ -9,7 +9,7 @@ from onnx import numpy_helper
 import emulated
 
 DIGITS = emulated.ROOT / "examples/digits/digits.onnx"
-# GFLOP/s in f32 and in f16, GB/s: what the data sheets of an RX 7900 XTX, an MI300X and an RX 9070 XT say.
+# GFLOP/s in f32 and in f16, GB/s, from the data sheets of RX 7900 XTX, MI300X and RX 9070 XT.
 SHEETS = {"gfx1100": (61400, 122800, 960), "gfx942": (163400, 1307400, 5300), "gfx1201": (48700, 195000, 640)}
 
 CONCATENATION = """<ir_version: 10, opset_import: ["" : 20]>
@@ -47,7 +47,7 @@ def test_bisect_waits_for_the_last_part_of_a_concatenation(tmp_path):
 
 @pytest.mark.parametrize("chip,precision", [("gfx1100", "f16"), ("gfx942", "bf16"), ("gfx942", "f32")])
 def test_reduce_on_a_gpu(tmp_path, monkeypatch, chip, precision):
-    """A kernel is broken on purpose: of eight nodes the one that it comes from is left."""
+    """A kernel is broken on purpose: reduction leaves one of eight nodes, the kernel's own."""
     model, small = saved(tmp_path, CHAIN), tmp_path / "small"
     monkeypatch.setenv("WEFT_BREAK_KERNEL", "softmax")
     words = ["reduce", model, "-o", small, "--device", "gpu", "--precision", precision, "--at", "n=3"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector instructions and comparisons, bit by bit: numpy evaluates a formula for values that have been trouble
-before (signed zeros, denormals, infinities, NaN, limits), and the emulator must give the same bits.
-instructions.test has the instructions without a formula; together they cover every line of the tables."""
+"""Vector instructions and comparisons, bit by bit: numpy evaluates a formula for special values (signed zeros,
+denormals, infinities, NaN, limits), and the emulator must give the same bits. instructions.test has the instructions
+without a formula; together they cover every line of the tables."""
 import itertools
 import subprocess
 

@@ -160,8 +160,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // The scaling made a quotient of distant operands small, or a tiny one large; AMD's document names one factor for
-    // both. Rounded once.
+    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both. Rounded
+    // once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
@@ -172,7 +172,7 @@ void div_fmas(Wave& w, const Instruction& i) {
 
 // --- mixed precisions ------------------------------------------------------------------------------------------------
 
-/// op_sel_hi says which operands are f16, op_sel which half they are.
+/// op_sel_hi marks f16 operands, op_sel chooses their half.
 void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
   const Operand& o = i[source + 1];
   const auto bit = static_cast<u32>(source);
@@ -235,7 +235,7 @@ void dot2(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// neg_lo says which side is signed.
+/// neg_lo marks the signed operands.
 void dot4_iu8(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes], c[max_lanes];
   read_vector(w, i, 1, 3, a);

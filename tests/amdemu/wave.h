@@ -41,7 +41,7 @@ struct Wave {
   u32 scratch_bytes = 0;    ///< of a lane
   u64 dpp_exec = 0;         ///< lanes that DPP reads from
   u8 index_modes = 0;       ///< gfx9: operands that M0 is added to
-  u32 yields = 0;           ///< grows when the wave would rather wait
+  u32 yields = 0;           ///< incremented when the wave waits, so that others run
   u64 steps = 0;
   Region region;  ///< the last one touched, as of `region_version`
   u64 region_version = 0;
@@ -63,7 +63,7 @@ struct Wave {
   }
 };
 
-/// Who touched a byte of local memory since the last barrier.
+/// The waves that accessed a byte of local memory since the last barrier.
 struct ByteHistory {
   u32 written = 0, read = 0;  ///< the epoch of the last write and of the last read
   u32 readers = 0;            ///< a bit for each wave

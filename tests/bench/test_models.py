@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's models: their weights are made as `fill.py` says, and they are fit to judge an engine by."""
+"""The benchmark's models: their weights are made as `fill.py` says, and they are suitable for comparing engines."""
 
 import hashlib
 import sys

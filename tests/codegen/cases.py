@@ -27,7 +27,7 @@ class Case:
     scratch: int = 1 << 20
     shared: int = 0  # dynamic shared memory and blocks of a cluster, on a GPU
     cluster: int = 1
-    work: float = 0  # of a timed case, in `unit` * 1e9 seconds
+    work: float = 0  # operations or bytes of a timed case, for rates in `unit` (1e9 per second)
     unit: str = ""
 
 
@@ -129,7 +129,7 @@ def reduce_rows(rows, cols):
 
 
 def arg_rows(rows, cols):
-    x = rng.integers(0, 50, (rows, cols)).astype(np.float32)  # with many equal ones
+    x = rng.integers(0, 50, (rows, cols)).astype(np.float32)  # with many equal elements
     return Case("sample_arg_rows", [rows, cols], [x], [((rows,), np.int64)], [x.argmax(1)], 0, blocks=2)
 
 
@@ -141,7 +141,7 @@ def reduce_columns(outer, reduce, inner):
 
 def arg_columns(outer, reduce, inner):
     x = rng.integers(0, 9, (outer, reduce, inner)).astype(np.float32)
-    y = reduce - 1 - x[:, ::-1].argmin(1)  # the last of the smallest
+    y = reduce - 1 - x[:, ::-1].argmin(1)  # index of the last minimum
     return Case("sample_arg_columns", [outer, reduce, inner], [x], [((outer, inner), np.int64)], [y], 0, blocks=2)
 
 
@@ -152,7 +152,7 @@ FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
-    """relu(A B + bias); `order` says whether B is stored as [k, n] or [n, k]."""
+    """relu(A B + bias); `order`: B is stored as [k, n] or [n, k]."""
     error = FLOAT8_ERROR if kind in float8 else GEMM_TYPES[kind][0]
     tolerance = error * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
     if kind == "i8":

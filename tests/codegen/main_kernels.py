@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX model of the kernels that take most time, at sizes for which their usual tiles are chosen: `main_kernels.py CHIP` prints the
+"""An ONNX model of the kernels that take most time, at sizes that select their usual tiles: `main_kernels.py CHIP` prints the
 resources that they need on that chip, and an estimate of how busy its matrix units would be."""
 import os
 import pathlib
@@ -30,7 +30,7 @@ class Graph:
         return name
 
     def stored(self, name, *dims):
-        """An input that a kernel has read, so that it lies in memory as kernels leave it."""
+        """An input that passes through a kernel, so that it has the layout of kernel results."""
         return self.node("Ceil", self.input(name, *dims))
 
     def weight(self, name, *dims, type=np.float32):

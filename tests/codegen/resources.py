@@ -41,7 +41,7 @@ def family(kernel):
 
 
 def waves(chip, kernel):
-    """Waves that a SIMD holds, as far as vector registers decide: register file, granule and cap of the chip."""
+    """Occupancy: waves per SIMD as limited by vector registers (the chip's register file, granule and cap)."""
     if chip == "gfx908":
         file, granule, cap = 256, 4, 10
     elif chip.startswith("gfx9"):

@@ -20,7 +20,7 @@ FLOAT8 = {"gfx942": cases.FLOAT8_FNUZ, "gfx1200": cases.FLOAT8, "gfx1201": cases
 class Amd:
     def __init__(self, library, paths):
         self.hip = ctypes.CDLL(library)
-        self.explain = getattr(self.hip, "amdemuLastError", None)  # the emulator says more than a number
+        self.explain = getattr(self.hip, "amdemuLastError", None)  # the emulator also has an error text
         if self.explain:
             self.explain.restype = ctypes.c_char_p
         self.modules = [self.load(p) for p in paths]
@@ -58,7 +58,7 @@ class Amd:
         arrays = [np.ascontiguousarray(a) for a in case.inputs] + outputs
         nbytes, fault = np.array([a.nbytes for a in arrays], np.int64), np.zeros(4, np.int64)
         held = [self.upload(a) for a in [*arrays, np.array(case.sizes, np.int64), nbytes, fault]]
-        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and what checked kernels want
+        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and the arguments of checked kernels
         params = (pointer * 1)(block.ctypes.data)
         self.call("hipModuleLaunchKernel", self.kernel(case.kernel), case.blocks, 1, 1, case.threads, 1, 1, 0, None, params,
                   None)

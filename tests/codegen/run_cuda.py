@@ -63,7 +63,7 @@ class Cuda:
         return at
 
     def launch(self, case, held):
-        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and what checked kernels want
+        block = np.array([h.value for h in held], np.uint64)  # buffers, sizes, and the arguments of checked kernels
         params = (pointer * 1)(block.ctypes.data)
         cluster = Attribute(4, 0, (case.cluster, 1, 1))  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         config = Config((case.blocks, 1, 1), (case.threads, 1, 1), case.shared, None, ctypes.pointer(cluster), case.cluster > 1)

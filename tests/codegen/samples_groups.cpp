@@ -10,7 +10,7 @@
 using namespace weft;
 using namespace weft::kernel;
 
-/// Calls product(sizes, a, b, store) with operands that lie in memory as they are multiplied.
+/// Calls product(sizes, a, b, store) with Direct operands (gemm_operand.h).
 template <class T, class L, class Product>
 WEFT_INLINE void direct_product(const L& weft_launch, const Product& product) {
   using Acc = typename SumOf<T>::type;

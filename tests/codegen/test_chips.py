@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).parent
 ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
 CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
-CPU_SAMPLES = ["samples", "samples_f32", "samples_int8"]  # the others use what only GPUs have
+CPU_SAMPLES = ["samples", "samples_f32", "samples_int8"]  # the others use features of GPUs
 # The instruction that sample_gemm_f16_nk must hold.
 GPUS = {"gfx908": "v_mfma_f32_16x16x16", "gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma",
         "gfx1100": "v_wmma_f32_16x16x16_f16",        "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
@@ -67,7 +67,7 @@ def test_gpu(chip, tmp_path):
     if chip.startswith("sm") and shutil.which("ptxas"):
         for image in ("samples", "gemm", "groups"):
             text = tmp_path / image
-            text.write_bytes(text.read_bytes().rstrip(b"\0"))  # the driver wants a closing zero, ptxas does not
+            text.write_bytes(text.read_bytes().rstrip(b"\0"))  # the driver needs a terminating zero, ptxas refuses it
             done = subprocess.run(["ptxas", f"-arch={chip}", "-v", str(tmp_path / image), "-o", "/dev/null"],
                                   capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_gpu(chip, tmp_path):
 @pytest.mark.parametrize("name", CPU_SAMPLES)
 @pytest.mark.parametrize("family", CPUS)
 def test_cpu_compiles(family, name, tmp_path):
-    """Samples compile without a warning; where the processor can run them, numpy judges the results."""
+    """Samples compile without a warning; where the processor can run them, results are compared with numpy."""
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):
@@ -96,7 +96,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     """Some innermost loop computes a whole tile of products, and keeps its sums in registers."""
     options = ["--features", features] if features else []
     text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
-    # The code between two jumps, the second of which goes back.
+    # The code between two jumps, of which the second jumps backwards: a loop.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
     assert tiles, f"no loop of {count} {instruction} on {register}"

@@ -15,7 +15,7 @@ import main_kernels
 import resources
 
 BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
-HEADROOM = 1.1  # of registers and local memory; waves, spills and private memory have none
+HEADROOM = 1.1  # for registers and local memory; waves, spills and private memory must not grow
 
 # Where a matrix unit must be at work, by the beginning of a kernel's name and the types that the chip's unit takes.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
@@ -40,7 +40,7 @@ def has_matrix_unit(chip, name):
 
 
 def budget_of(chip, kernels):
-    """For each family the most that one of its kernels needs."""
+    """The maximum of each resource over the kernels of a family."""
     found = collections.defaultdict(lambda: {"registers": 0, "lds": 0, "waves": 99})
     for kernel in kernels:
         most = found[family(kernel.name)]

@@ -5,7 +5,7 @@
 /// Functions that control the fake drivers.
 extern "C" {
 
-/// The `call`th call from now on, counted over all functions of both drivers, gives `error`; 0: none does.
+/// Makes the `call`th call from now on fail with `error`, counted over all functions of both drivers; 0: none fails.
 void fake_fail(int call, int error);
 /// Calls since then.
 int fake_calls();

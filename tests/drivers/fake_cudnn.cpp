@@ -53,7 +53,7 @@ enum Type {
 };
 
 /// Numerical and behaviour notes of each engine: the first is not deterministic, the second compiles, the third and
-/// fourth are ready, but only the fourth multiplies f32 as it is.
+/// fourth are ready, but only the fourth multiplies f32 without TF32.
 struct Engine {
   std::vector<int> numerical, behavior;
 };
@@ -62,9 +62,9 @@ const std::vector<Engine> engines{{{0, 4}, {}}, {{0, 1}, {0}}, {{0, 1}, {}}, {{9
 struct Descriptor {
   Kind kind;
   bool is_finished = false;
-  int number = 0;                                     // of an engine
-  std::string computes = {};                          // what a graph says, and what came of it
-  std::map<int, std::vector<std::byte>> values = {};  // of attributes
+  int number = 0;                                     // number of an engine
+  std::string computes = {};                          // the operations of a graph, as text
+  std::map<int, std::vector<std::byte>> values = {};  // the values of attributes
 
   template <class T>
   std::vector<T> get(int name) const {

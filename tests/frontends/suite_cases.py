@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 
 import weft  # noqa: E402
 
-RUNS, SIGMAS = 50, 6  # of a random case; a right generator is further off once in 500 million times
+RUNS, SIGMAS = 50, 6  # of a random case; a correct generator exceeds 6 sigma once in 500 million
 # Two rounding steps of the type, relative. The expected values were rounded to it between operators; Weft's are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
@@ -115,8 +115,7 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """For a random case the chance that each element is kept, else None: a bernoulli has it as its input, a dropout
-    one for all."""
+    """The probability that a random case keeps each element (Bernoulli: its input; Dropout: one number), else None."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
         return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
@@ -126,13 +125,13 @@ def kept_chances(case):
 
 
 def has_seed(message):
-    """Whether a node says from which seed it draws; those of a function count."""
+    """Whether a node, or one in a function's body, has a seed."""
     nodes = [*message.graph.node, *(node for function in message.functions for node in function.node)]
     return any(attribute.name == "seed" for node in nodes for attribute in node.attribute)
 
 
 def kept_elements(case, outputs, chances):
-    """The elements that a run kept; a string with the reason if no run could give such outputs."""
+    """The elements that a run kept; a string with the reason if such outputs are impossible."""
     y, x = outputs[0], case.inputs["x"]
     for got, want in zip(outputs, case.outputs.values(), strict=True):
         if (got.shape, got.dtype) != (want.shape, want.dtype):

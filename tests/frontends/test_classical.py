@@ -101,8 +101,7 @@ def test_tree_aggregates(how):
 def test_tree_classes(transform, classes, positive):
     columns, leaves = random_trees(7, ["BRANCH_LEQ"])
     labels = [4, 7, 9] if len(classes) == 3 else [4, 7]
-    # For two classes that both have weights onnxruntime answers 1 or 0, by the sign of the second score, instead of a
-    # label.
+    # With two classes that both have weights, onnxruntime returns 1 or 0 by the sign of the second score, not a label.
     judged = ["scores"] if len(classes) == 2 else None
     judge("TreeEnsembleClassifier", [X], {**columns, **weighed("class", leaves, classes, positive),
                                           "classlabels_int64s": labels, "post_transform": transform}, ["label", "scores"], judged=judged)

@@ -51,7 +51,7 @@ def data_of(case):
 
 
 def judge(case, folder):
-    """"right", "refused", "unjudged" or what is wrong."""
+    """"right", "refused", "unjudged" or the error."""
     data = data_of(case)
     if data is None or any(word in case.name for word in CHANCE):
         return "unjudged"
@@ -74,7 +74,7 @@ def judge(case, folder):
         compare(got, peer)
     except (AssertionError, ValueError) as error:
         try:
-            compare(got, wanted)  # onnxruntime itself is off in some cases
+            compare(got, wanted)  # onnxruntime itself is wrong in some cases
         except (AssertionError, ValueError):
             return str(error)[:300]
     return "right"

@@ -80,7 +80,7 @@ def test_a_layer_with_softmax():
 
 
 def test_values_in_the_middle_and_other_values_in_their_place():
-    """The derivative by an intermediate value. It is taken where the input says, not at the value that the graph computes."""
+    """The derivative by an intermediate value, at the point given as input, not at the value computed by the graph."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
              helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]  # fmt: skip
     inputs = {"x": numbers(3), "z": numbers(3) + 2}

@@ -34,7 +34,7 @@ def i32(*values):
 
 
 def model_of(op, inputs, outputs, attributes, constants=()):
-    """A model of one node: its bytes, and what to feed."""
+    """A model of one node: its bytes and its feeds."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     given = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
     kept = [numpy_helper.from_array(given.pop(f"i{i}"), f"i{i}") for i in constants]
@@ -145,7 +145,7 @@ def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, po
     while inputs[-1] is None:
         inputs.pop()
 
-    def valid(answers):  # what lies behind the last valid key of a row is unspecified
+    def valid(answers):  # entries after the last valid key of a row are unspecified
         caches = [cache[i, :, :length] for cache in answers[1:3] for i, length in enumerate(lengths)]
         return [answers[0], *answers[3:], *caches, *(np.zeros(cache.shape) for cache in answers[1:3])]
 
@@ -156,7 +156,7 @@ def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, po
 def test_grouped_attention_prompt():
     grouped(5, 0, [5, 5])
     grouped(5, 0, [5, 5], packed=True, rotary=True)
-    grouped(5, 10, [5, 5], rotary=True)  # into a buffer with room
+    grouped(5, 10, [5, 5], rotary=True)  # a buffer with room for more tokens
 
 
 def test_grouped_attention_tokens():
@@ -185,7 +185,7 @@ SINK = 3 * floats(HEADS)
 @pytest.mark.parametrize("case", [
     dict(rows=1, past=6, lengths=[7, 7]),
     dict(rows=5, past=0, lengths=[5, 5], packed=True, rotary=True),
-    dict(rows=5, past=10, lengths=[5, 5], rotary=True),  # into a buffer with room
+    dict(rows=5, past=10, lengths=[5, 5], rotary=True),  # a buffer with room for more tokens
     dict(rows=1, past=10, lengths=[5, 3], rotary=True),
     dict(rows=3, past=4, lengths=[7]),
     dict(rows=300, past=0, lengths=[300]),
@@ -239,7 +239,7 @@ def test_grouped_attention_prompts_of_different_lengths():
 
 
 def test_grouped_attention_norms():
-    """Only onnxruntime's GPU providers normalise q and k here, so numpy computes the expected values."""
+    """Only onnxruntime's GPU providers implement the norms of q and k, so numpy computes the expected values."""
     q, k, v = floats(1, 4, WIDTH), floats(1, 4, KV_HEADS * SIZE), floats(1, 4, KV_HEADS * SIZE)
     weights = floats(SIZE), floats(SIZE) + 2
 

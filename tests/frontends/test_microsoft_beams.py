@@ -143,7 +143,7 @@ def check(op, kind, feed, graphs, **attributes):
 def request(kind, batch, beams, returned, penalty=1.0):
     random = np.random.default_rng([kind, batch])
     x = random.integers(4, VOCABULARY, (batch, 5)).astype(np.int32)
-    x[batch // 2, 0] = x[0, 3] = PAD  # only padding in front is hidden
+    x[batch // 2, 0] = x[0, 3] = PAD  # the mask hides left padding only
     if kind == WHISPER:
         x = random.standard_normal((batch, FEATURES, 7)).astype(np.float32)
     return {"x": x, "most": i32(MOST), "least": i32(1), "beams": i32(beams), "returned": i32(returned),

@@ -26,7 +26,7 @@ def grouped(rows, cache, lengths, attributes, scales=(None, None), bias=None):
         step = capacity - window + 1
         return length - step * -(-(length - capacity) // step)
 
-    def valid(answers):  # what lies behind the last key of a row is unspecified
+    def valid(answers):  # entries after the last key of a row are unspecified
         caches = [cache[i, :, :held(length)] for cache in answers[1:3] for i, length in enumerate(lengths)]
         return [answers[0], *caches, *(np.zeros(cache.shape) for cache in answers[1:3])]
 
@@ -158,7 +158,7 @@ TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.f
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("adds_up", [0, 1])
 def test_experts_that_are_preferred_alike(k, adds_up):
-    """Of experts with equal scores the last is taken first."""
+    """Ties: of experts with equal scores, the last is chosen first."""
     inputs = [floats(4, HIDDEN), TIES, floats(EXPERTS, INNER, HIDDEN) / 5, None, floats(EXPERTS, HIDDEN, INNER) / 3]
     judge("MoE", inputs, {"k": k, "normalize_routing_weights": adds_up}, constants=(2, 4))
 
@@ -180,7 +180,7 @@ ROUTING = [{}, {"n_group": 4, "topk_group": 2}, {"n_group": 2, "group_topk": 9},
 @pytest.mark.parametrize("type", [np.float32, np.float16])
 def test_group_router(groups, type):
     scores, bias = floats(2, 5, 8).astype(type), floats(8)
-    scores[0, 0] -= 90  # sigmoids that are all but 0
+    scores[0, 0] -= 90  # sigmoids of nearly 0
     scores[0, 1, :4] = scores[0, 1, 4:]
     judge("MoEGroupRouter", [scores, bias], {"top_k": 3, "router_sentinel": -50.0, **groups},
           tolerance=1e-5 if type == np.float32 else 4e-3)
@@ -250,7 +250,7 @@ def test_quantised_experts(width, block, zeros):
     weights = [2, 3, 5, 6] + ([11, 12] if zeros else [])
     while inputs[-1] is None:
         inputs.pop()
-    rounds_activations = width == 8 and block  # onnxruntime does then, to 8 bits
+    rounds_activations = width == 8 and block  # onnxruntime then rounds activations to 8 bits
     judge("QMoE", inputs, attributes, constants=weights, tolerance=0.3 if rounds_activations else 1e-4)
 
 

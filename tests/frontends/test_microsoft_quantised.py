@@ -30,7 +30,7 @@ def scales(*dims):
 def one_step(op, inputs, attributes=None, constants=()):
     """Quantised results: a difference of one step passes."""
     def in_steps(outputs):
-        return [y.astype(np.float64) / 1e3 for y in outputs]  # so that a step is the tolerance
+        return [y.astype(np.float64) / 1e3 for y in outputs]  # scales one step to the tolerance
 
     judge(op, inputs, attributes, constants=constants, compared=in_steps, tolerance=1.001e-3)
 
@@ -116,7 +116,7 @@ def n_bits(width, n, k, block, zero=None, order=False, bias=False):
     {"width": 4, "n": 7, "k": 64, "block": 32},
     {"width": 4, "n": 7, "k": 50, "block": 16, "zero": "packed", "bias": True},
     {"width": 4, "n": 6, "k": 64, "block": 16, "zero": "float"},
-    {"width": 4, "n": 6, "k": 64, "block": 16, "order": True},  # with zero points too, onnxruntime forgets those
+    {"width": 4, "n": 6, "k": 64, "block": 16, "order": True},  # no zero points: onnxruntime ignores them here
     {"width": 8, "n": 5, "k": 96, "block": 32, "zero": "packed"},
     {"width": 2, "n": 5, "k": 64, "block": 32},
 ])  # fmt: skip

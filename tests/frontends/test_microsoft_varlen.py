@@ -291,7 +291,7 @@ OPEN = [  # operator, inputs for a number, attributes, outputs
 
 @pytest.mark.parametrize("op, inputs, attributes, outputs", OPEN, ids=lambda value: value if isinstance(value, str) else None)
 def test_sizes_may_be_open(op, inputs, attributes, outputs):
-    """One model for sizes that its types leave open."""
+    """A model with open sizes gives the same answers as models with fixed sizes."""
     models = [model_of(op, inputs(n), outputs, attributes) for n in (5, 6)]
     open_one, other = (onnx.load_from_string(model) for model, _ in models)
     for own, others in zip(open_one.graph.input, other.graph.input):

@@ -81,7 +81,7 @@ def test_deformed_convolution(groups, parts, masked):
 @pytest.mark.parametrize("cell, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_long_recurrences(cell, gates, direction):
-    """More steps than are ever unrolled, and a number of steps that only the run knows."""
+    """More steps than the unrolling limit, and a run-time number of steps."""
     steps, batch, inputs, hidden = 300, 2, 5, 7
     directions = 2 if direction == "bidirectional" else 1
     judge(cell, [floats(steps, batch, inputs), floats(directions, gates * hidden, inputs) / 3,
@@ -91,7 +91,7 @@ def test_long_recurrences(cell, gates, direction):
 
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
-    """onnxruntime does not know the type; below 2^-126 onnx's own helper rounds up too far."""
+    """onnxruntime lacks the type; below 2^-126 onnx's own helper rounds up too far."""
     x = np.array([0, 1, 1.25, 1.5, 1.75, 3, 2.0**-126, 1e-30, 3e38, 0.7], np.float32)
     node = helper.make_node("Cast", ["x"], ["e"], to=TensorProto.FLOAT8E8M0, round_mode=rounding)
     back = helper.make_node("Cast", ["e"], ["y"], to=TensorProto.FLOAT)
@@ -151,7 +151,7 @@ def test_upsampling_that_only_the_run_tells():
 
 
 def test_heads_of_a_free_size():
-    """Only the run knows the head size, on which the scale 1 / sqrt(size) and the number of heads depend."""
+    """The head size is a run-time size, on which the scale 1 / sqrt(size) and the number of heads depend."""
     free = {(f"i{i}", 2): "width" for i in range(3)}
     inputs = [floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)]
     judge("MultiHeadAttention", inputs, {"num_heads": 3}, domain="com.microsoft", free=free)
@@ -215,7 +215,7 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """Everything is constant except a size, so what depends on that size must not be computed when the program is loaded."""
+    """All inputs are constants except a size: steps that depend on it must not run at load time."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:

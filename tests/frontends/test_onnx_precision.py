@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision judges them by
-ref, and by what rounding does to each case; on a GPU a case may be refused. A part that changes from day to day
+"""ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision compares with
+ref, within the effect of rounding on each case; on a GPU a case may be refused. A part that changes from day to day
 (WEFT_TEST_SEED), all of them under WEFT_TEST_FULL.
 
     test_onnx_precision.py --device gpu [--precision f16] [--jobs 8]    all cases on a device of this machine, as a program
@@ -28,11 +28,10 @@ from places import keep_count  # noqa: E402
 
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
-# Emulated chip ("": the CPU) -> one case in so many runs in a short test, and the least number of right cases among
-# all.
+# Emulated chip ("": the CPU) -> a short test runs one case in so many; the minimum number of right cases among all.
 PLACES = {"": (6, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
-MOST_UNKNOWN = 0.03  # of all results: those that rounding moves too far
+MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 
 
 def to_proto(value, kind):
@@ -143,7 +142,7 @@ def test_no_answer_is_wrong(folders, chip, precision):
 def test_limits_are_those_of_the_format(folders, precision):
     """Half of the cases may be off by less than eight units of the format: none of them hides a wrong answer."""
     some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
-    found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: shows what rounding does wherever it may happen
+    found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: simulates all roundings of the device
     widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))
     assert len(widest) > 0.9 * len(some)
     assert widest[len(widest) // 2] < 8 * UNIT[precision]

@@ -150,7 +150,7 @@ TEST_CASE("attention with 16-bit storage") {
 
 #if defined(__AVX512BF16__)
 TEST_CASE("attention with products of bf16") {
-  constexpr double bound = 3 * 0x1p-9;  // exponentials are rounded, and no value is above 2
+  constexpr double bound = 3 * 0x1p-9;  // exponentials are rounded to bf16, and no value exceeds 2
   for (const Case& c : cases) {
     for (const Mask mask : {Mask::none, Mask::causal, Mask::window, Mask::bias, Mask::sink}) {
       CAPTURE(static_cast<int>(mask));

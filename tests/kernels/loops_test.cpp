@@ -39,7 +39,7 @@ void check_pointwise(const k::Space<Rank>& s, int rotate) {
   k::Strided<const float, Rank, along> x{};
   k::Strided<const float, Rank> z{};
   k::Strided<float, Rank> y{};
-  for (int i = 0; i < Rank; i++) {  // x: the dimensions in another order
+  for (int i = 0; i < Rank; i++) {  // x: x's strides in another order of dimensions
     const int dim = (i + rotate) % Rank;
     x.stride[dim] = step, step *= s.size[dim];
   }

@@ -61,7 +61,7 @@ void check_f32(const char* name, double allowed, F f, Ref ref) {
   INFO(std::string(name), " f32 at ", at, " gives ", float(f(at)), ", wanted ", ref(double(at)), ", ulps ", worst);
   MESSAGE(std::string(name), " f32: ", worst, " ulp");
   CHECK(worst <= allowed);
-  CHECK(ulps(float(f(at)), ref(double(at))) == doctest::Approx(worst));  // one value and a vector agree
+  CHECK(ulps(float(f(at)), ref(double(at))) == doctest::Approx(worst));  // a scalar and a vector agree
 }
 
 template <class F, class Ref>
@@ -91,7 +91,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// double, the judge of f32, has 0 where the result would be denormal.
+/// The expected value, in double, has 0 where the f32 result would be denormal.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;
@@ -168,7 +168,7 @@ TEST_CASE("kernel math: roots and rounding") {
 
 namespace {
 
-/// Arguments that matter, each with each, and random ones in between.
+/// All pairs of special arguments, and random ones.
 template <class T>
 std::vector<std::pair<T, T>> pairs(int random_count) {
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();

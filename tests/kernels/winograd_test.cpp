@@ -173,7 +173,7 @@ TEST_CASE("winograd of integers is exact at the bounds that lowering allows") {
 TEST_CASE("winograd of integers at the very ends of their ranges") {
   const ConvSizes s = sized({.channels_in = 6, .channels_out = 16, .in = {1, 8, 8}, .pad = {0, 1, 1}}, 1, 1);
   for (int sign_x : {-1, 1}) {
-    for (int pattern = 0; pattern < 4; ++pattern) {  // signs that add up in one position or another
+    for (int pattern = 0; pattern < 4; ++pattern) {  // sign patterns that maximise the sum in some position
       std::vector<i16> x(static_cast<size_t>(s.in[1] * s.in[2] * s.pixel));
       std::vector<i16> w(static_cast<size_t>(s.channels_out * s.channels_in * 9));
       for (size_t i = 0; i < x.size(); ++i) {

@@ -19,7 +19,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// No measurements kept by other programs: they may choose other kernels for a range of sizes than for one.
+/// Uses an empty tuning database: kept measurements may choose other kernels for a range of sizes.
 struct OwnTunings {
   std::string file = (std::filesystem::temp_directory_path() / ("weft_migraphx_" + std::to_string(getpid()))).string();
   OwnTunings() { setenv("WEFT_TUNINGS", file.c_str(), 1); }

@@ -7,7 +7,7 @@
 
 namespace {
 
-/// Writes to the operand that its result lies in.
+/// Writes its result into the memory of its operand.
 struct Cube final : migraphx::experimental_custom_op_base {
   std::string name() const override { return "test_cube"; }
   bool runs_on_offload_target() const override { return false; }
@@ -24,7 +24,7 @@ struct Cube final : migraphx::experimental_custom_op_base {
   }
 };
 
-/// Makes memory of its own; fails when it is told to.
+/// Allocates its result; fails on request.
 struct Negate final : migraphx::experimental_custom_op_base {
   bool fails = false;
   std::string name() const override { return fails ? "test_fails" : "test_negate"; }

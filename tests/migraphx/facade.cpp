@@ -61,7 +61,7 @@ TEST_CASE("migraphx: the facade tells what it is, and errors instead of crashes"
   CHECK(std::strstr(properties, "facade"));
   CHECK(std::string(properties + 1160) == "weft-cpu");
   CHECK(dlsym(RTLD_DEFAULT, "weft_hip_facade"));
-  CHECK(!dlsym(RTLD_DEFAULT, "hipModuleLoadData"));  // nothing takes it for a GPU
+  CHECK(!dlsym(RTLD_DEFAULT, "hipModuleLoadData"));  // libraries must not take it for a GPU
 
   CHECK(hipSetDevice(1) == 101);
   CHECK(hipGetLastError() == 101);

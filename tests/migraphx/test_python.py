@@ -123,7 +123,7 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives such names to parts that it compiles before it knows whether they will run."""
+    """onnxruntime's provider gives such names to control-flow bodies, which it compiles although they may never run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):

@@ -62,7 +62,7 @@ std::vector<Section> sections_of(const std::string& text) {
 
 void seal_program(std::string& text, std::vector<Section> sections) {
   for (Section& section : sections) {
-    if (std::string_view(section.name) == "weights") continue;  // theirs is one of checksums in the contents
+    if (std::string_view(section.name) == "weights") continue;  // their checksum covers the checksums in the contents
     Hash128 sum = hash128(as_bytes(std::string_view(text).substr(section.offset, section.size)));
     section.checksum[0] = sum.low, section.checksum[1] = sum.high;
   }
@@ -78,7 +78,7 @@ void seal_program(std::string& text, std::vector<Section> sections) {
 constexpr std::array<int64_t, 12> numbers = {0,     -1,   1,         2,         3,         255,
                                              65536, -129, INT32_MAX, INT64_MAX, INT64_MIN, int64_t{1} << 40};
 
-/// Damages bytes or 8-byte numbers of a section that the rest of the reader relies on.
+/// Damages bytes or 8-byte numbers of a program's sections behind valid checksums.
 void damage_program(std::string& text, std::mt19937_64& random) {
   std::vector<Section> sections = sections_of(text);
   const Section& section = sections[random() % (sections.size() - 1)];  // not the weights

@@ -19,7 +19,7 @@ namespace {
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr double max_seconds = 20;  // an instrumented build without optimisation is some ten times slower
+constexpr double max_seconds = 20;  // an instrumented, unoptimised build is about ten times slower
 #else
 constexpr double max_seconds = 2;
 #endif

@@ -17,7 +17,7 @@ struct Sound {
 
 struct Mutants {
   std::function<std::string(const Sound&, std::mt19937_64&)> damage;
-  /// Reads a damaged file as far as possible; returns a word for the outcome, unless it ends with an error.
+  /// Reads a damaged file as far as possible; returns a word for the outcome, or throws.
   std::function<std::string(const Sound&, std::string_view)> take;
 };
 

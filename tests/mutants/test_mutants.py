@@ -69,7 +69,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request, tmp_path_factory):
-    """A form, and its models. TensorFlow Lite or frozen graphs: a model of each operator, and those of several; SavedModels, whose variables are sound."""
+    """A format and its models: for TensorFlow Lite and frozen graphs one of each operator and some of several; SavedModels with intact variables."""
     if request.param == "saved":
         return request.param, sorted(judge.folder_of("saved_models.py", tmp_path_factory).rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]

@@ -119,7 +119,7 @@ void damage_list(std::vector<WireField>& list, const std::vector<std::vector<Wir
     case 0: list.erase(place); return;
     case 1: list.insert(place, WireField(list[at])); return;
     case 2: std::swap(list[at], list[below(random, list.size())]); return;
-    case 3: {  // what another field holds
+    case 3: {  // the value of another field
       const auto& other = *lists[below(random, lists.size())];
       if (other.empty()) return;
       WireField copy = other[below(random, other.size())];

@@ -15,7 +15,7 @@ struct WireField {
   uint32_t number = 0;
   uint8_t kind = 0;                      ///< 0 varint, 1 eight bytes, 2 bytes, 5 four bytes
   uint64_t value = 0;                    ///< of a varint
-  std::string bytes = {};                ///< of the other kinds, unless it is a message
+  std::string bytes = {};                ///< of a length-delimited or fixed field that is no message
   std::vector<WireField> children = {};  ///< of a message
 };
 
@@ -25,7 +25,7 @@ std::string print_wire(const std::vector<WireField>& fields);
 
 /// Changes some fields of the tree.
 void damage_tree(std::vector<WireField>& fields, std::mt19937_64& random);
-/// Changes one number of the tree into one at which sizes, counts, axes and enumerations break.
+/// Changes one number of the tree to an edge value for sizes, counts, axes or enumerations.
 void damage_number(std::vector<WireField>& fields, std::mt19937_64& random);
 /// Changes, adds or removes some bytes.
 void damage_bytes(std::string& text, std::mt19937_64& random);

@@ -20,7 +20,7 @@ struct Settings {
   std::string op, fields;
   std::vector<std::string> types = {"f32"};
   double low = -2, high = 2;
-  bool is_filled = false;  ///< integers too lie between these
+  bool is_filled = false;  ///< also the range of integers
   std::optional<double> tolerance;
 };
 

@@ -38,7 +38,7 @@ class Decoder:
     window: int = 10  # of mistral, phi3 and every second layer of gemma2 and gptoss
     experts: int = 4  # of gptoss, two for each token
     zeros: bool = False  # int4 weights with zero points
-    accuracy: int = 4  # of int4 products
+    accuracy: int = 4  # accuracy_level of int4 products
     qdq: bool = False  # int4 weights in DequantizeLinear nodes
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
@@ -87,7 +87,7 @@ class Graph:
         return (scale * self.random.standard_normal(dims, np.float32)).astype(self.type)
 
     def matmul(self, x, name, k, n, scale=1.0):
-        """x[.., k] times random weights, of which those of the ending token are 0 in the last product."""
+        """x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
         if self.d.precision != "int4":
             w = self.normal(k, n, scale=scale / np.sqrt(k))
             if name == "lm_head":
@@ -155,7 +155,7 @@ class Graph:
         if not d.tied:
             table = self.normal(d.vocab, d.hidden)
             x = self.node("Gather", [self.weight("embed", table), "input_ids"], "embedded")
-        else:  # the last product's weights, which are made last
+        else:  # the last product's weights
             flat = self.node("Reshape", ["lm_head.qweight", self.weight("flat", np.array([d.vocab, -1], np.int64))], "table")
             rows = self.node("Reshape", ["lm_head.scales", self.weight("rows", np.array([d.vocab, -1], np.int64))], "steps")
             x = self.contrib("GatherBlockQuantized", [flat, "input_ids", rows], "embedded", bits=4, block_size=32,
@@ -332,7 +332,7 @@ def tokenizer(vocab):
 
 
 def write(folder, d, provider=None, options=None):
-    """Makes the folder. `provider`, with `options`, is what genai_config.json asks for."""
+    """Makes the folder. genai_config.json names `provider` and `options`."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     outside = {"save_as_external_data": True, "location": "model.onnx.data", "size_threshold": 1024} if d.layers > 2 else {}

@@ -241,7 +241,7 @@ def saved_programs():
 
 @question
 def notes():
-    """Options whose meaning depends on the device; the log says which change nothing."""
+    """Options whose meaning depends on the device; the log lists those without effect."""
     options = {"arena_extend_strategy": "1", "user_compute_stream": str(stream().value), "do_copy_in_default_stream": "0",
                "enable_hip_graph": "1", "exhaustive_tune": "1", "device": "gpu"}
     session(mlp(), options)

@@ -16,7 +16,7 @@ import os
 import sys
 import warnings
 
-os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")  # the newest cases use operator sets not yet released
+os.environ.setdefault("ALLOW_RELEASED_ONNX_OPSET_ONLY", "0")  # the newest cases use unreleased operator sets
 
 import numpy as np
 import onnx
@@ -29,7 +29,7 @@ NAME = "WeftExecutionProvider"
 # Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
 TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
-NEWEST_IR = 13  # of the file format that onnxruntime reads; the cases use nothing of newer ones
+NEWEST_IR = 13  # newest IR version that onnxruntime reads; the cases use no newer features
 STORAGE = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -111,7 +111,7 @@ def check(case, session, given, wanted):
 
 
 def outcome(case, provider):
-    """(what happened, the message, nodes on the provider, all nodes)"""
+    """(outcome, message, nodes on the provider, all nodes)"""
     model, sets = load(case)
     model.ir_version = min(model.ir_version, NEWEST_IR)
     try:

@@ -7,7 +7,7 @@
 //
 // Inputs are floats, free sizes 1, 3 or 8. Every answer must have the bits of the first one. Prints one line of JSON:
 // calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
-#define ORT_API_MANUAL_INIT  // the runtime is opened by path
+#define ORT_API_MANUAL_INIT  // manual initialisation: the runtime is opened by path
 #include <dlfcn.h>
 #include <malloc.h>
 #include <onnxruntime_cxx_api.h>
@@ -107,9 +107,8 @@ struct Shared {
     for (std::thread& thread : all) thread.join();
   }
 
-  /// How far memory grows in all runs, in KiB: four times the least that it grew in a quarter of them. What leaks grows
-  /// in every quarter; what is kept for as many runs at once as there ever were (contexts, the allocator's arenas) does
-  /// not.
+  /// Memory growth over all runs, in KiB: four times the smallest growth of a quarter. A leak grows in every quarter;
+  /// memory kept for concurrent runs (contexts, arenas) does not.
   long growth(int threads, int64_t runs) {
     long least = std::numeric_limits<long>::max();
     long before = 0;
@@ -169,7 +168,7 @@ int main(int count, char** words) {
     std::fprintf(stderr, "usage: %s LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...\n", words[0]);
     return 2;
   }
-  mallopt(M_ARENA_MAX, 1);  // what each thread's own arena keeps would hide a leak
+  mallopt(M_ARENA_MAX, 1);  // per-thread arenas would hide a leak
   void* library = dlopen(words[1], RTLD_NOW | RTLD_GLOBAL);
   auto base = library ? reinterpret_cast<const OrtApiBase* (*)()>(dlsym(library, "OrtGetApiBase")) : nullptr;
   if (!base) {

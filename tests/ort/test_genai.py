@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime-genai generates on Weft what it generates on its CPU provider, as "amdgpu" and by the provider's own
-name. Models are made by genai_models.py; each check runs in a process of its own (genai_session.py)."""
+"""Stock onnxruntime-genai generates the same tokens on Weft as on its CPU provider, as "amdgpu" and by the provider's
+own name. Models are made by genai_models.py; each check runs in a process of its own (genai_session.py)."""
 import json
 import os
 import pathlib
@@ -19,8 +19,8 @@ FEATURES = HERE.parents[1] / "bench/genai_features.py"
 ROUTES = ["amdgpu", "WeftExecutionProvider"]
 IS_FULL = "WEFT_TEST_FULL" in os.environ
 
-# The largest difference of both sides' logits, relative to the largest: onnxruntime multiplies f16 in f32 and rounds in
-# other places than Weft, and rows rounded to 8 bits can go to either side.
+# The largest difference of both sides' logits, relative to the largest: onnxruntime multiplies f16 in f32 and rounds at
+# other points than Weft; ties in rows rounded to 8 bits may go either way.
 LIMITS = {"fp32": 2e-5, "fp16": 1e-2, "int4": 2e-2}
 FORMS = [(arch, precision) for arch in ARCHITECTURES for precision in genai_models.PRECISIONS
          if IS_FULL or precision == "fp32" or (arch, precision) in (("llama", "fp16"), ("gemma2", "fp16"), ("qwen3", "int4"))]

@@ -30,7 +30,7 @@ def ask(*questions, chips=CHIP, **variables):
 
 @functools.cache
 def answers():
-    """One process asks most questions, as starting one takes longer than they do."""
+    """One process answers most questions, since starting it takes longer than answering."""
     return ask("host_values", "mixed_providers", "bound_values", "static_inputs", "one_memory", "user_stream", "external_allocator",
                "arena_strategies", "memory_limit", "half_precision", "saved_programs", "an_index_out_of_range", "threads")
 
@@ -72,7 +72,7 @@ def test_bound_values_stay_on_the_device():
 
 def test_bound_runs_replay_one_captured_graph():
     _, said = ask("bound_values", WEFT_DEBUG="2")
-    assert said.count("capturing 2 steps") == 1  # of three runs
+    assert said.count("capturing 2 steps") == 1  # once in three runs
 
 
 def test_static_inputs_may_lie_on_the_device():

@@ -31,7 +31,7 @@ MIGRAPHX_VARIABLES = """DUMP_MODEL_OPS FP16_ENABLE INT8_ENABLE INT8_CALIBRATION_
 ROCM = """device_id tunable_op_enable tunable_op_tuning_enable tunable_op_max_tuning_duration_ms user_compute_stream
     has_user_compute_stream do_copy_in_default_stream gpu_mem_limit arena_extend_strategy gpu_external_alloc gpu_external_free
     gpu_external_empty_cache default_memory_arena_cfg""".split()
-# AMD's plug-in, and what later versions of the MIGraphX provider added.
+# Options of AMD's plug-in, and those added by later versions of the MIGraphX provider.
 PLUGIN = """bf16_enable fp8_enable cache_dir disable_caching force_recompile dump_subgraphs hip_graph_enable max_dynamic_batch
     compile_batches coalesce_io model_arch compute_mode coresident_programs max_resident_programs precompile_at_load
     mlss_use_specific_ops cpu_control_flow static_pad_seq static_pad_seq_len static_pad_inputs static_pad_outputs profile
@@ -48,7 +48,7 @@ class Row(typing.NamedTuple):
 
 
 def rows_of_source():
-    """name -> row, from the list itself."""
+    """The rows of options.def by name."""
     row = re.compile(r'^OPTION\(([\w:]+), (\w+), .*?, (true|false), "([^"]*)", "[^"]*", "[^"]*"\)$', re.M)
     text = (ROOT / "ort/options.def").read_text()
     return {name: Row(type, variable == "true", note) for type, name, variable, note in row.findall(text)}

@@ -294,8 +294,8 @@ else:
 
 
 def test_a_table_stays_in_its_file(tmp_path):
-    """49 MiB, of which a run reads a few rows. The model is opened through a link, as in a cache of downloads. When the
-    file is cut short, a run that misses rows fails, and the process lives on."""
+    """A table of 49 MiB; a run reads a few rows of it. The model is opened through a link, as in a cache of downloads.
+    When the file is cut short, a run that misses rows fails, and the process lives on."""
     table = onnx.TensorProto(name="table", data_type=F, dims=[100_000, 128], data_location=onnx.TensorProto.EXTERNAL)
     table.external_data.add(key="location", value="table.bin")
     made = model([helper.make_node("Gather", ["table", "x"], ["y"], "rows")], [("x", I64, ["n"])], [("y", F, ["n", 128])])

@@ -71,7 +71,7 @@ def test_threads_share_sessions():
 
 
 def options(suppressions):
-    """A report makes the program fail. onnxruntime's own frames cannot be judged, as nobody sees its locks."""
+    """A sanitizer report fails the program. Reports in onnxruntime's own frames are suppressed."""
     return {"TSAN_OPTIONS": f"report_mutex_bugs=0 suppressions={HERE / suppressions}"}
 
 

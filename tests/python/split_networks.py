@@ -174,7 +174,7 @@ def four_bits(width=256, inner=512, block=32):
 
 
 def experts(width=32, inner=64, count=4):
-    """Products for each expert, all of which are used, with a gate."""
+    """A dense mixture of experts: every expert is computed and weighted by a gate."""
     net = Net()
     x = net.floats("x", ["tokens", width], 5, width)
     gate = net.op("Softmax", net.linear(x, width, count, bias=False), axis=-1)

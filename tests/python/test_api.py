@@ -99,7 +99,7 @@ def test_results_export_dlpack(model, ten):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """PyTorch; where it is not installed, a stand-in with tensors with DLPack and from_dlpack."""
+    """PyTorch or, if it is not installed, a stand-in with DLPack tensors and from_dlpack."""
     try:
         import torch
     except ImportError:
@@ -109,7 +109,7 @@ def torch(monkeypatch):
     return torch
 
 
-@functools.cache  # what was imported once is kept by the package
+@functools.cache  # the package keeps its first import
 def stand_in_for_torch():
     class Tensor:
         def __init__(self, array):

@@ -112,7 +112,7 @@ def test_words_as_json(weft_command):
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert done.returncode == 2 and [(line["level"], line["code"]) for line in lines] == [("error", "E203")]
     done = weft_command("run", MODEL, "--log-json", "--device", "cpu")
-    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["note"]  # of the random input
+    assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["note"]  # warning about the random input
     assert weft_command("run", MODEL, "--log-level", "error", "--device", "cpu").stderr == ""
 
 
@@ -288,7 +288,7 @@ def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path)
 
 
 def test_perf_compares_with_the_precision_used(weft_command):
-    """A product in bf16 is judged by what the processor multiplies in bf16, not by its multiply-adds in f32."""
+    """The roofline of a bf16 product uses the processor's bf16 rate, not its f32 rate."""
     for precision in ("f32", "bf16"):
         words = ["perf", MODEL, "--device", "cpu", "--precision", precision, "-n", "1", "--duration", "0.01", "--json", "-"]
         report = json.loads(weft_command(*words).stdout)
@@ -374,7 +374,7 @@ READ = [(r"environ(?:\.get|\.pop|\.setdefault)?[\[(]\s*[\"'](WEFT_[A-Z_]+)", "*.
 
 
 def test_no_warning_about_variables_that_wefts_own_programs_read(weft_command):
-    """The tests, the benchmarks, ./x, the plug-in and the drop-in included."""
+    """No warning for variables of the tests, the benchmarks, ./x, the plug-in and the drop-in."""
     files = [f for folder in ("src", "driver", "api", "ort", "migraphx", "adapters", "tests", "tools", "bench", "examples", ".")
              for _, pattern in READ for f in (ROOT / folder).glob(pattern if folder == "." else f"**/{pattern}")]
     read = {name for file in files for pattern, kind in READ if file.match(kind)
@@ -399,7 +399,7 @@ def test_every_code_is_documented():
 
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
 def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, precision):
-    """A kernel is broken on purpose: of eight nodes only the node of that kernel is left, with its operands."""
+    """A kernel is broken on purpose: reduction leaves one of eight nodes, the kernel's own, with its operands."""
     import onnx
     from onnx import numpy_helper
 

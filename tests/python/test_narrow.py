@@ -54,7 +54,7 @@ def test_arrays_go_in_and_come_out(dtype, number, kind, code, bits, device):
     there = compiled(number, TensorProto.FLOAT, device)
     assert there.inputs[0].dtype == dtype
     assert np.array_equal(there(wanted), wanted.astype(np.float32))
-    assert np.array_equal(there(wanted[::2]), wanted.astype(np.float32)[::2])  # which is not contiguous
+    assert np.array_equal(there(wanted[::2]), wanted.astype(np.float32)[::2])  # a strided, non-contiguous view
     assert there(wanted[:0]).shape == (0,)
     assert np.array_equal(there([1, 2] if dtype != "i2" else [1, 0]), [1, 2] if dtype != "i2" else [1, 0])
 
@@ -135,7 +135,7 @@ def test_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
 @EACH
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
-    """A transposed copy, made of squares that are transposed in registers."""
+    """A copy whose square blocks are transposed in registers."""
     if bits < 8:
         size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]

@@ -12,7 +12,7 @@ OPERATORS = {
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
     "MatMulInteger",
 }  # fmt: skip
-# Elements of types that the cpu target does not compute with: it says so.
+# Errors for element types that the cpu target does not support.
 REFUSED = ("E131", "E402")
 LEAST_RIGHT = 20
 

@@ -192,7 +192,7 @@ def test_models_of_old_operator_sets_are_written_anew_for_types_that_these_lack(
 @pytest.mark.parametrize("version", [3, 4, 9])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int4"])
 def test_weights_that_are_declared_as_inputs(tmp_path, to, version):
-    """As older exporters write them; from version 4 of the format on callers may replace them, until they are quantised."""
+    """As older exporters write models; from IR version 4 on, callers may replace such weights until they are quantised."""
     model = convolutional(opset=9)
     model.ir_version = version
     model.graph.input.extend(info(w.name, *w.dims) for w in model.graph.initializer)
@@ -250,7 +250,7 @@ def test_a_few_huge_values_do_not_cost_the_others_their_steps(tmp_path, method):
 
 
 def as_convolutions(model):
-    """The same products of pixels: convolutions of size 1."""
+    """The same products as 1x1 convolutions."""
     for held in model.graph.initializer:
         held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).T[:, :, None, None].copy(), held.name))
     for node in model.graph.node:
@@ -280,7 +280,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])  # fmt: skip
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """Such a layer of an int8 model gets steps for each row and run; the other layer keeps fixed steps."""
+    """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed one."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -466,7 +466,7 @@ def test_what_is_added_to_a_product_makes_up_for_what_rounding_takes(tmp_path):
 
 @pytest.mark.parametrize("build", [products, lambda: chain("added"), lambda: narrowed(products(), TensorProto.FLOAT16)])
 def test_fp8_takes_the_mean_of_each_channel_away(tmp_path, build):
-    """Its product with the weights becomes part of what is added to the result."""
+    """The mean times the weights is added to the bias."""
     model = build()
     dtype = helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
     means = rng(70).standard_normal(64) * 8
@@ -569,7 +569,7 @@ def test_the_same_data_gives_the_same_file(tmp_path):
     assert files[0] == files[1]
 
 
-# What is quantised becomes results too, and a run prints their digest.
+# The quantised tensors become outputs, and a run prints their digest.
 DIGEST = """
 import hashlib, sys, numpy as np, weft
 y = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run(dict(np.load(sys.argv[4])))
@@ -658,8 +658,8 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """An LSTM both ways, a convolution, and a choice of products: one weight of the branch's own, one of the main graph, one
-    made by a Constant."""
+    """An LSTM both ways, a convolution, and a choice of products: one weight in the branch, one in the main graph, one from
+    a Constant node."""
     r = rng(6)
 
     def weight(*dims):
@@ -701,7 +701,7 @@ def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
 
 
 def test_stored_weights_that_nodes_make(tmp_path):
-    """A transposed weight, and two halves of one weight, whose maker has to stay."""
+    """A transposed weight, and two halves of one weight, whose node must be kept."""
     r = rng(11)
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),
@@ -728,7 +728,7 @@ def test_weights_that_are_to_stay_and_those_that_others_read_stay(tmp_path):
 
 
 def test_a_calibration_table_in_place_of_data(tmp_path):
-    """Our own table gives the same grids as the data it came from; a layer that it does not name stays in floats."""
+    """Weft's own table gives the same scales as its data; a layer that it omits stays in floats."""
     from_data, _ = quantized(tmp_path, convolutional(), pictures(), method="minmax", symmetric=True, keep_bias=True)
     held = weights_of(from_data)
     ranges = {name: [-127 * float(held[f"{name}_scale"]), 127 * float(held[f"{name}_scale"])] for name in ("x", "r1")}
@@ -891,7 +891,7 @@ def test_a_model_without_products(tmp_path):
 
 
 def test_layers_that_are_always_zero(tmp_path):
-    """Weights of 0 and inputs of 0: exact results stay exact."""
+    """Weights and inputs that are all 0 give exact results."""
     model = products()
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros((64, 48), "f"), "w1"))
     out, report = quantized(tmp_path, model, rows())

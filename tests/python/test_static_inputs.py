@@ -58,7 +58,7 @@ def test_the_last_used_are_kept():
 
     for axis in range(MOST):
         run(axis)
-    run(0)  # its program is now the latest that was used
+    run(0)  # its program is now the most recently used
     run(MOST)
     assert compiled_count(model) == MOST + 1
     run(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are split over several devices: ranks of the processor give what one device gives, and the reference judges both."""
+"""Models split over several devices: ranks on the processor equal one device, and both are compared with ref."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import split_networks  # noqa: E402
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24
-#: How much larger than twice the error of one device the error may be, relative to the largest number of an output.
+#: Slack over twice the error of one device, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
 
@@ -66,8 +66,8 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
 
 
 def test_a_cache_stays_on_its_rank(tmp_path):
-    """A donated cache becomes a port for each rank, which is written in place; the parts hold what one device's
-    cache holds."""
+    """A donated cache becomes a port for each rank, which is written in place; the parts together equal one device's
+    cache."""
     net = split_networks.llama()
     path = net.save(tmp_path / "llama.onnx")
     one, two = compiled(path, donate=net.donate), compiled(path, 2, donate=net.donate)
@@ -92,7 +92,7 @@ def test_a_cache_stays_on_its_rank(tmp_path):
 
 
 def test_drawn_graphs_of_products(tmp_path):
-    """Sizes that ranks divide and that they do not, operators that need the whole of a value and that do not."""
+    """Sizes that are divisible by the ranks or not; operators that need whole values or parts."""
     sums = gathers = 0
     for seed in range(DRAWN):
         net = split_networks.drawn(seed)
@@ -154,7 +154,7 @@ def test_a_failing_rank_ends_the_run_and_the_next_is_right(tmp_path):
 
 
 def test_saved_programs(tmp_path):
-    """A split program is not saved; one that was saved whole is split where it is loaded."""
+    """A split program is not saved; a program that was saved whole can be split when loaded."""
     net = split_networks.bert()
     path = net.save(tmp_path / "bert.onnx")
     with pytest.raises(weft.Error) as refused:
@@ -197,7 +197,7 @@ def test_the_command_splits_and_explains(weft_command, tmp_path):
     done = weft_command("explain", split_networks.vit().save(tmp_path / "vit.onnx"), "--devices", "cpu,cpu")
     assert "whole in each rank: node" in done.stdout and "only 640 weights" in done.stdout
     copies = re.findall(r"^ *\d+ +\w*(?:copy|concat)\w* on ", done.stdout, re.M)
-    assert len(copies) <= 1, done.stdout  # weights are put together when the program is loaded, not in each run
+    assert len(copies) <= 1, done.stdout  # weights are concatenated at load time, not in each run
     done = weft_command("verify", path, "--devices", "cpu,cpu,cpu,cpu", "--symbol", "batch=2", "--symbol", "sequence=5")
     assert done.returncode == 0, done.stdout + done.stderr
     done = weft_command("perf", path, "--devices", "cpu,cpu", "--symbol", "batch=1", "--symbol", "sequence=4", "--json", "-", "--iterations", "3")

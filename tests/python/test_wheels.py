@@ -10,7 +10,7 @@ import pytest
 from places import DIGITS, ROOT
 
 #: With the flags of the plain build, and as deep in the tree, so that its compiled files are found in ccache.
-# Spelt out: the pip of Debian 12 knows no -C.
+# The long form: Debian 12's pip lacks -C.
 SETTINGS = ["--config-settings=cmake.define.WEFT_WERROR=ON", "--config-settings=build.verbose=false"]
 
 USE_WEFT = """

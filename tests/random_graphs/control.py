@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop and Scan around bodies that are drawings of their own: they read values of the graph around them, and are
-computed here trip by trip, node by node, so that each of their values is known as well as any other.
-"""
+"""If, Loop and Scan around bodies that are drawings themselves: they read values of the outer graph, and are evaluated
+here trip by trip, node by node, so that each value has an expected one."""
 
 import numpy as np
 from draw import FLOATS, Skip, Value, check_sane, names_read
@@ -14,7 +13,7 @@ ways = []
 
 
 def body_of(d, own, least=1, most=4):
-    """A drawing inside `d` that sees the values `own` first of all, with some nodes."""
+    """A body drawn inside `d` with some nodes, whose operands are preferably the values `own`."""
     if d.depth >= DEEPEST:
         raise Skip
     body = d.inner()
@@ -175,7 +174,7 @@ def next_of(body, mine, grows):
     if grows and mine.rank:
         return body.add("Concat", mine, body.weight(body.array((1, *mine.shape[1:]), mine.dtype)), axis=0, exact=True)
     if body.chance(0.1):
-        return body.add("Identity", mine, exact=True)  # it stays as it is
+        return body.add("Identity", mine, exact=True)  # keep it unchanged
     try:
         return made_in(body, lambda v: v.dtype == mine.dtype and v.shape == mine.shape)
     except Skip:

@@ -24,15 +24,15 @@ from onnx.reference import ReferenceEvaluator
 OPSETS = (21, 21, 23, 28, 28)
 PRECISIONS = ("f32", "f32", "bf16", "f16")
 MOST_ELEMENTS = 4096
-LONG_ELEMENTS = 1 << 18  # of a value that only what reads long rows may read
+LONG_ELEMENTS = 1 << 18  # most elements of a value for operators on long rows
 LARGEST = 1e4
 SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F8 = tuple(map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2)))
 INT4 = tuple(map(np.dtype, (ml_dtypes.int4, ml_dtypes.uint4)))
 QUANTA = (*F8, *INT4)  # which only DequantizeLinear reads here
-# Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The judges
-# compute some of f64 in f32.
+# Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The reference
+# engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
           BF16: (6e-2, 2**7)}  # fmt: skip
 # The types in which a device may keep f32.
@@ -41,19 +41,19 @@ PROTO_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 class Skip(Exception):
-    """This node cannot stand here; draw another one."""
+    """This node is not possible here; draw another one."""
 
 
 @dataclass
 class Value:
     name: str
     plain: np.ndarray
-    wide: np.ndarray  # the same with floats in float64
+    wide: np.ndarray  # the value with floats in float64
     exact: bool
     constant: bool = False
-    like: object = None  # the type whose roundings it has; its own
+    like: object = None  # the type to which it was rounded; default: its own
     stored: object = None  # the type that may hold it in memory, if it is of f32
-    chosen: bool = False  # an input whose rows say what its reader needs: other sizes repeat or drop them
+    chosen: bool = False  # an input whose rows are meaningful to its reader; other sizes repeat or drop rows
 
     @property
     def shape(self):
@@ -104,10 +104,10 @@ class Drawing:
     initializers: list = field(default_factory=list)
     values: list = field(default_factory=list)
     steps: list = field(default_factory=list)
-    names: list = field(default_factory=lambda: [0])  # how many are taken
+    names: list = field(default_factory=lambda: [0])  # number of names in use
     depth: int = 0  # of bodies around this drawing
     precision: str = ""  # drawn if not given
-    most: int = MOST_ELEMENTS  # of a value
+    most: int = MOST_ELEMENTS  # most elements of a value
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
@@ -128,7 +128,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """Inside, nodes pick their operands among these and what comes after them."""
+        """In this context, nodes pick operands only among these and later values."""
         around, self.values = self.values, list(values)
         try:
             yield
@@ -266,7 +266,7 @@ class Drawing:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def outputs(self):
-        """The values that no node reads, and one value that some do, so that fusion has to keep it."""
+        """The values that no node reads, and one that some node reads, so that fusion must also store it."""
         read = {name for node in self.nodes for name in names_read(node)}
         made = [v for step in self.steps for v in step.results]
         ends = [v for v in made if v.name not in read]
@@ -274,7 +274,7 @@ class Drawing:
         return ends + inner[len(inner) // 2 :][:1]
 
     def again(self, given):
-        """All values for other inputs, by name; Skip if the graph is not valid for them."""
+        """Recomputes all values for other inputs, by name; raises Skip if the graph is invalid for them."""
         values = {v.name: v for v in self.initializers}
         values |= {v.name: self.valued(v.name, given[v.name], widened(given[v.name]), True) for v in self.inputs}
         for step in self.steps:
@@ -318,7 +318,7 @@ def widened_node(node):
 
 
 def judge_of(node, opset):
-    """How a node is computed: a function of {name: (plain, wide)} that gives the lists of both."""
+    """The evaluator of a node: a function from {name: (plain, wide)} to the lists of plain and wide results."""
     if node.domain == "com.microsoft" or is_wrong_in_reference(node):
         return lambda known: by_onnxruntime(node, opset, checked(node, known))
     wide_node = widened_node(node)
@@ -333,7 +333,7 @@ def judge_of(node, opset):
             return by_onnxruntime(node, opset, known)
         try:
             wide = by_reference(wide_node, {name: pair[1] for name, pair in known.items()}, opset)
-        except Exception:  # a function whose constants are of the model's own type
+        except Exception:  # the node's function has constants of the model's own type
             wide = noisy(by_reference(node, narrowed(known), opset))
         return plain, [widened(w) for w in wide]
 
@@ -341,7 +341,7 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """The operands, unless the judges disagree on such operands; then Skip. The cases: rows divided by a norm or
+    """Returns the operands, or raises Skip where the reference engines disagree. The cases: rows divided by a norm or
     deviation that is only a rounding error; Tan beside its poles; fractions in OneHot; halves that
     DynamicQuantizeLinear rounds, and its scale for zeros; points of GridSample half way between two pixels;
     labels of a loss that are no class; and the part of a cache behind the last key."""
@@ -375,8 +375,8 @@ def is_flat(rows, least):
 
 
 def normalised_rows(node, known):
-    """The operands from whose rows the node takes the mean away: an array whose last axis is such a row, and the least
-    deviation beside the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
+    """The operands whose rows the node centres: an array with these rows along its last axis, and the smallest ratio of
+    deviation to the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
     if node.op_type == "MeanVarianceNormalization":
@@ -479,7 +479,7 @@ def by_onnxruntime(node, opset, known):
     answer."""
     is_empty = any(pair[0].size == 0 for pair in known.values())
     if is_empty and (node.domain or node.op_type in ("LSTM", "GRU", "RNN")):
-        raise Skip  # onnxruntime divides by the size, or ends the process
+        raise Skip  # onnxruntime divides by this size of 0, or crashes
     inputs = [info_of(name, pair[0]) for name, pair in known.items()]
     outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     opsets = [helper.make_opsetid("", min(opset, 21)), helper.make_opsetid("com.microsoft", 1)]
@@ -488,7 +488,7 @@ def by_onnxruntime(node, opset, known):
         session = session_of(model.SerializeToString())
         plain = session.run(None, {name: pair[0] for name, pair in known.items()})
         near = session.run(None, narrowed(known))
-    except Exception as error:  # what neither judge can run is not drawn
+    except Exception as error:  # do not draw nodes that no reference engine runs
         raise Skip(str(error)) from error
     return plain, noisy(near)
 
@@ -533,7 +533,7 @@ def check_sane(value, may_be_extreme=False, most=MOST_ELEMENTS):
         known = np.isfinite(plain)
         if not np.all(known | (plain == wide if may_be_extreme else False)) or np.any(np.abs(wide[known]) > LARGEST):
             raise Skip
-        if np.any(np.abs(plain[known] - wide[known]) > 50 * value.unit * (1 + np.abs(wide[known]))):  # too ill-conditioned to judge
+        if np.any(np.abs(plain[known] - wide[known]) > 50 * value.unit * (1 + np.abs(wide[known]))):  # too ill-conditioned to compare
             raise Skip
     elif not np.array_equal(plain, wide):
         raise Skip

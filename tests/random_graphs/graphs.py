@@ -2,7 +2,7 @@
 """A random graph from a seed, and its right answers.
 
 Steps are drawn by operator, every one of `weft ops --onnx` with equal frequency, and by the patterns that each pass
-looks for. Some come in the types that models use beside f32, and in bodies of If, Loop and Scan."""
+looks for. Some use types other than f32, or are in bodies of If, Loop and Scan."""
 
 import functools
 import os
@@ -88,7 +88,7 @@ def has_operator(domain, name, opset):
 
 
 def draw_graph(seed, precision=""):
-    """A drawing of 4 to 16 steps, some of them patterns; each operator is the first of as many graphs as any other. The
+    """A drawing of 4 to 16 steps, some of them patterns; each operator comes first in equally many graphs. The
     seed decides the precision, unless one is given."""
     d = Drawing(seed, precision=precision)
     first = operators()[seed % len(operators())]
@@ -111,7 +111,7 @@ def draw_graph(seed, precision=""):
             else:
                 draw_step(d)
             steps -= 1
-        except Skip:  # nothing of a half planted pattern stays
+        except Skip:  # remove a partly planted pattern
             d.back_to(kept)
     d.finish()
     return d
@@ -162,7 +162,7 @@ def at_size(d, symbols, name, size):
         given[value.name] = resized(d, value, shape)
     try:
         values = d.again(given)
-    except Exception:  # it does not hold for this size, or says nothing
+    except Exception:  # the graph is invalid for this size, or the engines disagree
         return None
     return given, [values[v.name] for v in d.outputs()]
 
@@ -176,7 +176,7 @@ def allowed(value):
 
 
 def difference(value, got):
-    """What is wrong with an answer; empty if nothing."""
+    """Describes the error of an answer; empty if it is right."""
     got = np.asarray(got)
     if got.shape != value.shape or got.dtype != value.dtype:
         return f"{value.name} is {got.dtype}{list(got.shape)}, not {value.dtype}{list(value.shape)}"

@@ -23,8 +23,8 @@ def is_plain(array):
 
 
 def collected():
-    """{(domain, operator): [(node in bytes, opset since which it stands, operands)]} of the cases that are one node over
-    numbers."""
+    """{(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
+    node."""
     from onnx.backend.test.case.node import collect_testcases
 
     found = collections.defaultdict(list)
@@ -96,5 +96,5 @@ def draw_case(d, domain, op):
     results = d.place(node, list(values.values()), exact=False)
     is_steep = op in STEPS | BOUNDED | POSITIVE or any(r.dtype.kind in "iub" for r in results)
     if is_steep and not all(v.exact or v in d.inputs + d.initializers for v in values.values()):
-        raise Skip  # a rounding before it might tip it over, or out of what the function is defined for
+        raise Skip  # an earlier rounding might cross a discontinuity, or leave the function's domain
     return results

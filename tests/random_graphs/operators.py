@@ -17,7 +17,7 @@ JUMPS = {"Sign", "Floor", "Ceil", "Round", "IsNaN", "Equal", "Less", "LessOrEqua
 # The same for nodes from ONNX's cases.
 STEPS = JUMPS | {"OneHot", "Unique", "ThresholdedRelu", "Shrink", "Hardmax", "TopK", "NonMaxSuppression", "QuantizeLinear"}
 KEEPS = {"Neg", "Abs", "Relu", "Add", "Sub", "Mul", "Min", "Max", "Where"} | JUMPS
-# A function that maps operands into the domain of these.
+# Operators whose operands are first mapped into their domain.
 BOUNDED = {"Asin", "Acos", "Atanh"}
 POSITIVE = {"Sqrt", "Log", "Acosh", "Reciprocal"}
 DRAWERS = {}
@@ -80,12 +80,12 @@ def elementwise(d, name, arity, kind):
     x = operand(d, name, kind)
     others = [partner(d, x, name in JUMPS) for _ in range(arity - 1)]
     if name == "Div":
-        if not x.is_float:  # of negative integers onnx's reference takes the floor
+        if not x.is_float:  # onnx's reference rounds means of negative integers down
             x = d.add("Abs", x)
         divisor = d.add("Abs", others[0])
         if x.is_float:
             others = [d.add("Add", divisor, np.asarray(1.5, x.dtype))]
-        else:  # 255 + 1 of 8 bits is 0, an odd number never is
+        else:  # an odd number avoids 255 + 1 = 0 in 8 bits
             others = [d.add("BitwiseOr", divisor, np.asarray(1, x.dtype))]
     elif d.chance(0.2):
         others, x = [x, *others[1:]] if others else [], others[0] if others else x
@@ -488,7 +488,7 @@ EXACT_REDUCTIONS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceSu
 @draws(*EXACT_REDUCTIONS, "ReduceMean", "ReduceL2", "ReduceLogSumExp")
 def reduce_some(d, name):
     is_integer = name in ("ReduceSum", "ReduceMax", "ReduceMin") and d.chance(0.2)
-    may_be_empty = name not in ("ReduceMean", "ReduceL2")  # 0 / 0; the judges have no L2 of nothing
+    may_be_empty = name not in ("ReduceMean", "ReduceL2")  # 0 / 0; the reference engines refuse L2 of no elements
     x = d.pick(lambda v: v.rank > 0 and (v.plain.size > 0 or may_be_empty)
                and (v.dtype in (np.int32, np.int64) if is_integer else v.is_float))  # fmt: skip
     axes = sorted(d.random.sample(range(-x.rank, 0), d.random.randint(1, x.rank)))
@@ -576,7 +576,7 @@ def mean_variance(d, name):
 @draws("LpNormalization")
 def lp_norm(d, name):
     x = d.real(least=1)
-    return d.add(name, x, axis=d.axis(x), p=2)  # for p=1 onnx's reference forgets the absolute value
+    return d.add(name, x, axis=d.axis(x), p=2)  # onnx's reference omits the absolute value for p=1
 
 
 @draws("LRN")

@@ -173,7 +173,7 @@ def positions(d):
 
 
 def every_position(d):
-    """x[i, j] where aranges are i and j, as PyTorch exports it: the result is x or its transpose."""
+    """x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -270,7 +270,7 @@ def quantised_sum(d):
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)
     scale = d.random.choice((0.5, 2.0, 4.0))
-    if d.chance(0.3):  # by column, with scales that are all alike
+    if d.chance(0.3):  # per column, with equal scales
         return d.add("QuantizeLinear", y, np.full(8, scale, np.float32), d.array((8,), np.int8), axis=1, exact=True)
     return d.add("QuantizeLinear", y, f32(scale), np.array(3, np.int8), exact=True)
 
@@ -339,7 +339,7 @@ def attention_in_f64(d):
 
 @contextlib.contextmanager
 def long_values(d):
-    """Inside, values may be long; no operator outside picks those, for its other operands would be long too."""
+    """In this context values may be long; outer operators skip them, as their other operands would be long too."""
     before, d.most = len(d.values), LONG_ELEMENTS
     try:
         yield

@@ -25,7 +25,7 @@ def between(d, x, quanta=None, scale=None):
 
 
 def weight(d, shape, axis, dtype=np.int8):
-    """A dequantised weight, and its scales: one, or one for each index of the axis, not all alike."""
+    """A dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
     steps = d.array(shape, dtype)
     if d.chance(0.4):
         scale, zero, words = f32(d.random.choice(SCALES)), np.array(0, dtype), {}
@@ -122,7 +122,7 @@ def product(d):
 
 
 def product_of_two(d):
-    """As in attention: both sides are computed, one of them is transposed."""
+    """As in attention: both operands are computed, one is transposed."""
     b, m, n, k = (d.random.choice((1, 2, 5)) for _ in range(4))
     left, _ = between(d, d.input((b, 2, m, k)))
     right, _ = between(d, d.input((b, 2, n, k)))
@@ -185,7 +185,7 @@ def float8(d):
 
 
 def in_blocks(d):
-    """Weights whose scales hold for blocks of one axis: of a product, a Gemm, and of a table."""
+    """Block-quantised weights: of a MatMul, a Gemm, and a Gather table."""
     kind = np.dtype(d.random.choice((*INT4, np.int8, np.uint8)))
     axis, block = d.random.randrange(2), d.random.choice((16, 32))
     shape = [d.random.choice((16, 32, 48, 40)), d.random.choice((16, 32, 40))]

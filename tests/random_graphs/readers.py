@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that their readers may misjudge, put before any operator: results of products, which a device may keep in
+"""Values that operators may handle wrongly, as inputs of any operator: results of products, which a device may keep in
 16 bits; views with axes of size 1, whose strides are arbitrary; and values without elements."""
 
 import numpy as np

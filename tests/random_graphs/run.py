@@ -44,11 +44,11 @@ from onnx import numpy_helper  # noqa: E402
 sys.path.append(str(ROOT / "bench"))
 import machine  # noqa: E402
 
-SECONDS = 600  # for one graph, on a machine that is busy
+SECONDS = 600  # time limit for one graph on a busy machine
 MOST_TEXT = 400  # characters of a failure that are printed
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
-SIZES = ("E301", "E311", "E312")  # sizes that the program names as other than it takes
+SIZES = ("E301", "E311", "E312")  # errors for inputs whose sizes do not fit
 # Errors of a program with open sizes: an attribute fits one size only, or a rule needs a number.
 OPEN_SIZES = (*SIZES, "E122", "E140", "E151", "E159")
 # Results with sizes known only in the run: one may have a single element where the graph needs several.
@@ -59,7 +59,7 @@ PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 def judged_by_onnxruntime(model, d, names):
     """Compares the outputs `names` with onnxruntime: "" if it agrees or cannot run the graph, else why the graph is
-    no test."""
+    unusable."""
     try:
         answers = session_of(model).run(None, graphs.feeds(d))
     except Exception:  # an operator or type that it does not have
@@ -117,7 +117,7 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """weft-precision, which runs a graph in a precision and judges the answers; started again after a crash."""
+    """The process weft-precision, which runs a graph in a precision and checks the answers; restarted after a crash."""
 
     process = None
 
@@ -141,7 +141,7 @@ judge = Judge()
 
 
 def check_narrow(device, d, symbols, other, seen):
-    """The graph in its precision, with open sizes or, where it is refused with them, without."""
+    """Checks a graph in its precision, with open sizes or, if these are refused, with fixed ones."""
     import weft
 
     if device.startswith("ref"):
@@ -173,7 +173,7 @@ def check_narrow(device, d, symbols, other, seen):
 
 
 def is_by_data(code, d):
-    """True if the refusal may come from a size that only the run knows."""
+    """True if a run-time size may be the cause of the refusal."""
     return code in (*SIZES, "E151") and any(f"{n.domain or 'ai.onnx'}:{n.op_type}" in BY_DATA for n in all_nodes(d.nodes))
 
 
@@ -183,7 +183,7 @@ def write_inputs(folder, given):
 
 
 def check_graph(seed, devices, precision):
-    """Weft's results for the graph: a dictionary of plain data."""
+    """Runs a graph on the devices; returns the findings as plain data."""
     import weft
 
     d = graphs.draw_graph(seed, precision)
@@ -219,7 +219,7 @@ def empty_of(seed):
 
 
 def devices_of(seed, devices):
-    """The devices whose turn it is: "NAME/N" is used for every Nth graph."""
+    """The devices for this graph: "NAME/N" is used for every Nth graph."""
     for device in devices:
         name, _, every = device.partition("/")
         if seed % int(every or 1) == 0:
@@ -238,7 +238,7 @@ def check_graphs(seeds, context):
 
 
 def serve(pipe, work, context):
-    with contextlib.suppress(EOFError):  # nobody asks any more
+    with contextlib.suppress(EOFError):  # the parent has closed the pipe
         while True:
             pipe.send(work(pipe.recv(), context))
 
@@ -250,7 +250,7 @@ class Worker:
         self.work, self.context, self.process = work, context, None
 
     def ask(self, question):
-        """The answer, or a string that says how the process ended."""
+        """The answer to a question, or a string with the process's exit status."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
@@ -314,7 +314,7 @@ def keep_graph(seen, precision, folder):
 
 
 def run(first, count, devices, keep=None, jobs=None, precision=""):
-    """Checks `count` graphs; gives what was seen in sum."""
+    """Checks `count` graphs; returns the summed findings."""
     cases()  # collected once, before the processes that read them
     total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "kernels": 0, "known": 0, "unknown": 0,
              **{kind: collections.Counter() for kind in ("precisions", "operators", "passes", "refused")}}  # fmt: skip

@@ -11,7 +11,7 @@ import places  # noqa: F401
 import weft
 
 NAME = "WeftExecutionProvider"
-WITHIN = 1e-3  # of the largest number of an output, in f32: as ONNX's own tests have it
+WITHIN = 1e-3  # relative to the largest number of an output, in f32; as in ONNX's own tests
 
 
 def options(**settings):
@@ -54,7 +54,7 @@ def nudged(x):
 class Engine:
     """`within`: the tolerance in place of WITHIN; the caller says why. `scale`: the least number that errors are relative to.
     `labels`: outputs that name classes. `steps`: the model rounds its values to 8 bits in each layer, so that a tiny difference
-    makes elements jump. The norm of its error may be twice that of onnxruntime's own change for inputs that differ by 1e-6.
+    makes elements jump. The norm of its error may be twice the change of onnxruntime's answer when inputs change by 1e-6.
 
     In bf16 the limit follows from the format: a multiple of the change that rounding only the weights makes in onnxruntime's
     answer, because each layer also rounds what it multiplies with them."""

@@ -56,12 +56,12 @@ def unpack(name, folder):
 
 
 def package(name):
-    """The folder that holds what is in the package."""
+    """The folder with the package's unpacked contents."""
     folder = CACHE / PACKAGES[name][0].removeprefix("npm:").replace("/", "_")
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(folder.name + ".lock"), "w") as lock:  # tests may run side by side
+    with open(folder.with_name(folder.name + ".lock"), "w") as lock:  # tests may run in parallel
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             try:

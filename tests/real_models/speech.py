@@ -22,7 +22,7 @@ def keep_piece(samples, count, events):
 
 @functools.cache
 def synthesiser():
-    """espeak-ng and the rate of what it makes; it calls keep_piece, which must live as long."""
+    """espeak-ng and its sample rate; it calls keep_piece, which must outlive it."""
     fetch.use("espeakng-loader")
     import espeakng_loader
 

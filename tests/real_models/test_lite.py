@@ -99,7 +99,7 @@ def test_quantised_pitches(tmp_path, ending):
 
 @small
 def test_emotions(tmp_path):
-    """Bytes of weights beside floats: LiteRT rounds the operands of its products to bytes too, Weft does not."""
+    """8-bit weights with float inputs: LiteRT also rounds the inputs of products to bytes, Weft does not."""
     against_lite(tmp_path, "fer", "fer/data/emotion_model_quantized.tflite", within=0.05)
 
 
@@ -110,5 +110,5 @@ def test_birds(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["lite", "full", "heavy"])
 def test_poses(name, tmp_path):
-    """A picture of noise has no pose, so segments and scores are far below 1: numbers of all outputs within 1e-3 of the largest."""
+    """A picture of noise has no pose, so scores are far below 1; the tolerance is 1e-3 of the largest output."""
     against_lite(tmp_path, "npm:@mediapipe/pose", f"package/pose_landmark_{name}.tflite", within=1e-3)

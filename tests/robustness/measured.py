@@ -17,7 +17,7 @@ def main():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if int(stack):
             resource.setrlimit(resource.RLIMIT_STACK, (int(stack), int(stack)))
-        signal.alarm(100)  # should it wait for something
+        signal.alarm(100)  # ends the process if it hangs
         os.execv(command[0], command)
     _, status, used = os.wait4(child, 0)
     with open(note, "w") as file:

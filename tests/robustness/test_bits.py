@@ -17,7 +17,7 @@ COUNT = 400 if FULL else 12
 
 
 def fingerprints(threads, first, count):
-    """A hash of all outputs of each graph; null where the cpu refuses it."""
+    """A hash of all outputs of each graph; null if the cpu target refuses it."""
     sys.path.insert(0, str(BUILD / "python"))
     import numpy as np
     import weft
@@ -30,7 +30,7 @@ def fingerprints(threads, first, count):
         try:
             try:
                 model = weft.compile(d.model(sizes).SerializeToString(), device="cpu", threads=threads)
-            except weft.ModelError:  # an attribute goes with one size only
+            except weft.ModelError:  # an attribute fixes the size
                 model = weft.compile(d.model({}).SerializeToString(), device="cpu", threads=threads)
             answers = model.run(feeds(d))
             again = model.run(feeds(d))

@@ -11,7 +11,7 @@ from bad_inputs import doubling, graph_of, info, save
 from limits import BUILD, run_limited
 from onnx import TensorProto, helper
 
-MOST_SECONDS = 10  # on a busy machine; what was found took minutes
+MOST_SECONDS = 10  # on a busy machine; the bugs found took minutes
 MOST_MEMORY = 1 << 30
 BOMBS = {}
 Node = helper.make_node

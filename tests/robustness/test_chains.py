@@ -12,7 +12,7 @@ from limits import BUILD, FULL
 
 SIZES = (40_000, 200_000) if FULL else (4_000, 20_000)
 SECONDS_PER_NODE = 25 / 200_000
-KERNEL_SECONDS = 3  # the same few kernels whatever the length
+KERNEL_SECONDS = 3  # the same few kernels for any length
 STACK = 256 << 10
 
 
@@ -31,7 +31,7 @@ def compile_seconds(model, folder):
 
 @pytest.fixture(scope="module")
 def seconds(tmp_path_factory):
-    """Of each size: the first compilation, and those after it with the kernels cached, the sizes in turns."""
+    """For each size: the time of the first compilation and of later ones with cached kernels, alternating the sizes."""
     folder = tmp_path_factory.mktemp("chains")
     os.environ["WEFT_CACHE_DIR"] = str(folder / "cache")
     models = [folder / f"chain_{count}.onnx" for count in SIZES]

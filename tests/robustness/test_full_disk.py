@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk of 80 KiB that is full: answers are the same, what was written before stays, and nothing half written is left.
+"""A disk of 80 KiB that is full: answers are the same, earlier files stay, and no partly written file is left.
 
 The disk is a tmpfs in a mount namespace of its own. Where a process may have none, the tests are skipped; those of tests/unit, with
 a limit on the size of files, run everywhere."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft compile` killed at any moment, and many of them at once: the program is whole or not there, nothing damaged stays in
-the cache of kernels, and what is compiled in the end has the same bytes."""
+"""`weft compile` killed at any moment, and many of them at once: the program is complete or absent, no damaged entry stays
+in the kernel cache, and the final program has the same bytes."""
 
 import os
 import random
@@ -17,7 +17,7 @@ AT_ONCE = 16 if FULL else 4
 
 
 def compiling(folder, cache):
-    """A process that compiles into folder/p.weft; it says what it finds in the cache."""
+    """A process that compiles into folder/p.weft; it prints its cache hits."""
     command = [BUILD / "bin/weft", "compile", MODEL, "--threads", "1", "-o", folder / "p.weft"]
     return subprocess.Popen(command, env={**os.environ, "WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "1"},
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -50,7 +50,7 @@ def test_killed_at_any_moment(tmp_path, whole):
         process, start = compiling(tmp_path, cache), time.monotonic()
         try:
             process.wait(seconds * moments.random() ** 2)  # early more often: with the cache that others filled, it ends soon
-            if is_from_empty:  # the whole one was made at a busy moment
+            if is_from_empty:  # the reference run was made at a busy moment
                 seconds = min(seconds, time.monotonic() - start)
         except subprocess.TimeoutExpired:
             process.kill()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged requests: a right one is changed at random in its JSON, its bytes or its headers. Every answer is 200 or a clean
-4xx in JSON, and the server goes on. schemathesis asks what /openapi.json allows and forbids."""
+"""Damaged requests: a valid one is changed at random in its JSON, its bytes or its headers. Every answer is 200 or a clean
+4xx in JSON, and the server goes on. schemathesis tests what /openapi.json allows and forbids."""
 import copy
 import http.client
 import json
@@ -112,7 +112,7 @@ def post(connection, path, body, headers):
 
 
 def test_damaged_requests_get_clean_answers(tmp_path):
-    """Only statuses that the protocol has, always JSON with what is wrong; the right request works all along."""
+    """Only statuses that the protocol has, always JSON with the error; valid requests work throughout."""
     rng, seen = random.Random(FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)

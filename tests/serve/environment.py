@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of their own for the server and its clients, build/serve and build/ray, made when a test first wants them.
-Nothing of them is needed to build Weft or to use it without a server."""
+"""Environments of their own for the server and its clients, build/serve and build/ray, made when a test first needs them.
+Weft needs none of them without a server."""
 import os
 import subprocess
 import sys
@@ -12,7 +12,7 @@ import environments  # noqa: E402
 
 
 def python_of(name):
-    """The Python of build/NAME, which has what NAME's list of requirements says."""
+    """The Python of the environment build/NAME, with the packages that NAME requires."""
     return environments.python_of(name, HERE / f"requirements{'' if name == 'serve' else '_' + name}.txt")
 
 

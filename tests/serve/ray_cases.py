@@ -7,7 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 
-# A loaded machine starts Ray's processes slowly; that is no failure.
+# A busy machine starts Ray's processes slowly.
 for name in ("RAY_raylet_start_wait_time_s", "RAY_worker_register_timeout_seconds", "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S", "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S"):
     os.environ.setdefault(name, "600")
 os.environ.setdefault("RAY_health_check_timeout_ms", "600000")
@@ -28,7 +28,7 @@ ROWS = 10_000
 def cluster():
     """Two nodes in network namespaces have a cluster already (two_nodes.py); else one of one node is started here."""
     address = os.environ.get("RAY_HEAD_ADDRESS")
-    here = os.path.dirname(os.path.abspath(__file__))  # what these cases define is looked for on every node
+    here = os.path.dirname(os.path.abspath(__file__))  # every node imports the functions of this file
     environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([server.ENVIRONMENT["PYTHONPATH"], here])}}
     more = {"address": address} if address else {"num_cpus": 4, "include_dashboard": False}
     ray.init(runtime_env=environment, log_to_driver=False, **more)

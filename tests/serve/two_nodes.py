@@ -39,7 +39,7 @@ def within(name, words, environment):
 
 
 def end(name):
-    """Ends what runs in the namespace, which is all ours, and removes it."""
+    """Ends all processes of the namespace, which this test made, and removes it."""
     listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout
     for process in map(int, listed.split()):
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
-TensorFlow's answers.  applications.py FOLDER [--drawn] NAME...  `--all` prints the names of all. With `--drawn` large weights are
-numbers that others can draw again: the file of weights has zeros there, and NAME.json says which."""
+TensorFlow's answers.  applications.py FOLDER [--drawn] NAME...  `--all` prints the names of all. With `--drawn`, large weights are
+stored as zeros and can be regenerated: NAME.json describes them."""
 import inspect
 import json
 import os
@@ -12,7 +12,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # the least, else 64
+FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # smallest picture size; default 64
 
 
 def names():
@@ -21,7 +21,7 @@ def names():
 
 
 def spread(model, rng, size):
-    """Norms that are not the identity, with the moments of noise, so that outputs differ from input to input."""
+    """Randomises the norms, with the moments measured on noise, so that outputs depend on the input."""
     for variable in model.variables:
         end = variable.path.split("/")[-1]
         if end in ("gamma", "beta", "moving_mean", "moving_variance"):
@@ -38,7 +38,7 @@ def made(name, size):
 
 
 def exact(model, name, size):
-    """The same network in double precision: what TensorFlow's own answers, in single precision, are measured by."""
+    """The same network in double precision, to measure the error of TensorFlow's own answers in single precision."""
     tf.keras.config.set_dtype_policy("float64")
     twin = made(name, size)
     tf.keras.config.set_dtype_policy("float32")
@@ -47,7 +47,7 @@ def exact(model, name, size):
 
 
 def draw(model):
-    """Large weights as random numbers of He's width; what describes them, beside their values."""
+    """Replaces large weights by random numbers (He initialisation); returns the description of each and its values."""
     drawn = []
     for number, variable in enumerate(model.variables):
         shape = variable.shape
@@ -61,7 +61,7 @@ def draw(model):
 
 
 def leave_out(folder, name, drawn):
-    """Zeros for the drawn weights in the file of weights, and where they belong."""
+    """Overwrites the drawn weights in the weight file with zeros; records their places."""
     path, entries = folder / name / "variables/variables.data-00000-of-00001", []
     data = bytearray(path.read_bytes())
     for entry, content in drawn:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frozen graphs of one operator of TensorFlow each, as lite_cases.py has those of TensorFlow Lite. Attributes that are left out have
-TensorFlow's defaults. Types of operands say the attributes of types."""
+TensorFlow's defaults. Type attributes follow from the operands."""
 import numpy as np
 
 from lite_cases import SPECIAL, B, Case, F, H, I, L, S, U, Value, const, f, ints, rng
@@ -10,7 +10,7 @@ D = np.float64
 
 
 def case(operator, inputs, tolerance=1e-5, open_sizes=True, **attributes):
-    """A list among the inputs is one operand of several values."""
+    """Adds a case; a list among the inputs is one operand of several values."""
     values = [[v if isinstance(v, Value) else Value(np.asarray(v)) for v in i] if isinstance(i, list) else
               i if isinstance(i, Value) else Value(np.asarray(i)) for i in inputs]
     number = sum(c.operator == operator for c in CASES)
@@ -243,7 +243,7 @@ for steps, ta in [(["BiasAdd"], False), (["BiasAdd", "Relu"], True), (["BiasAdd"
 # --- selections and tensors that are given by their elements
 corners = rng.uniform(0, 10, (12, 2))
 boxes = np.concatenate([corners, corners + rng.uniform(1, 6, (12, 2))], 1).astype(F)
-two = np.array([[0, 0, 1, 1], [0, 0, 1, 2]], F)  # whose overlap is exactly a half
+two = np.array([[0, 0, 1, 1], [0, 0, 1, 2]], F)  # boxes with an overlap of exactly 0.5
 for x, scores, count, overlap in [(boxes, f(12), 5, 0.3), (boxes[:1], f(1), 3, 0.5), (np.zeros((0, 4), F), np.zeros(0, F), 3, 0.5), (two, np.array([1, 1], F), 2, 0.5),
                                   (boxes[:, [2, 3, 0, 1]], np.round(f(12)), 12, 0.1)]:
     case("NonMaxSuppression", [x, scores, const(count)], iou_threshold=overlap)
@@ -475,7 +475,7 @@ case("ConcatV2", [[TEXTS[:3], TEXTS[3:4]], const(0)])
 case("Reshape", [TEXTS, const([2, -1])])
 
 # --- sums of powers, bins, pictures of other sizes, boxes of several classes
-far = np.array([[0, -2000, 1500, -np.inf, 3], [-np.inf, -np.inf, 2, 90, 1e4]], F)  # no one shift serves all of a row
+far = np.array([[0, -2000, 1500, -np.inf, 3], [-np.inf, -np.inf, 2, 90, 1e4]], F)  # no single shift avoids overflow and underflow in this row
 for x, axis in [(f(3, 5), 1), (f(4, 3).astype(D), 0), (far, 1), (far, -2), (np.zeros((2, 0), F), 1), (f(2, 3, 4), 1)]:
     for reverse in (False, True):
         for exclusive in (False, True):

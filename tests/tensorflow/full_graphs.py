@@ -54,7 +54,7 @@ def calls(x):
 
 
 def with_norms(model):
-    """Norms that are not the identity, so that outputs differ from input to input."""
+    """Replaces the identity norms by random ones, so that outputs depend on the input."""
     for variable in model.variables:
         if variable.path.split("/")[-1] in ("gamma", "beta", "moving_mean", "moving_variance"):
             low, high = (0.5, 1.5) if variable.path.endswith(("gamma", "variance")) else (-0.3, 0.3)

@@ -42,7 +42,7 @@ def build(case, is_open):
         names = list(inspect.signature(call).parameters)[:len(operands)]
         attributes = {k: tf.as_dtype(v) if isinstance(v, str) and k in TYPES else v for k, v in case.fields.items()}
         if case.operator == "Dequantize":
-            del attributes["T"]  # which the operand says
+            del attributes["T"]  # implied by the operand
         found = call(**dict(zip(names, operands)), **attributes, name="y")
         results = [t for t in found if isinstance(t, tf.Tensor)] if isinstance(found, (list, tuple)) else [found]
         results = [part for t in results for part in ([tf.math.real(t), tf.math.imag(t)] if t.dtype.is_complex else [t])]

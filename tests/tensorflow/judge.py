@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow as a judge: in an environment of its own, build/tensorflow, which is made when a test first wants it. Nothing of it
-is needed to build or run Weft."""
+"""TensorFlow as the reference, in its own environment build/tensorflow, made when a test first needs it. Weft itself does not
+need it."""
 import fcntl
 import os
 import subprocess

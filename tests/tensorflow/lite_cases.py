@@ -49,7 +49,7 @@ def is_input(value):
 
 def open_dims(case, number):
     """The sizes of an input of the form with open sizes: all are open but those that must be fixed. Where there are several
-    inputs, axes of size 1 stay: Weft takes open sizes that meet as equal, and broadcasts none of them."""
+    inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never broadcasts them."""
     shape = case.inputs[number].array.shape
     is_alone = sum(is_input(i) for i in case.inputs) == 1
     if is_alone and case.has_state:

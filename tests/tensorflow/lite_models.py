@@ -101,7 +101,7 @@ def detections(folder):
     rng = np.random.default_rng(9)
     anchors = np.concatenate([rng.random((40, 2)), rng.uniform(0.1, 0.3, (40, 2))], 1).astype(np.float32)
     values = {"x0": rng.normal(0, 1, (1, 40, 4)).astype(np.float32), "x1": rng.random((1, 40, 4)).astype(np.float32)}
-    values["x1"][0, 7] = values["x1"][0, 9] = 0.875  # as much as the threshold
+    values["x1"][0, 7] = values["x1"][0, 9] = 0.875  # equal to the threshold
     for name, is_each in {"detections-0": False, "detections-1": True}.items():
         writer, op, code = Writer(False), schema.OperatorT(), schema.OperatorCodeT()
         arrays = [*values.values(), anchors]
@@ -137,7 +137,7 @@ def answers(model, case):
     interpreter = tf.lite.Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=kernels)
     interpreter.allocate_tensors()
     values = [v.array for v in case.inputs if is_input(v)]
-    for letter in "yz" if case.has_state else "y":  # a second run goes on from the state of the first
+    for letter in "yz" if case.has_state else "y":  # a second run continues from the state of the first
         for detail, value in zip(interpreter.get_input_details(), values):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()

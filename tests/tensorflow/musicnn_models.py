@@ -2,7 +2,7 @@
 """Runs with the Python that has TensorFlow: a training graph and checkpoint of version 1 (.meta, .index, .data) as a SavedModel, with
 TensorFlow's answers.  musicnn_models.py OUT FOLDER NAME
 
-Nothing is taken out of the graph: losses, optimiser and the branches for training stay beside what the signature asks for."""
+Nothing is taken out of the graph: losses, optimiser and training branches stay in the graph besides the signature's nodes."""
 import os
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def main(out, folder, name):
     with tf.Graph().as_default() as graph, v1.Session() as session:
         meta = v1.MetaGraphDef.FromString((folder / ".meta").read_bytes())
         for node in meta.graph_def.node:
-            node.attr.pop("_output_shapes", None)  # which later versions of TensorFlow find wrong
+            node.attr.pop("_output_shapes", None)  # later versions of TensorFlow reject these shapes
         v1.train.import_meta_graph(meta).restore(session, f"{folder}/")
         x, training, y = (graph.get_tensor_by_name(f"model/{end}:0") for end in ("Placeholder", "Placeholder_2", "Sigmoid"))
         v1.saved_model.simple_save(session, str(out / name), {"x": x, "training": training}, {"y": y})

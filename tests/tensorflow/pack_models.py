@@ -35,7 +35,7 @@ class Pack:
         return not self.names or name in self.names
 
     def add(self, name, source, stored, **options):
-        """The model's file or folder, and what the runs are compared with."""
+        """Adds a model's file or folder, and the expected answers of its runs."""
         suffix = "" if source.is_dir() else source.suffix
         target = self.folder / f"{name}{suffix}"
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)

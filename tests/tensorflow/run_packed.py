@@ -44,7 +44,7 @@ def named(stored, way, number):
 
 
 def check(folder, model, device, work):
-    """The largest difference in parts of what is allowed, and how long compiling and a run took."""
+    """The largest error relative to its bound, and the times of compiling and of a run."""
     stored, worst, state = np.load(folder / f"{model['name']}.npz"), 0.0, {}
     start = time.monotonic()
     program = weft.compile(str(whole(folder, model, work)), device=device, **model["options"])

@@ -33,7 +33,7 @@ def answers(function, runs):
 
 
 def spread(model):
-    """Weights that differ, so that a gate or a layer in another's place shows."""
+    """Makes all weights different, so that swapped gates or layers are detected."""
     for variable in model.variables:
         low = 0.5 if variable.path.endswith(("gamma", "variance")) else -0.4
         variable.assign(rng.uniform(low, low + 1, variable.shape).astype(np.float32))
@@ -175,7 +175,7 @@ def flow():
     for name, runs in names.items():
         keep(f"flow-{name}", answers(getattr(model, name), runs))
         if name == "choose":
-            continue  # version 1 writes a Case in another way
+            continue  # version 1 has another form of Case
         frozen = convert_variables_to_constants_v2(getattr(model, name).get_concrete_function(), lower_control_flow=True)
         (FOLDER / f"lowered-{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
         outputs = [[o.numpy() for o in frozen(**{k: tf.constant(v) for k, v in run.items()})] for run in runs]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as TensorFlow's converter writes them: control flow, variables, spectra, quantised and half-precision networks; what is
-refused, and how it is said."""
+"""Models as TensorFlow's converter writes them: control flow, variables, spectra, quantised and half-precision networks; refused
+models and their errors."""
 import re
 import struct
 import subprocess
@@ -17,7 +17,7 @@ from lite_cases import OPERATORS  # noqa: E402
 from places import BUILD  # noqa: E402
 
 ROOT = judge.ROOT
-STEP = {"network_int8": 1 / 256, "network_int16": 1 / 32768, "network_bytes": 1}  # of their outputs
+STEP = {"network_int8": 1 / 256, "network_int16": 1 / 32768, "network_bytes": 1}  # quantisation steps of the outputs
 NAMES = ["if", "while", "while_lengthens", "spectrum", "spectrum_parts", "variables", "network", "network_f16", *STEP]
 
 
@@ -37,7 +37,7 @@ def runs(folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name, graphs):
-    """One program for all runs; what variables hold is given back to the next run."""
+    """One program for all runs; the values of variables are passed to the next run."""
     model = weft.compile(str(graphs / f"{name}.tflite"), device="cpu")
     state, count = {}, 0
     for inputs, wanted in runs(graphs, name):
@@ -74,7 +74,7 @@ def test_quantized_to_onnx(graphs, tmp_path):
     data = [inputs["x"] for inputs, _ in runs(graphs, "network")]
     report = weft.quantize(graphs / "network.tflite", data, tmp_path / "out.onnx")
     assert report["quantised"] >= 2 and report["loss"] < 0.1
-    # As written: its integer convolutions saturate sums on processors without VNNI.
+    # Unoptimised: onnxruntime's integer convolutions saturate sums on processors without VNNI.
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx", options, providers=["CPUExecutionProvider"])
@@ -87,7 +87,7 @@ def test_quantized_to_onnx(graphs, tmp_path):
 
 
 def test_saved_and_other_ways_in(graphs, tmp_path):
-    """Bytes, a saved program, the command line and the list of what is supported."""
+    """From bytes, a saved program and the command line; the support report."""
     path = graphs / "network.tflite"
     image = next(runs(graphs, "network"))[0]["x"]
     model = weft.compile(str(path), device="cpu")
@@ -175,5 +175,5 @@ def test_every_operator_is_judged_and_documented():
 
 
 def test_numbers_of_the_schema():
-    """Our table of operators and options, beside TensorFlow's own classes."""
+    """Compares Weft's table of operators and options with TensorFlow's own classes."""
     judge.run("lite_schema.py", ROOT / "src/frontends/tensorflow/tflite.def")

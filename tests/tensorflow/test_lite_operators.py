@@ -44,7 +44,7 @@ def compare(case, found, wanted):
             continue
         assert y.dtype == expected.dtype and y.shape == expected.shape, (y.dtype, y.shape, expected.dtype, expected.shape)
         is_steps = any(isinstance(o, tuple) for o in case.outputs)
-        if is_steps:  # kernels of whole numbers round sums twice
+        if is_steps:  # LiteRT's integer kernels round sums twice
             np.testing.assert_allclose(y.astype(np.int64), expected.astype(np.int64), atol=1)
         elif expected.dtype.kind == "f":
             np.testing.assert_allclose(y, expected, rtol=case.tolerance, atol=case.tolerance)
@@ -54,7 +54,7 @@ def compare(case, found, wanted):
 
 @pytest.mark.parametrize("name", ["detections-0", "detections-1"])
 def test_detections(name, answers):
-    """TFLite_Detection_PostProcess: rows behind those that were found are nothing to LiteRT."""
+    """TFLite_Detection_PostProcess: LiteRT leaves the rows after the found boxes undefined."""
     stored, model = np.load(answers[0] / f"{name}.npz"), weft.compile(answers[0] / f"{name}.tflite", device="cpu")
     *found, count = model(stored["x0"], stored["x1"])
     np.testing.assert_array_equal(count, stored["y3"])
@@ -70,7 +70,7 @@ def test_operator(operator, answers):
     counts = {"right": 0, "refused": 0, "open right": 0, "open refused": 0}
     for case in (c for c in CASES if c.operator == operator):
         if refusals[case.name]:
-            continue  # LiteRT itself does not take it
+            continue  # LiteRT itself refuses it
         stored = np.load(folder / f"{case.name}.npz")
         values = [stored[k] for k in stored.files if k.startswith("x")]
         wanted = [stored[k] for k in stored.files if k.startswith(("y", "z"))]

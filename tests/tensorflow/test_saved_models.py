@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SavedModels of both versions beside TensorFlow's answers: signatures, tags, variables and their files, control flow and lists of
-tensors of both versions, recurrent networks of Keras; what is refused, and how it is said."""
+tensors of both versions, recurrent networks of Keras; refused models and their errors."""
 import shutil
 import subprocess
 import sys
@@ -71,7 +71,7 @@ def test_state(saved):
 
 
 def test_ways_in(saved, tmp_path):
-    """The command line, the file itself, a saved program and the list of what is supported."""
+    """By the command line, the .pb file itself, a saved program and the support report."""
     folder, (inputs, wanted) = saved / "network", next(runs(saved, "network"))
     expected = weft.compile(folder, device="cpu")(inputs["x"])
     np.testing.assert_array_equal(weft.compile(str(folder / "saved_model.pb"), device="cpu")(inputs["x"]), expected)
@@ -96,8 +96,8 @@ def test_channels_first(saved):
 
 @pytest.mark.parametrize("name, products", [("LSTM", [1, 1]), ("GRU", [1, 2]), ("SimpleRNN", [1, 1]), ("both_ways", [1, 1]), ("masked", [1])])
 def test_recurrent_networks_are_one_loop(name, products, saved):
-    """The loop carries nothing but states, its number of trips is a size, and the input's product with its weights
-    stands before it."""
+    """The loop carries only states, its trip count is a size, and the product of input and weights is hoisted before
+    it."""
     modules = weft.print_model(saved / name, "final", device="cpu").split("\nmodule ")
     loops = [line for line in modules[1].splitlines() if " = loop" in line]
     assert len(loops) == len(products) and all("conditional=false" in line for line in loops), modules[1]
@@ -120,7 +120,7 @@ def test_tags(saved):
 
 
 def test_reduce(saved, tmp_path, monkeypatch):
-    """A kernel is broken on purpose: one node of the network is left, written in ONNX."""
+    """A kernel is broken on purpose: reduction leaves one node of the network, written as ONNX."""
     monkeypatch.setenv("WEFT_BREAK_KERNEL", "depthwise")
     done = subprocess.run([BUILD / "bin/weft", "reduce", f"{saved / 'network'}/", "--signature", "serving_default", "-o", tmp_path / "small"], capture_output=True, text=True)
     assert done.returncode == 0 and "1 of" in done.stdout and "answers differ" in done.stdout, done.stdout + done.stderr

@@ -2,7 +2,7 @@
 """Runs with the Python that has TensorFlow: graph models of TensorFlow.js, which are GraphDefs as JSON with their weights beside them,
 as frozen graphs, and TensorFlow's answers to a picture.  tfjs_models.py OUT FOLDER PICTURE.npy NAME...
 
-TensorFlow.js joins products with what follows them. Weft reads those nodes as they are; TensorFlow gets a graph in which they are
+TensorFlow.js fuses products with their followers. Weft reads those nodes unchanged; TensorFlow gets a graph in which they are
 apart, since its own kernels for CPUs lack some of them."""
 import json
 import os
@@ -16,8 +16,8 @@ from google.protobuf import json_format  # noqa: E402
 
 PRODUCTS = {"_FusedConv2D": "Conv2D", "_FusedDepthwiseConv2dNative": "DepthwiseConv2dNative", "_FusedMatMul": "MatMul"}
 OPEN = {"faceboxes": (192, 160), "handtrack": (128, 160), "movenet-multipose": (160, 192), "rvm": (128, 160)}  # height, width
-RATIO = 0.5  # of rvm's downsample_ratio
-NO_STATE = (1, 1, 1, 1)  # what rvm takes before its first picture
+RATIO = 0.5  # rvm's downsample_ratio
+NO_STATE = (1, 1, 1, 1)  # rvm's state before the first picture
 
 
 def weights_of(folder, manifest):
@@ -90,7 +90,7 @@ def without_prelu(graph):
 
 
 def apart(graph):
-    """Products apart from what follows them."""
+    """Splits fused products into separate nodes."""
     made = tf.compat.v1.GraphDef(versions=graph.versions)
     kind = tf.compat.v1.AttrValue(type=1)
     for node in graph.node:

@@ -106,7 +106,7 @@ class Masks(nn.Module):
 
 
 class Steps(nn.Module):
-    """Recurrent layers, and a body that goes over rows."""
+    """Recurrent layers, and a loop over rows."""
 
     def __init__(self):
         super().__init__()

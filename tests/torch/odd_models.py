@@ -35,8 +35,8 @@ MODELS = {}
 
 
 def case(*inputs, parts=lambda: (), buffers=lambda: {}, **options):
-    """Notes a function as a model: `inputs` makes its inputs; options: dynamic; loose, of narrow
-    types; eager and export, why torch.compile leaves a part in eager, and why the archive is refused."""
+    """Registers a function as a model; `inputs` makes its inputs. Options: dynamic; loose (narrow types); eager (why
+    torch.compile leaves a part in eager); export (why the archive is refused)."""
 
     def note(forward):
         MODELS[forward.__name__] = (forward, inputs, parts, buffers, options)
@@ -91,7 +91,7 @@ def strided(self, x):
 
 @case(lambda: floats(20))
 def strided_views(self, x):
-    """An offset is one in the memory behind the view."""
+    """The offset counts in the base memory, not in the view."""
     y = (x * 2)[6:]
     return y.as_strided((2, 3), (4, 1)), y.as_strided((2, 3), (4, 1), 7), y.view(7, 2)[1:].as_strided((2,), (5,))
 
@@ -184,7 +184,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Boxes that no better one covers: loops of Python over a fixed number."""
+    """Non-maximum suppression as Python loops over a fixed number of boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -477,7 +477,7 @@ def matrices(self, x):
 
 @case(lambda: floats(3, 3), eager="with_effects")
 def matrices_that_torch_checks(self, x):
-    """torch ends a run with an error where a matrix is singular: that check stays in eager."""
+    """torch raises an error for a singular matrix; that check stays in eager."""
     a = x @ x.t() + 3 * torch.eye(3)
     return torch.linalg.inv(a), torch.linalg.cholesky(a), torch.linalg.solve(a, x)
 
@@ -489,7 +489,7 @@ def what_weft_lacks(self, x):
 
 @case(lambda: floats(4, 6, 8), lambda: floats(4, 6, 6), dynamic=True)
 def biases_of_heads(self, x, bias):
-    """Three axes beside scores of four: the first is that of the heads, not of the batch, which is as long."""
+    """A bias of three axes for scores of four: its first axis is heads, although the batch has the same size."""
     q = x.unflatten(-1, (4, 2)).transpose(1, 2)
     return ((q @ q.transpose(-2, -1)) * 0.5 + bias).softmax(-1) @ q
 

@@ -58,7 +58,7 @@ def devices():
 
 
 def streams():
-    """The input is made by slow work that is queued on the same stream, so a run that did not wait would read zeros."""
+    """Slow work on the same stream makes the input, so a run that did not wait would read zeros."""
     torch._dynamo.reset()
     model = torch.nn.Linear(2048, 2048).cuda()
     fast = torch.compile(model, backend="weft", options={"fullgraph": True})

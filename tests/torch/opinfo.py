@@ -57,7 +57,7 @@ class Sample(torch.nn.Module):
         self.call = eval(code, self.fixed)
 
     def written(self, value):
-        """An argument as text of Python, whose tensors are parameters."""
+        """An argument as Python source; tensors become parameters."""
         if isinstance(value, torch.Tensor):
             self.names.append(f"t{len(self.names)}")
             return self.names[-1]
@@ -139,14 +139,14 @@ class Draws(TorchDispatchMode):
 
 
 def is_random(op, model, tensors):
-    """Whether the results follow from nothing or from chance."""
+    """Whether results are undefined (uninitialised memory) or random."""
     with torch.no_grad(), Draws() as draws:
         model(*[t.clone() for t in tensors])
     return draws.found or op.name in UNDEFINED
 
 
 def are_alike(got, wanted):
-    """Results of random operators have the sizes and types of torch's; test_random_numbers.py looks at their distributions."""
+    """Results of random operators have torch's sizes and types; test_random_numbers.py tests their distributions."""
     return all(value.shape == reference.shape and value.dtype == reference.dtype for value, reference in zip(got, wanted))
 
 
@@ -200,9 +200,9 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """Whether result `i` errs no more than the exact answer moves when each input is rounded once more. A 16-bit input is itself
-    a rounded number, so no one can tell such an answer from the right one (backward error: Higham 2002, 1.5). Only sums that
-    cancel need it, because elsewhere one rounding moves the answer by less than the tolerances."""
+    """Whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
+    input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that cancel need it,
+    because elsewhere one rounding moves the answer by less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
         return False
@@ -285,9 +285,9 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """("right" | "wrong", why). In 16 bits each result must be right beside one of three answers, whole: torch's, torch's of
-    the program that Weft has read, or that of f64 rounded once; or its error must follow from the inputs' own roundings. `why`
-    names the answer where it is not the first."""
+    """("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's run of the
+    imported program, or f64 rounded once; or the error must follow from the rounding of the inputs. `why` names the answer
+    where it is not the first."""
     if op.name in FACTORS:
         return ("right", "") if are_factors(got, wanted, op.name) else ("wrong", f"weft {got} torch {wanted}"[:600])
     others, beside = {}, set()
@@ -387,7 +387,7 @@ def name_of(op):
     return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
 
 
-PIECE = 24  #: samples of one entry that a process judges at a time
+PIECE = 24  #: samples of one entry that a process tests at a time
 
 
 def number_of_samples(task):
@@ -395,7 +395,7 @@ def number_of_samples(task):
     op, dtype = entries(args.names)[index], getattr(torch, args.dtype)
     try:
         count = sum(1 for _ in samples(op, dtype, args.samples))
-    except Exception:  # some need what this machine lacks
+    except Exception:  # some need features that this machine lacks
         count = 0
     return count if count == 0 or not args.core or is_core(op, dtype) else 0
 
@@ -429,7 +429,7 @@ def prepare():
 
 
 def results(found, end):
-    """What comes until the time `end`."""
+    """The results that arrive before the time `end`."""
     while (left := end - time.monotonic()) > 0:
         try:
             yield found.next(min(left, 1e6))
@@ -471,7 +471,7 @@ def main():
         chosen = range(len(entries(args.names)))[part::parts]
         sizes = pool.map(number_of_samples, [(i, args) for i in chosen], chunksize=4)
         tasks = [(i, start, args) for i, size in zip(chosen, sizes) for start in range(0, size, PIECE)]
-        random.Random(0).shuffle(tasks)  # so that a part of them stands for all
+        random.Random(0).shuffle(tasks)  # so that a part of them is representative
         for found in results(pool.imap_unordered(judged, tasks), end):
             for outcome, *what in found:
                 counts[outcome] += 1

@@ -37,7 +37,7 @@ def compare(got, wanted):
 def test_answers_are_those_of_torch(name, device):
     model, inputs, shapes = examples()[name]
     program = exported(model, inputs, shapes)
-    file = archive(program)  # before a run changes the buffers
+    file = archive(program)  # save it before a run changes the buffers
     compare(outputs_of(weft.compile(file, device=device), inputs), program.module()(*[x.clone() for x in inputs]))
 
 
@@ -55,7 +55,7 @@ def test_guards_of_torch_are_checked():
     x, y = torch.randn(8, 4), torch.randn(6, 4)
     compare(outputs_of(compiled, (x, y)), model(x, y))
     with pytest.raises(weft.Error, match="E312|E311"):
-        compiled(torch.randn(7, 4), y)  # x.shape[0] is even in what was exported
+        compiled(torch.randn(7, 4), y)  # the export assumed that x.shape[0] is even
     with pytest.raises(weft.Error, match="E312|E311"):
         compiled(torch.randn(20, 4), y)  # y has at least half as many rows
 
@@ -258,7 +258,7 @@ def test_training_is_refused():
 
 
 def test_a_set_as_older_releases_of_torch_note_it():
-    """Before 2.13 archives record the type of values for positions and counts that were not requested."""
+    """Archives of torch before 2.13 give unrequested positions and counts the type of the values."""
     file = archive(exported(Unique(), (torch.zeros(0),)))
 
     def as_before(program):

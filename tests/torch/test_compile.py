@@ -262,7 +262,7 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solution with error codes; the factors are read too, and only torch computes them."""
+    """A solve with error codes whose factors are also read; only torch computes those."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small language model generates on Weft what it generates in eager: one compile for the prompt, one for the tokens."""
+"""A small language model generates the tokens of eager mode: one compile for the prompt, one for the tokens."""
 
 import pytest
 import torch

@@ -19,7 +19,7 @@ DEVICE = os.environ.get("WEFT_TEST_DEVICE", "cpu")
 
 
 def copied(inputs):
-    """With their strides, so that what a model writes to its inputs is seen by nobody else."""
+    """Copies inputs with their strides, so that writes of a model do not affect other runs."""
 
     def copy(v):
         if not isinstance(v, torch.Tensor):

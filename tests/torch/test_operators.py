@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's own samples of every operator: what Weft takes is right. The counts over all samples: opinfo.py."""
+"""Torch's own samples of every operator: Weft is right or refuses. The counts over all samples: opinfo.py."""
 
 import collections
 import warnings

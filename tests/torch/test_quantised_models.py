@@ -13,7 +13,7 @@ import weft.torch
 
 
 class Network(torch.nn.Module):
-    """Products of rows, and what stands around them in a transformer."""
+    """The products of a transformer block and the operators around them."""
 
     def __init__(self):
         super().__init__()

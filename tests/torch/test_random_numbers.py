@@ -108,7 +108,7 @@ def test_alpha_dropout_keeps_mean_and_deviation(call):
     x = torch.randn(ROWS, 1000, 1)
     got, eager = drawn(lambda x: call(x, 0.3, training=True), x=x), call(x, 0.3, training=True)
     assert abs(got.mean().item()) < 0.02 and abs(got.std().item() - 1) < 0.02
-    dropped = got.flatten().mode().values.item()  # the only value that is there often
+    dropped = got.flatten().mode().values.item()  # dropped elements have the most frequent value
     assert dropped == pytest.approx(eager.flatten().mode().values.item(), rel=1e-5)
     assert abs((got == dropped).double().mean().item() - 0.3) < 0.01
 

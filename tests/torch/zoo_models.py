@@ -157,7 +157,7 @@ ENCODER, DECODER = (BASE, IDS, {}), (CAUSAL, IDS, {"use_cache": False})
 TWO = (BASE, BOTH, {"use_cache": False})
 PICTURE = (BASE, PIXELS, {})
 
-#: name -> (what its configuration needs, how it is made, its inputs, options of the call)
+#: name -> (changes to its configuration, constructor, inputs, options of the call)
 TEXTS = {
     **{name: ({}, *ENCODER) for name in (
         "bert", "roberta", "distilbert", "electra", "albert", "mpnet", "xlm-roberta", "modernbert", "fnet", "roformer", "convbert",

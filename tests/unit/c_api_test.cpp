@@ -130,7 +130,7 @@ TEST_CASE("a program keeps no reference to the memory of its constants") {
   options.constants = {{"w", weft::view<float>(w, {2, 2})}, {"b", weft::view<float>(b, {2})}};
   weft::Program program = weft::compile(std::as_bytes(std::span(bytes)), options);
   program.detach();
-  w = b = {0, 0, 0, 0};  // the memory is the caller's again
+  w = b = {0, 0, 0, 0};  // the caller may overwrite the memory
   auto outputs = program.new_context().run({weft::view<float>(numbers, {2, 2})});
   auto y = outputs.at(0).as<float>();
   CHECK(std::vector<float>(y.begin(), y.end()) == std::vector<float>{17, 30, 25, 42});
@@ -199,7 +199,7 @@ TEST_CASE("inputs that do not fit are refused") {
 
 TEST_CASE("a compile ends when its caller says so") {
   auto code_with = [](const weft::CompileOptions& options) {
-    weft::Graph graph;  // a compile uses it up, however it ends
+    weft::Graph graph;  // a compile consumes the graph even if it fails
     weft_value x = graph.input("x", "f32[2]");
     graph.output("y", graph.append("add", {x, x}));
     return code_of([&] { graph.compile(options); });
@@ -306,9 +306,9 @@ TEST_CASE("containers are put together and taken apart") {
 TEST_CASE("an older caller's shorter options are understood") {
   weft_compile_options options WEFT_COMPILE_OPTIONS_INIT;
   options.device = "nowhere";
-  options.struct_size = sizeof(size_t);  // knows of no member yet
+  options.struct_size = sizeof(size_t);  // a caller whose struct has no other member
   weft_program* program = nullptr;
-  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // the device was not looked at
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // the device was ignored
   options.struct_size = 0;
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
   CHECK(take(weft_compile(nullptr, nullptr, &program)) == "E210");
@@ -339,7 +339,7 @@ TEST_CASE("operators lie as far apart as the caller's struct is large") {
     op.known.struct_size = sizeof op;
     op.known.name = "mine:Same", op.known.rule = "f32[n] -> f32[n]";
   }
-  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // both could be read
+  CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E106");  // both options were read
   operators[1].known.name = nullptr;
   CHECK(take(weft_compile("missing.onnx", &options, &program)) == "E210");
 }

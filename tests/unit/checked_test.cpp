@@ -15,7 +15,7 @@ using namespace weft;
 
 namespace {
 
-/// Two steps: the first writes b0 as its source says, the second copies b0 to b1, an element a task.
+/// Two steps: the first writes b0 as its source says, the second copies b0 to b1, one element per task.
 class TwoSteps {
  public:
   static constexpr int64_t n = 40;

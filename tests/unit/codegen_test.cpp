@@ -134,7 +134,7 @@ TEST_CASE("codegen: an error in a source is reported with file and line") {
 TEST_CASE("codegen: a crash or fatal error inside the compiler is a result" *
           doctest::skip(build_sanitizer() != Sanitizer::none)) {
   CHECK(has(complaint("#pragma clang __debug llvm_fatal_error\n"), "llvm_fatal_error"));
-  std::string deep(2000000, '~');  // the parser's stack overflows
+  std::string deep(2000000, '~');  // overflows the parser's stack
   CHECK(has(complaint("int f(int x) { return " + deep + "x; }"), "Segmentation fault"));
   CHECK(codegen().compile(source("scale", scale_code), host_chip()).ok);  // the process can still compile
 }

@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-/// Which integers an input holds.
+/// The random integers of an input.
 enum class Fill : uint8_t { few, any, lowest, highest };
 
 int64_t integer(DType type, Fill fill, std::mt19937& random) {
@@ -105,7 +105,7 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
   }
 }
 
-/// Integer products as they are made for `chip`, whatever this processor is.
+/// Compares programs whose integer products are prepared for `chip`, on this processor.
 static void compare_prepared_for(const char* chip, const std::string& text, const InputSizes& cases) {
   auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
   PassContext context{.chip = chip_named(chip)};

@@ -8,14 +8,14 @@
 
 namespace weft {
 
-/// For each run the sizes of each input.
+/// The sizes of each input in each run.
 using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
 
 /// Compiles a program in text form for the CPU and runs it with random inputs of these sizes, on one and two threads,
 /// against the reference meaning of its instructions. Integers are 0 to 4. `storage`: of LowerOptions.
 void compare_on_cpu(const std::string& text, const InputSizes& cases, DType storage = DType::f32);
 
-/// The same for a program with quantised values, which goes through the passes that such programs meet first. Each case
+/// The same for a program with quantised values, after the passes for quantised programs. Each case
 /// runs with random integers of the whole range, with the least and with the greatest alone. Results are equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
 

@@ -32,7 +32,7 @@ using Inputs = std::vector<Tensor>;
 
 constexpr double allowed_seconds = 0.1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double slowness = 20;  // of instrumented code
+constexpr double slowness = 20;  // of code instrumented by a sanitizer
 #else
 constexpr double slowness = 1;
 #endif
@@ -43,7 +43,7 @@ double seconds_of_thread() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// A `stop` callback that never stops, and records the longest work between two calls.
+/// A `stop` callback that never stops; records the longest time between two calls.
 class Looks {
  public:
   Looks() { last_[std::this_thread::get_id()] = seconds_of_thread(); }

@@ -123,7 +123,7 @@ TEST_CASE("dim: each proved condition holds for random values") {
       if (quotient && v != 0) REQUIRE(quotient->evaluate(p) * v == u);
     }
   }
-  // The proofs must also find something.
+  // Enough pairs must be proved equal.
   CHECK(equal > 20);
   CHECK(less > 200);
   CHECK(different > 200);
@@ -173,7 +173,7 @@ TEST_CASE("dim: overflow, division by zero and text that is no size are errors")
   CHECK_THROWS_WITH_AS(Dim(INT64_MAX) + 1, doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS((a * INT64_MAX).evaluate([](auto&) { return 2; }), doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS(floordiv(Dim(1), a).evaluate([](auto&) { return 0; }), doctest::Contains("E311"), Error);
-  for (int64_t divisor : {0, -1}) {  // any number may stand in a damaged model
+  for (int64_t divisor : {0, -1}) {  // a damaged model may contain any number
     Dim quotient = floordiv(a * b, divisor), product = quotient * INT64_MIN + quotient * 6;
     if (divisor == 0) CHECK_THROWS_WITH_AS(product.evaluate([](auto&) { return 3; }), doctest::Contains("E311"), Error);
     CHECK(product.substitute([](const Symbol& symbol) { return Dim::symbol(symbol); }) == product);

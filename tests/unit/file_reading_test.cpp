@@ -40,7 +40,7 @@ fs::path full_file(const Scratch& folder) { return write(folder.path / "file", s
 /// Clocks of file systems tick in milliseconds.
 void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-/// How a process that does `work` ends.
+/// The wait status of a child process that does `work`.
 int end_of(const auto& work) {
   pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -175,7 +175,7 @@ TEST_CASE("files: a model that is cut while it is compiled is an error") {
     fs::path path = write(folder.path / "m.onnx", table_model());
     CompileOptions options{.device = device, .threads = 2, .use_cache = false};
     bool is_cut = false;
-    // Any call back in the middle of the compile will do.
+    // Changes the file in the middle of the compile.
     options.stop = [&] {
       if (!std::exchange(is_cut, true)) fs::resize_file(path, 100);
       return false;

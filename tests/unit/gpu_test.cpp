@@ -160,7 +160,7 @@ TEST_CASE("gpu: instructions are reordered for the fewest CPU parts") {
 }
 
 TEST_CASE("gpu: a named device that is not there is refused, never replaced") {
-  if (!gpu::devices().empty()) return;  // this machine has what the test needs to be missing
+  if (!gpu::devices().empty()) return;  // the test needs a machine without a GPU
   CHECK(digits_code({.device = "nvidia:0"}) == "E501");
   CHECK(digits_code({.device = "gpu"}) == "E501");
   CHECK(digits_code({.device = "amd:gfx1"}) != "none");
@@ -244,7 +244,7 @@ TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
   CHECK(chosen(1) == std::pair(-1, int64_t{1}));
   CHECK(chosen(2) == std::pair(0, int64_t{2}));
   CHECK(chosen(63) == std::pair(0, int64_t{64}));
-  CHECK(chosen(65) == std::pair(1, int64_t{2}));  // up to 80
+  CHECK(chosen(65) == std::pair(1, int64_t{2}));  // a bucket up to 80
   CHECK(chosen(1000) == std::pair(1, int64_t{16}));
 }
 
@@ -284,7 +284,7 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third reads what the first writes; the fourth joins the last that it may
+  REQUIRE(plan.steps.size() == 2);  // the third reads the first's result; the fourth joins the latest launch it may
   CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2});
   CHECK(plan.steps[0].outputs == std::vector<int>{1, 2});
   CHECK(plan.steps[0].sizes.size() == 4);

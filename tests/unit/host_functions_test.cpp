@@ -36,7 +36,7 @@ std::string bmp(uint32_t width, uint32_t height) {
   return file + std::string(24, '\0');
 }
 
-/// One row of grey bytes, with a directory of as many entries as there can be, of which the last is of use.
+/// One row of grey bytes, with a directory of the maximum number of entries, the last of which is the useful one.
 std::string tiff(uint32_t width, uint32_t height) {
   std::string file = "II*";
   file += '\0';
@@ -58,7 +58,7 @@ TEST_CASE("host: patterns that expand without end are refused, nested ones end")
     for (int i = 0; i < depth; ++i) text = "(" + text + ")" + count;
     return code_of([&] { check_pattern(text); });
   };
-  CHECK(nested(3, "", "{1000}") == "E122");  // 10^9 times nothing
+  CHECK(nested(3, "", "{1000}") == "E122");  // repeats the empty text 10^9 times
   CHECK(nested(100, "", "{1000}") == "E122");
   CHECK(nested(3, "a", "{100}") == "E122");
   CHECK(nested(2, "a", "{100}") == "none");
@@ -120,7 +120,7 @@ TEST_CASE("host: items of different types are not joined") {
 TEST_CASE("host: a picture does not take more memory or time than its file is worth") {
   CHECK(picture_code("") == "E212");
   CHECK(picture_code("BM") == "E212");
-  CHECK(picture_code(bmp(1, 1)) == "E212");  // no row is there
+  CHECK(picture_code(bmp(1, 1)) == "E212");  // no row is in the file
   CHECK(picture_code(bmp(1, 1) + std::string(4, 'x')) == "none");
   CHECK(picture_code(bmp(1 << 14, 1 << 14)) == "E212");
   CHECK(picture_code(bmp(UINT32_MAX, UINT32_MAX)) == "E212");

@@ -20,7 +20,7 @@ namespace {
 
 using namespace weft::test;
 
-constexpr int64_t rows = 300;  // of x: enough work for several tasks on every chip
+constexpr int64_t rows = 300;  // rows of x: enough work for several tasks on every chip
 
 /// y = softmax((x @ w) @ w), with a reshaped copy z; sizes are open.
 weft::Program two_outputs(weft::CompileOptions options = {}) {
@@ -51,7 +51,7 @@ struct Request {
   std::vector<weft::Tensor> inputs{weft::view<float>(x, {rows, 64}), weft::view<float>(w, {64, 64})};
 };
 
-/// Counts what is held; refuses beyond a limit.
+/// Counts the bytes held; refuses to exceed a limit.
 struct Ledger {
   std::mutex mutex;
   std::map<void*, size_t> held;
@@ -80,7 +80,7 @@ struct Ledger {
   }
 };
 
-/// Runs the strands in its own way, and counts them.
+/// An executor that runs the strands on its own threads, and counts them.
 struct Threads {
   std::atomic<int64_t> strands{0}, calls{0};
   bool are_parallel = false;

@@ -130,7 +130,7 @@ TEST_CASE("chips: kernels see of a processor what lowering and the kernel header
   CHECK(to_string(plain_chip({.arch = "x86-64-v3", .features = "+avx2,+gfni", .tune = "znver3"})) == "x86-64-v3");
   CHECK(plain_chip(chip_named("gfx942")) == chip_named("gfx942"));
 
-  // Whatever feature is asked for belongs to a level or stays.
+  // Every feature that kernels ask for belongs to a level or is kept.
   std::set<std::string> asked;
   const std::regex macro(R"(__((?:AVX|AMX|GFNI|F16C|FMA|SSE|BMI)\w*?)__)"),
       question(R"(has_feature\([^";]*"([a-z0-9.-]+)\")");

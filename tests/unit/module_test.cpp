@@ -89,7 +89,7 @@ TEST_CASE("module: a condition without a proof becomes a guard; one that is refu
   SourceScope source(main, "node 9 'sum' (Add)");
   main.append(Elementwise{.fn = Fn::add}, {x, y});
   main.append(Elementwise{.fn = Fn::sub}, {x, y});
-  REQUIRE(program.guards().size() == 1);  // said once
+  REQUIRE(program.guards().size() == 1);  // recorded once
   CHECK(program.guards()[0].source == "node 9 'sum' (Add)");
   CHECK(program.guards()[0].a == a);
   Value z = main.parameter("z", Shape{DType::f32, {a, 4}});
@@ -132,7 +132,7 @@ TEST_CASE("module: shape arithmetic is folded into sizes") {
   CHECK(*known_contents(halved) == Dims{n});
   Value all = fold_sizes(main, reduce(main, ReduceFn::product, shape, {0}, false));
   CHECK(*known_contents(all) == Dims{n * 768});
-  // A comparison that holds for every size is known, one that does not is not.
+  // A comparison that is true for every size folds to a constant; others do not.
   Value zero = constant(main, make_i64_tensor(std::vector<int64_t>{0}));
   CHECK(known_contents(fold_sizes(main, apply(main, Fn::less, {zero, head}))).has_value());
   CHECK_FALSE(known_contents(fold_sizes(main, apply(main, Fn::less, {two, head}))).has_value());

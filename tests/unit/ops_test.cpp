@@ -27,7 +27,7 @@ Wide counted(Ints dims) {
   return real(dims, values);
 }
 
-/// Evaluates and checks that the sizes and types are what the shape rule says.
+/// Evaluates an operator, and checks sizes and types against its shape rule.
 std::vector<Wide> evaluate(const Op& op, std::vector<Wide> in) {
   Types operands;
   for (const Wide& x : in) operands.push_back(Shape{x.dtype, Dims(x.dims.begin(), x.dims.end())});
@@ -195,7 +195,7 @@ TEST_CASE("pooling") {
   CHECK(reals(mean, {row}) == Reals{3, 6});
   mean.count_include_pad = true;
   CHECK(reals(mean, {row}) == Reals{2, 6});
-  // A partial last window counts its padding but not what lies beyond that.
+  // A partial last window counts its padding but not the elements beyond.
   mean.round_up = true;
   CHECK(reals(mean, {row}) == Reals{2, 6, 4});
   Pool lp{.fn = PoolFn::lp, .kernel = {2}, .strides = {1}, .dilations = {1}, .pads_begin = {0}, .pads_end = {0}};
@@ -213,7 +213,7 @@ TEST_CASE("attention") {
   CHECK(reals(Attention{}, {q, k, v, added}) == Reals{10, 10, 10, 10});
   Wide one = real({1, 1, 1, 1}, {1});
   double s = 3 * std::tanh(2 * 2.0 / 3), t = 3 * std::tanh(1 * 2.0 / 3), w = 1 / (1 + std::exp(s - t));
-  Wide sinks = real({2}, {0, -INFINITY});  // the score of a third key; none
+  Wide sinks = real({2}, {0, -INFINITY});  // the score of a sink (an extra key); -inf: none
   CHECK(reals(Attention{.scale = 5, .sinks = true}, {q, k, v, sinks}) == Reals{10, 10, 15, 15});
   Wide ranges = integer({1, 2, 2}, {1, 2, 1, 1}), hidden = real({1, 2}, {0, 0});
   CHECK(reals(Attention{.ranged = true, .sinks = true}, {q, k, v, hidden, sinks, ranges}) == Reals{10, 0, 20, 0});

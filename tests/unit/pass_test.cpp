@@ -162,7 +162,7 @@ TEST_CASE("passes: the program that a failing pass leaves can be run again, larg
   CHECK(as_text(map_file(folder / "failed_broken.sh")) ==
         "weft-pass broken before_broken.txt --chip 'x86-64-v4+avx512bf16' --precision bf16\n");
   auto kept = read_program(folder / "before_broken.txt");
-  CHECK(kept->main().size() == 3);  // without what the pass had added
+  CHECK(kept->main().size() == 3);  // without the instructions that the pass had added
   std::vector<Tensor> inputs = {large};
   CHECK(evaluate(kept->main(), inputs)[0] == evaluate(program.main(), inputs)[0]);
   std::filesystem::remove_all(folder);

@@ -72,8 +72,8 @@ void check_failure(Context& context, const Outputs& want, const RunOptions& opti
   CHECK(context.run(inputs())[0] == want[0]);
 }
 
-/// The part of collectives that one GPU can test: calls, types and numbers, and capture in graphs. With one rank a sum
-/// is its operand. `connected`: small sums by Weft's own kernel, the others by NCCL.
+/// Collectives on a single GPU: calls, types, counts and graph capture. With one rank, a sum is its operand.
+/// `connected`: small sums by Weft's own kernel, the others by NCCL.
 void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool connected) {
   CAPTURE(name(type));
   CAPTURE(connected);
@@ -100,7 +100,7 @@ void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool co
   }
 }
 
-/// Elementwise functions behind a small sum, some of which its kernel computes. All values are exact in every type.
+/// Elementwise functions after a small sum; its kernel computes some of them. All values are exact in every type.
 void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
   CAPTURE(name(type));
   for (int64_t cols : {64, 66, 1}) {

@@ -413,7 +413,7 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
       for (size_t i = 0; i < wanted.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]));
     }
   };
-  // The program inside decides what is compiled, not the plan of the other chip.
+  // It compiles from the stored program, not from the other chip's plan.
   for (const Chip& chip : {other, chip_named("gfx942")}) {
     if (runs_code_for(host_chip(), chip)) continue;
     Plan never;
@@ -514,7 +514,7 @@ module main {
   size_t others = packed_weights_held();
   auto b = make(3);
   CHECK(packed_at(*b) == alone);
-  CHECK(packed_weights_held() == others);  // b has added none
+  CHECK(packed_weights_held() == others);  // b added no packed weights
   auto c = make(5);
   CHECK(packed_weights_held() > others);
   CHECK(first_of(*a) == 3);

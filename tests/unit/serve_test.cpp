@@ -41,7 +41,7 @@ Tensor numbers(std::vector<int64_t> dims, float first) {
 /// The outcome of a request.
 struct Answer {
   std::vector<Tensor> outputs;
-  std::string code;  ///< of its error
+  std::string code;  ///< code of its error
 };
 
 std::string code_of(const std::exception_ptr& failure) {
@@ -53,7 +53,7 @@ std::string code_of(const std::exception_ptr& failure) {
   }
 }
 
-/// A request under way; its answer comes once.
+/// An asynchronous request; its answer arrives exactly once.
 struct Asked {
   uint64_t id = 0;
   std::future<Answer> answer;

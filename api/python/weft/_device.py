@@ -55,7 +55,7 @@ def stream_of(stream: Any, values: Sequence[Any]) -> int:
 
 
 def _place(value: Any, port: Port, what: str, gpu: int, stream: int) -> tuple[int, Sequence[int], Any]:
-    """Address and sizes of an array, and the object that keeps its memory."""
+    """Address and sizes of an array, and the object that owns its memory."""
     number = gpu_of(value)
     if number != gpu:
         where = "in host memory" if number is None else f"on GPU {number}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import weft
 
-ERROR = "error"  #: the column that says why a row has no answer; "" for the others
+ERROR = "error"  #: the column with the reason why a row has no answer; "" if it has one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Shipped:
 
     @classmethod
     def of(cls, model: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, **options: Any) -> Shipped:
-        """Compiles a model for `device`; a GPU need not be here: its chip is named ("nvidia:sm_90a"). A saved program goes as it is."""
+        """Compiles a model for `device`; a chip's name ("nvidia:sm_90a") needs no GPU here. A saved program is used unchanged."""
         path = Path(model)
         if path.suffix == ".weft":
             return cls(path.stem, path.read_bytes(), threads, device)
@@ -53,7 +53,7 @@ class Shipped:
 
 # --- Ray Serve ------------------------------------------------------------------------------------------------------
 
-_repository: Any = None  # of this replica: each is a process of its own
+_repository: Any = None  # of this replica, which is a process of its own
 _folder: Any = None  # with its models
 
 
@@ -72,7 +72,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
 
 
 class _Replica:
-    """The methods that a handle of the deployment calls, beside the v2 protocol over HTTP."""
+    """One replica: serves the v2 protocol over HTTP, and the methods that a handle of the deployment calls."""
 
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
         """One request by name, {"x": array} to {"y": array}; it is joined with others as those over HTTP are."""
@@ -105,7 +105,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # Ray's proxy listens, so the address is none of the replica's.
+    # the proxy of Ray listens on the public address, not the replica
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})

@@ -63,9 +63,8 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
     """The backend "weft" of torch.compile. options={"device": "cpu", "precision": "bf16", "threads": 4} as for weft.compile;
-    "freeze": False reads parameters anew at each call instead of packing them once; "fullgraph": True makes an error of what
-    would run in eager.
-    """
+    "freeze": False reads parameters anew at each call instead of packing them once; "fullgraph": True refuses models of
+    which a part would run in eager mode."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -89,7 +88,7 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Tracing makes so many objects that Python looks through all of them several times: a tenth of the time of resnet50."""
+    """Turns the garbage collector off: tracing makes many objects; collections take a tenth of the time of resnet50."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -190,7 +189,7 @@ def _text(gm: fx.GraphModule) -> str:
     known = serialize._TORCH_TO_SERIALIZE_DTYPE
 
     def written(value: Any) -> Any:
-        """Seeds of CUDA's attention, which no inference reads, have a type that the serialiser of torch 2.11 lacks."""
+        """Removes the types of CUDA attention's seeds, which inference never reads and torch 2.11 cannot serialise."""
         is_seed = isinstance(value, torch.Tensor) and value.dtype not in known
         return torch.empty(value.shape, dtype=torch.int64, device="meta") if is_seed else value
 
@@ -298,7 +297,7 @@ class _Part(torch.nn.Module):
         return found if self.is_plain else self.finished(found)
 
     def slow_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The first call, one after a parameter has changed, or one with inputs that weft takes in another form."""
+        """Runs a first call, one after a parameter has changed, or one whose inputs must be converted."""
         found = self.prepared_call(inputs) if self.call else None
         if found is None:
             self.build(inputs)
@@ -339,7 +338,7 @@ def _is_flex(node: fx.Node) -> bool:
 
 
 class _Spelt(fx.Interpreter):
-    """Flex attention written as torch's own formula: the scores, the model's function of the scores, and their softmax."""
+    """Expands flex attention into its formula: scores, the model's function of the scores, softmax."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if getattr(target, "__name__", "") != "flex_attention":
@@ -437,7 +436,7 @@ class _Graph:
         try:
             with torch.fx.traceback.preserve_node_meta():
                 finer = make_fx(lambda *given: graph.run(*given), decomposition_table=table)(*inputs)
-                if _writes(finer.graph):  # a decomposition may write to its own tensors: parts would not see each other's writes
+                if _writes(finer.graph):  # a decomposition may write to its own tensors; separate parts would not see each other's writes
                     inner = fx.Interpreter(finer)
                     finer = make_fx(torch.func.functionalize(lambda *given: inner.run(*given)))(*inputs)
         except Exception as error:  # torch cannot decompose it for these sizes
@@ -510,7 +509,7 @@ class _Graph:
             while refused and self.decompose(refused):
                 text = _text(self.gm)
                 refused = self.refused(text)
-        except Exception as error:  # what torch cannot serialise, and what weft refuses as a whole
+        except Exception as error:  # torch cannot serialise it, or weft refuses it as a whole
             if self.fullgraph or isinstance(error, weft.UsageError):
                 raise
             return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
@@ -522,7 +521,7 @@ class _Graph:
             weft.compile(text.encode(), **self.options)  # the error has the line of the model
         for node in self.gm.graph.nodes:
             if node.name in refused and node.target is torch.ops.aten.as_strided.default:
-                return self.in_eager(refused[node.name])  # a result of weft's lies in memory of its own
+                return self.in_eager(refused[node.name])  # weft never returns a view of an input
         return self.parts(refused)
 
     def refused(self, text: str) -> dict[str, str]:

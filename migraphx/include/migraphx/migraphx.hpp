@@ -190,7 +190,7 @@ struct shape : MIGRAPHX_CPP_HANDLE(shape, const) {
   size_t ndim() const { return get<size_t>(migraphx_shape_ndim, get_handle_ptr()); }
   bool standard() const { return get<bool>(migraphx_shape_standard, get_handle_ptr()); }
   bool dynamic() const { return get<bool>(migraphx_shape_dynamic, get_handle_ptr()); }
-  /// Where element `i`, counted row by row, lies.
+  /// The offset of element `i` in row-major order.
   size_t index(size_t i) const { return get<size_t>(migraphx_shape_index, get_handle_ptr(), i); }
   friend bool operator==(const shape& a, const shape& b) {
     return get<bool>(migraphx_shape_equal, a.get_handle_ptr(), b.get_handle_ptr());
@@ -209,7 +209,7 @@ struct shape : MIGRAPHX_CPP_HANDLE(shape, const) {
 
 // ---- arguments
 
-/// A shape and memory: the caller's, or of its own.
+/// A shape with memory: the caller's, or its own.
 struct argument : MIGRAPHX_CPP_HANDLE(argument, const) {
   using handle_base::handle_base;
   argument() = default;
@@ -604,7 +604,7 @@ struct experimental_custom_op_base {
   virtual std::string name() const = 0;
   virtual argument compute(context ctx, shape output, arguments inputs) const = 0;
   virtual shape compute_shape(shapes inputs) const = 0;
-  /// The operand in whose memory the result is written; none: {}.
+  /// The operand whose memory holds the result; {}: none.
   virtual std::vector<size_t> output_alias(shapes) const { return {}; }
   virtual bool runs_on_offload_target() const = 0;
   virtual ~experimental_custom_op_base() = default;

@@ -144,7 +144,7 @@ def _ranges(dims):
 
 
 def _view_of(data):
-    """(address, shape, what keeps the memory) of anything with the buffer protocol or numpy's interface."""
+    """(address, shape, owner of the memory) of anything with the buffer protocol or numpy's interface."""
     interface = getattr(data, "__array_interface__", None)
     if interface:
         kind, size = interface["typestr"][1], int(interface["typestr"][2:])
@@ -385,7 +385,7 @@ class program(Handle):
         return self._results("program_run", parameters)
 
     def run_async(self, parameters, queue=0, queue_name="ihipStream_t"):
-        """The same, queued on a stream (its address): results are there when what is queued on it has ended."""
+        """As `run`, but queued on a stream given by address: results are valid when the stream's work has ended."""
         return self._results("program_run_async", parameters, ctypes.c_void_p(queue), queue_name.encode())
 
     def _results(self, function, parameters, *queue):

@@ -2,7 +2,7 @@
 """libmigraphx_c.so.3 by ctypes: calls that raise, and handles that destroy themselves.
 
 Loading it here also serves libraries that are loaded later and need it by its name, such as the provider of the
-onnxruntime-migraphx wheel; for them HIP is loaded too, AMD's own where it is, else Weft's facade of it."""
+onnxruntime-migraphx wheel; for them HIP is loaded too: AMD's own if present, else Weft's facade."""
 import ctypes
 import os
 import pathlib
@@ -11,7 +11,7 @@ HIP = "libamdhip64.so.7"
 
 
 def _folders():
-    """Where the library may lie: beside this file, or where the build and an installation have it."""
+    """Folders that may hold the library: this one, the build's, an installation's."""
     here = pathlib.Path(__file__).resolve().parent
     return [here, *(parent / "lib" for parent in here.parents[:5])]
 
@@ -114,5 +114,5 @@ class Handle:
 
     def __del__(self):
         is_owned = getattr(self, "address", None) and self.owner is None and self.kind
-        if is_owned and _library:  # which may be gone when Python ends
+        if is_owned and _library:  # _library may be gone when Python ends
             getattr(_library, f"migraphx_{self.kind}_destroy")(ctypes.c_void_p(self.address))

@@ -2,7 +2,7 @@
 """The command `migraphx-driver`, in the words of MIGraphX's own: read, compile, quantize, run, perf, time, verify, params,
 op, onnx.
 
-Other than there, a failure ends with a code: 2 for a wrong command line, 1 for a model that fails. The command `weft` says
+Unlike AMD's, it returns a code on failure: 2 for a wrong command line, 1 for a model that fails. The command `weft` says
 more: inspect, explain, perf with profiles, verify with bisection."""
 import argparse
 import re
@@ -124,7 +124,7 @@ def make_inputs(program, options, seed=0):
 
 
 def quantise(program, options):
-    """With files of --load-arg each of them is an example; without, four are made up, as MIGraphX's command makes one."""
+    """Each file of --load-arg is an example; without any, four random examples are used (MIGraphX uses one)."""
     if options.fp16:
         migraphx.quantize_fp16(program)
     if options.bf16:

@@ -7,7 +7,7 @@
     onnxruntime_ep_weft.register()
     session = ort.InferenceSession("model.onnx", providers=["WeftExecutionProvider"])
 
-"MIGraphXExecutionProvider" and "ROCMExecutionProvider" are names of it as well. Scripts that say so, with any version of
+"MIGraphXExecutionProvider" and "ROCMExecutionProvider" are further names of it. Scripts that say so, with any version of
 onnxruntime, run unchanged after
 
     import onnxruntime_ep_weft.classic

@@ -16,13 +16,13 @@ def _name(provider):
 
 
 def translate(names):
-    """From now on sessions get the provider for these names too, and show the name that was asked for."""
+    """Patches InferenceSession: these names select the provider too, and the session reports the requested name."""
     _translated.update(names)
 
 
 def watch(names, own):
-    """A session that names one of the provider's names raises when it cannot have it; so does one that was given
-    providers by device, whichever they are."""
+    """Patches InferenceSession: it raises if a requested provider of `names` is not used, or if a provider added by
+    device is not."""
     global _own
     if _own:
         return
@@ -72,7 +72,7 @@ def offer(names):
 
 
 def _pairs(providers, provider_options):
-    """Both spellings of options as a list of names and a list of dicts of text."""
+    """Both ways to pass options, as a list of names and a list of dicts of strings."""
     if provider_options is None:
         provider_options = [p[1] if isinstance(p, tuple) else {} for p in providers]
     text = [{str(key): str(value) for key, value in options.items()} for options in provider_options]
@@ -80,7 +80,7 @@ def _pairs(providers, provider_options):
 
 
 def _takes_names():
-    """Plug-ins by name: from onnxruntime 1.25 on."""
+    """Whether sessions accept plug-ins by name: from onnxruntime 1.25 on."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 25)
 
 

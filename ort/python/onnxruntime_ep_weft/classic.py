@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The names of AMD's providers, for scripts that are not to be changed: import this once, before sessions are made.
 
-It registers the library, lists the names where scripts look for them, and translates both on the way in and back where the
-session shows its providers, so that versions of onnxruntime that take no plug-in by name serve them too.
-"""
+It registers the library, lists the names where scripts look for them, and translates them in both directions, so they also
+work with versions of onnxruntime that take no plug-in by name."""
 from . import _sessions, register
 
 NAMES = ["MIGraphXExecutionProvider", "ROCMExecutionProvider"]

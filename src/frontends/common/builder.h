@@ -13,7 +13,7 @@ namespace weft::frontend {
 
 using Values = std::vector<Value>;
 
-/// The body of an If or a Loop while it is built. A value of the modules around it becomes a further parameter.
+/// The body of an If or a Loop while it is built. An outer value that it reads becomes a further parameter.
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the body around it
@@ -50,8 +50,8 @@ class Builder {
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< every result
 
-  /// For each element k of the vector `computed` (i64): `known[k]` where that is given, else a run-time symbol for it,
-  /// at least 0 and at most `most[k]` (if there are any).
+  /// For each element k of the vector `computed` (i64): `known[k]` if given, else a run-time symbol in [0, `most[k]`]
+  /// (no upper bound if `most` is empty).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
   /// `axis` counted from the front; E143 when it is outside [-rank, rank).

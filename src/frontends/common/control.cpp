@@ -49,7 +49,7 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// The type of a result that two branches give: sizes that differ become symbols that the If sets.
+/// The joined type of a result of two branches: sizes that differ become symbols, which the If sets.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -73,7 +73,7 @@ class LoopBuilder {
     for (const Value& value : form_.carried) types_.push_back(value.type());
     if (!form_.types.empty()) types_ = form_.types;
     int64_t most = form_.trips.upper_bound();
-    // a symbol with one possible value would become a number
+    // the bound is at least 1: a symbol with one possible value would become a number
     op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));
   }
 

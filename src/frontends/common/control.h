@@ -55,7 +55,7 @@ Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows
 /// The same while the body's first result holds.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
-/// While it lives, instructions of `body` belong to trip number `trip` of a loop that is written out.
+/// While it lives, instructions of `body` belong to trip number `trip` of an unrolled loop.
 class InTrip {
  public:
   InTrip(Body& body, const Dim& trip);

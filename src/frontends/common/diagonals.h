@@ -11,7 +11,7 @@ Expr diagonal_of(Expr x, int64_t offset);
 Expr on_diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset);
 /// x[..., n] on a diagonal of new square matrices, 0 elsewhere.
 Expr diagonal_matrix(Expr x, int64_t offset);
-/// The last two axes moved to stand at `a` and `b`.
+/// Moves the last two axes to positions `a` and `b`.
 Expr last_moved(Expr y, int64_t a, int64_t b);
 
 }  // namespace weft::frontend

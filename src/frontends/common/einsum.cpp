@@ -38,7 +38,7 @@ void check_term(const Builder& at, const std::string& term) {
   if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("equation has the term '", printable(term), "'"));
 }
 
-/// Labels that stand once, in alphabetical order, after those of the ellipsis: the output when none is given.
+/// The implicit output: the ellipsis, then the labels that occur once, in alphabetical order.
 std::string implied_output(const std::vector<std::string>& inputs) {
   std::map<char, int> counts;
   for (const auto& term : inputs) {

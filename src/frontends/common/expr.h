@@ -106,7 +106,7 @@ Expr iota(const Builder& at, const Dim& size, DType type = DType::i64);
 Expr sizes(const Builder& at, Dims dims);
 /// One size, as a scalar.
 Expr scalar(const Builder& at, const Dim& size, DType type = DType::i64);
-/// `value` everywhere.
+/// A tensor filled with `value`.
 Expr full(const Builder& at, DType type, const Dims& dims, double value);
 
 }  // namespace weft::frontend

@@ -54,7 +54,7 @@ Expr fourier_transform(Expr x, const Dim& n, bool inverse, bool onesided) {
     dims.push_back(1);
     return reshape(v, dims);
   };
-  if (gives_real) {  // bins between the first and the middle stand for their mirror images too
+  if (gives_real) {  // a real result: count each inner bin twice, for its conjugate
     Expr k = iota(c, bins);
     Expr twice = select(equal(k, 0) | equal(k * 2, scalar(c, n)), number(c, x.dtype(), 1), number(c, x.dtype(), 2));
     return column((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);

@@ -10,7 +10,7 @@ namespace weft::frontend {
 Expr matrices(Expr x);
 /// The same of matrices that must be square.
 Expr square_matrices(Expr x);
-/// Of square matrices: the determinant, its sign and the logarithm of its absolute value, each of x's batches.
+/// Of each square matrix of x: the determinant, its sign and the logarithm of its absolute value.
 struct Determinant {
   Expr value, sign, logarithm;
 };

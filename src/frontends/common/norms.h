@@ -13,7 +13,7 @@ struct Moments {
 };
 Moments moments(Expr x, const std::vector<int64_t>& axes);
 
-/// (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on; without the mean where it is not `centred`.
+/// (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on; if not `centred`, the mean is 0 (RMS norm).
 Expr normalized(Expr x, int64_t axis, double epsilon, bool centred = true);
 
 /// y = x * a + b with a = scale / sqrt(variance + epsilon): two values for each channel, known while compiling.

@@ -11,8 +11,8 @@ struct Qr {
   Expr q, r;
 };
 Qr qr(Expr x);
-/// The product of the reflections that the columns of x[.., m, n] below its diagonal hold, of which `tau`[.., k] are
-/// the factors: the first n columns.
+/// The first n columns of the product of Householder reflections, whose vectors are the columns of x[.., m, n] below
+/// the diagonal and whose factors are `tau`[.., k] (LAPACK's orgqr).
 Expr householder_product(Expr x, Expr tau);
 
 /// u[.., m, m] (its first columns unless `full`), values[.., k] from the largest, v[.., n, n] likewise: x = u s v^T.

@@ -69,7 +69,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
                     const RecurrentForm& form) {
   const Builder& b = *x.at;
   const Dim steps = x.dims()[0], size = cell ? cell.dims()[1] : hidden.dims()[1];
-  bool is_gru = form.kind == CellKind::gru;  // which multiplies a part of the recurrence before it is added
+  bool is_gru = form.kind == CellKind::gru;  // a GRU multiplies part of the recurrence by a gate before adding it
   auto act = activations_of(form);
   Expr projected = matmul(form.rounded ? form.rounded(x) : x, weights.input);
   if (weights.input_bias) projected = projected + Expr{&b, weights.input_bias};
@@ -84,7 +84,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
     else if (is_gru) gru_cell(step, now);
     else rnn_cell(step, now);
     Expr shown = now;
-    if (lengths) {  // rows that have ended keep their state and show zeros
+    if (lengths) {  // ended rows keep their state and output zeros
       Expr runs = inside(body, lengths) > scalar(body, at);
       shown = select(runs, now, 0), now = select(runs, now, past), now_cell = select(runs, now_cell, past_cell);
     }

@@ -27,7 +27,7 @@ struct RecurrentForm {
   double cell_clip = 0, projection_clip = 0;  ///< lstm: bounds of c' and of the projected h; 0: none
   bool linear_before_reset = false;
   bool input_forget = false;     ///< lstm: f = 1 - i
-  bool is_reverse = false;       ///< from the last step to the first; the states stand in the order of the steps
+  bool is_reverse = false;       ///< runs from the last step to the first; results keep the order of the steps
   Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 

@@ -32,14 +32,14 @@ struct Border {
   bool aligned;
 };
 
-/// x mirrored at low and high until it lies between them.
+/// x reflected at low and high, repeatedly, into [low, high].
 Expr reflected(Expr x, Expr low, Expr high) {
   Expr range = high - low;
   Expr t = floor_mod(abs(x - low), max(range * 2, 1e-6));
   return low + select(t <= range, t, range * 2 - t);
 }
 
-/// From [-1, 1] to positions between pixels, brought inside as `how` says.
+/// From [-1, 1] to pixel coordinates; those outside are clamped or reflected as `how` says.
 Expr position_of(const Builder& c, Expr g, const Dim& size, const Border& how, bool is_cubic) {
   Expr n = scalar(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
@@ -132,7 +132,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
 /// region, up to `most`.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
-  Expr weight;    ///< of a sample in its bin's mean, 0 where the region has fewer: [regions, bins * most]
+  Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]
 };
 
 RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, const Dim& most, Value own) {
@@ -161,7 +161,7 @@ Dim greatest(const Builder& c, Expr ratio) {
   return c.sizes_or_bound(most, {std::nullopt}).at(0);
 }
 
-/// Which position along axis `axis` of the kernel each of its taps has, in the order of the kernel's elements.
+/// The coordinate of each tap of the kernel along `axis`, in row-major order of the taps.
 Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t dilation) {
   int64_t all = 1, after = 1;
   for (size_t a = 0; a < kernel.size(); ++a) {

@@ -7,7 +7,7 @@
 /// then fill a tensor of that size (docs/symbolic_sizes.md).
 namespace weft::frontend {
 
-/// Running sum, product, least or greatest along an axis, of x's sizes; exclusive leaves the element itself out.
+/// Running sum, product, least or greatest along an axis, of x's sizes; exclusive omits the element itself.
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
 
 /// Sorted elements, and their former positions along the axis (i64). Equal elements keep their order; NaN counts as
@@ -19,7 +19,7 @@ struct Ordered {
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
 /// All elements along an axis, in rising order.
 Ordered sorted(Expr x, int64_t axis = 0);
-/// Where the largest or smallest element along an axis stands (i64): the first of equals, or the last. The run refuses
+/// The index (i64) of the largest or smallest element along an axis: the first of equals, or the last. The run refuses
 /// an axis without elements.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 

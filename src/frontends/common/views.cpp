@@ -35,8 +35,8 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
-  // With a positive step the end is clamped already, so the count needs no clamped start: max(n - 2, 0), not n - min(2,
-  // n).
+  // The end is clamped already if the step is positive, so the count uses the unclamped start: max(n - 2, 0), not n -
+  // min(2, n).
   bool counts_from_front = start.lower_bound() >= 0;
   Dim count = c.step > 0 ? ceildiv(to - (counts_from_front ? start : from), c.step) : ceildiv(from - to, -c.step);
   slice.sizes[axis] = max(count, 0);
@@ -81,7 +81,7 @@ Slice whole(Expr x) {
 
 Expr reshape_to(Expr x, Dims dims, bool zero_copies) {
   std::optional<size_t> open;
-  Dim rest = 1, total = 1;  // without the copied axes, so that these need no division
+  Dim rest = 1, total = 1;  // the products exclude copied axes, so that these need no division
   std::vector<bool> is_copied(x.dims().size());
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == Dim(-1)) {

@@ -20,7 +20,7 @@ struct Window {
 /// Writes these numbers out for each of `axes`, where a member is empty.
 void fill_defaults(Window& window, size_t axes);
 
-/// Pads for ceil(size / stride) windows along each axis. An odd element goes behind the image if `upper`, else before
+/// Pads for ceil(size / stride) windows along each axis. An odd element goes after the image if `upper`, else before
 /// it. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);
 /// Pads of a transposed convolution whose result has the spatial sizes `wanted`.
@@ -50,7 +50,7 @@ Expr with_bias(Expr y, Value bias);
 /// The form of a pooling, beside its window.
 struct PoolForm {
   bool round_up = false;  ///< ceil mode: one window more where elements are left, unless it lies in the padding
-  bool count_include_pad = false;  ///< averages count the padding as zeros; otherwise they leave it out
+  bool count_include_pad = false;  ///< whether averages count padding as zeros or omit it
   int64_t p = 2;                   ///< of PoolFn::lp: (sum of |x|^p)^(1/p)
 };
 /// max, average or norm of each window: [batch, channels, windows...]. The padding of a maximum is -inf.

@@ -170,7 +170,7 @@ std::vector<int64_t> Call::integers(std::string_view name) const {
   return value ? *value : std::vector<int64_t>();
 }
 std::vector<double> Call::numbers(std::string_view name) const {
-  auto* none = get<std::vector<int64_t>>(name, true);  // an empty list tells no kind
+  auto* none = get<std::vector<int64_t>>(name, true);  // an empty list has no element kind
   if (none && none->empty()) return {};
   auto* value = get<std::vector<double>>(name);
   return value ? *value : std::vector<double>();
@@ -201,7 +201,7 @@ const Tensor& Call::tensor(std::string_view name) const {
 
 void Call::check_attributes() const {
   for (size_t i = 0; i < node_.attributes.size(); ++i) {
-    bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // the operands have these types
+    bool is_type = std::holds_alternative<DType>(node_.attributes[i].second);  // types follow from the operands
     if (!asked_.was(i) && !is_type)
       fail("E141", cat("has an attribute '", printable(node_.attributes[i].first), "' that it does not know"));
   }

@@ -73,7 +73,7 @@ class Call : public Builder {
   /// `outputs` are the types that the model declares; none where Weft knows no such type.
   Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
        std::vector<bool> pairs = {});
-  /// The same node with other inputs, none of which holds complex numbers.
+  /// The same node with other, real inputs.
   Call with(Values inputs) const;
 
   size_t input_count() const { return inputs_.size(); }
@@ -102,7 +102,7 @@ class Call : public Builder {
   int64_t number_of(size_t i) const;  ///< the one number in input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;
   std::optional<std::string> constant_text(size_t i) const;  ///< the string in input `i`, if it is one constant string
-  /// The sizes that input `i` asks of x, of which one may be -1.
+  /// The new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
   /// Axes in input `i`, counted from the front and sorted (E143).
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
@@ -123,7 +123,7 @@ class Call : public Builder {
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
   /// Marks an attribute as read although it changes nothing here.
   void ignore(std::string_view attribute) const { find(attribute); }
-  void check_attributes() const;  ///< E141 naming one that no one asked for
+  void check_attributes() const;  ///< E141 for an attribute that no one read
 
   std::string name() const override { return node_.op; }
   [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
@@ -158,7 +158,7 @@ enum class Steps : uint8_t {
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< the same to real and imaginary parts
-  known,  ///< its function knows pairs
+  known,  ///< its function accepts complex numbers as pairs
 };
 
 /// How one operator is translated. Either name is empty where that format has no such operator.
@@ -176,7 +176,7 @@ struct Outcome {
   Values values;
   bool are_pairs = false;
 };
-/// E141 for attributes that are not asked for, E122 for complex numbers where the operator knows none.
+/// E141 for unread attributes, E122 for complex numbers that the operator does not support.
 Outcome translated(const Operator& op, Call&& call);
 
 std::span<const Operator> elementwise_operators();

@@ -127,7 +127,7 @@ std::vector<int64_t> read_dims(Wire wire) {
   return dims;
 }
 
-/// A TensorSliceProto: where it starts and ends along each axis; an axis without a length is there as a whole.
+/// A TensorSliceProto: where it starts and ends along each axis; an axis without a length is complete.
 CheckpointSlice read_slice(Wire wire) {
   CheckpointSlice slice;
   while (wire.next()) {
@@ -289,7 +289,7 @@ Tensor Checkpoint::read(const std::string& key, const CheckpointSlice& slice) {
   return part.tensor;
 }
 
-/// A value that lies in one piece: a view, or a copy where its place is not aligned.
+/// A value stored in one piece: a view of the file, or a copy if it is not aligned.
 Tensor Checkpoint::stored(const std::string& key, const std::string& name, DType type) {
   const Entry& entry = entry_of(key, name);
   Bytes data = bytes_of(name, entry, byte_size(type, element_count(entry.dims)));

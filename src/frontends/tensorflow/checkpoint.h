@@ -18,8 +18,7 @@ struct SliceExtent {
 using CheckpointSlice = std::vector<SliceExtent>;
 
 /// The variables of a SavedModel: `variables.index`, a sorted table in the form of LevelDB, says where each value lies
-/// in the shards `variables.data-00000-of-00001`. Shards are mapped; a value is a view of them where its place is
-/// aligned.
+/// in the shards `variables.data-00000-of-00001`. Shards are mapped; aligned values are views of them.
 class Checkpoint {
  public:
   /// A model without variables.
@@ -28,9 +27,9 @@ class Checkpoint {
   explicit Checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& key) const { return entries_.contains(key); }
-  /// The key of the object that had this full name when it was saved; empty where there is none, or several.
+  /// The key of the object that had this full name when it was saved; empty if none or several had it.
   std::string key_of(const std::string& full_name);
-  /// The value of a key, or a part of it. E108 where its checksum is another, E149 for a type that Weft does not know,
+  /// The value of a key, or a part of it. E108 for a wrong checksum, E149 for a type that Weft does not know,
   /// E161 for a shard that is missing or too short.
   Tensor read(const std::string& key, const CheckpointSlice& slice = {});
 

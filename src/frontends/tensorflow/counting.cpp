@@ -83,7 +83,7 @@ class Trial {
 
   Values arguments(const Builder& body) const {
     Values inner;
-    for (size_t k = 0; k < first_.size(); ++k) {  // parameters come before what is captured
+    for (size_t k = 0; k < first_.size(); ++k) {  // parameters come before captured values
       bool is_parameter = !loop_.stays[k] && !found_.counters[k];
       inner.push_back(is_parameter ? body.module().parameter(cat("carried", k), first_[k].type()) : Value());
     }
@@ -164,7 +164,7 @@ class Trial {
 }  // namespace
 
 std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& first) {
-  if (c.graphs().trials) return std::nullopt;  // one build of the body is enough to know its types
+  if (c.graphs().trials) return std::nullopt;  // a trial build only needs the types
   Program::Mark mark = c.program().mark();
   try {
     return Trial(c, loop, first).run();

@@ -32,7 +32,7 @@ size_t FlatTable::follow(size_t at) const {
 }
 
 FlatTable::FlatTable(std::span<const std::byte> file, size_t at) : file_(file), at_(at) {
-  int64_t layout = static_cast<int64_t>(at) - load<int32_t>(at);  // its layout may stand before it or behind it
+  int64_t layout = static_cast<int64_t>(at) - load<int32_t>(at);  // its vtable may come before or after it
   if (layout < 0) fail_damaged(cat("the table at ", at, " has its layout at ", layout));
   layout_ = static_cast<size_t>(layout);
   size_t size = load<uint16_t>(layout_);
@@ -87,7 +87,7 @@ namespace {
 
 constexpr const char* options = "options of a custom operator";
 
-/// Bytes of a FlexBuffer, where offsets point back from where they stand.
+/// Reads a FlexBuffer. Offsets point backwards from their own position.
 struct Flex {
   std::span<const std::byte> data;
 

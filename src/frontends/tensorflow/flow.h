@@ -6,7 +6,7 @@
 #include "frontends/tensorflow/call.h"
 
 /// Loops, and the lists of tensors that they fill. A list of n elements of one size is one tensor [n, sizes...]. A list
-/// that was only reserved has no sizes yet: it is a handle (a constant string) until the first element tells its sizes.
+/// that was only reserved has no sizes yet: it is a handle (a constant string) until the first element gives them.
 namespace weft::tensorflow {
 
 /// A loop as TensorFlow writes it.
@@ -19,7 +19,7 @@ struct FlowLoop {
 /// The carried values after the last trip. E158 for a body that does not fit.
 Values run_loop(Call& c, const FlowLoop& loop);
 
-/// The list that a handle stands for; null: the value is a tensor, or another handle.
+/// The list of a handle; null: the value is a tensor, or another handle.
 const OpenList* reserved(Call& c, Value value);
 /// Zeros, or empty strings.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);

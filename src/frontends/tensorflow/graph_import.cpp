@@ -30,7 +30,7 @@ bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {
   return std::ranges::find(ops, op) != ops.end();
 }
 
-/// Operators whose results have names of their own; all others have one result or one list.
+/// The first result of a named output, for operators with named outputs; all others have one result or one list.
 size_t first_of(std::string_view op, std::string_view output) {
 #define RESULT(of, name, number) \
   if (op == of && output == name) return number;
@@ -98,7 +98,7 @@ class Functions {
   bool has_effects(int64_t number) {
     Effects& known = effects_[at(number)];
     if (known != Effects::unknown) return known == Effects::some;
-    known = Effects::none;  // for a function that calls itself
+    known = Effects::none;  // in case the function calls itself
     if (++depth_ > most_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
     if (has_effects(model_.functions[at(number)].nodes)) known = Effects::some;
     --depth_;
@@ -338,7 +338,7 @@ class Importer final : public Graphs {
   Tensor first_value(const std::string& name) {
     auto known = model_.restored.find(name);
     if (known != model_.restored.end()) return model_.checkpoint->read(known->second.key, known->second.part);
-    std::string of_object = model_.checkpoint->key_of(name);  // for values that TensorFlow restores as objects
+    std::string of_object = model_.checkpoint->key_of(name);  // values that TensorFlow restores by object
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
 
@@ -624,8 +624,7 @@ class Importer final : public Graphs {
 
   // --- attributes ----------------------------------------------------------------------------------------------------
 
-  /// Replaces names of functions in attributes by their numbers, and drops attributes that only repeat what the
-  /// operands tell.
+  /// Replaces names of functions in attributes by their numbers, and drops attributes that the operands already imply.
   Node with_numbers(const Node& node) const {
     constexpr std::string_view hints[] = {"N",
                                           "num",

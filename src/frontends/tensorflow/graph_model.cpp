@@ -18,7 +18,7 @@ AttributeValue type_value(int64_t code) {
   return type ? AttributeValue(*type) : AttributeValue(cat("type ", code));
 }
 
-/// The elements of a tensor that are listed one by one; the last stands for all after it.
+/// The listed elements of a tensor; the last is repeated for all after it.
 struct Listed {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;
@@ -88,7 +88,7 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
   if (is_pair) type = *type == DType::c64 ? DType::f32 : DType::f64, sizes.dims->push_back(2);
   int64_t elements = element_count(*sizes.dims);
   bool is_whole = content && static_cast<int64_t>(content->size()) == byte_size(*type, elements);
-  constexpr int64_t most = int64_t{1} << 24;  // elements that a few bytes may stand for
+  constexpr int64_t most = int64_t{1} << 24;  // most elements that a few bytes may expand to
   if (elements > most && !is_whole)
     fail("E150",
          cat(wire.path(), " has ", elements, " elements and does not give them all; at most ", most, " are repeated"));
@@ -240,7 +240,7 @@ class Reader {
   GraphModel& model_;
 };
 
-/// Where a field's contents begin, whose length stands at `at`.
+/// The start of a field's contents; its length (a varint) is at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());

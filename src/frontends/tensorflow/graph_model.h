@@ -28,7 +28,7 @@ struct GraphFunction {
   std::vector<GraphNode> nodes;
 };
 
-/// An input or output of a graph, and the value that it stands for: "node", "node:1".
+/// An input or output of a graph, and its value: "node", "node:1".
 struct GraphPort {
   std::string name;
   std::string_view value;

@@ -341,7 +341,7 @@ class Importer final : public Graphs {
       call.fail("E140", cat("has ", op.outputs.size(), " outputs, and gives ", outputs.size()));
     for (size_t i = 0; i < op.outputs.size(); ++i)
       frame.values[at(op.outputs[i])] = checked(call, frame.graph.tensors[at(op.outputs[i])], outputs[i]);
-    size_t next = op.outputs.size();  // behind the results stand the next values of the variables among the operands
+    size_t next = op.outputs.size();  // after the results come the next values of the variable operands
     for (int64_t t : op.inputs) {
       if (t < 0 || !frame.graph.tensors[at(t)].is_variable || next >= outputs.size()) continue;
       assign(call, state_name(frame, t), outputs[next]);

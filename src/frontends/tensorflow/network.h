@@ -15,8 +15,7 @@ Values of_two(Call& c) {
 /// y after the fused activation of a TensorFlow Lite node.
 Expr activated(Call& c, Expr y);
 
-/// The entries of an attribute of TensorFlow for the spatial axes, 1 where it is not given; those for batch and channels
-/// must be 1.
+/// The entries of a TensorFlow attribute for the spatial axes, by default 1; those for batch and channels must be 1.
 std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last);
 /// The window that a node of TensorFlow describes; the attribute called `dilations` has these, if there is one.
 frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last,

@@ -33,7 +33,7 @@ static void expect_same_types(Call& c) {
 Values of_two(Call& c, Fn fn) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  c.ignore("pot_scale_int16");  // whether scales are powers of two, which the scales themselves show
+  c.ignore("pot_scale_int16");  // states whether scales are powers of two
   return {activated(c, apply(fn, c.input(0), c.input(1)))};
 }
 
@@ -73,7 +73,7 @@ Values power(Call& c) {
   if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  constexpr double most = 64;  // for known exponents, which need no test of each bit
+  constexpr double most = 64;  // constant exponents unroll the binary power
   auto known = c.constant(1);
   if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];
@@ -149,7 +149,7 @@ Values select_any(Call& c) {
 Values cast(Call& c) {
   c.expect_inputs(1, 1);
   if (c.flag("Truncate")) c.unsupported("with Truncate is not supported");
-  c.ignore("in_data_type"), c.ignore("out_data_type");  // the operands have these types
+  c.ignore("in_data_type"), c.ignore("out_data_type");  // types follow from the operands
   DType to = c.output_type();
   Expr x = c.has_pairs(0) && !is_complex(to) ? part(c.input(0), 0) : c.input(0);
   if (to == DType::string) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
@@ -172,7 +172,7 @@ Values requantized(Call& c) {
   return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
 }
 
-/// Rounds to 2^bits levels between min and max, one of which is 0.
+/// Rounds to 2^bits levels between min and max, which are moved so that 0 is a level.
 Values fake_quant(Call& c) {
   // In f32 as the frameworks compute, because the rounding of values half way between two levels depends on it.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
@@ -186,7 +186,7 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
-/// The same with the range in inputs 1 and 2: one, or one for each index of the last axis. An empty range gives 0.
+/// The same with the range in inputs 1 and 2, per tensor or per index of the last axis. An empty range gives 0.
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);

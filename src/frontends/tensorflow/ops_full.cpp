@@ -54,7 +54,7 @@ Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool
 namespace {
 
 Values handed_on(Call& c) {
-  c.ignore("message");  // of an error that only gradients meet
+  c.ignore("message");  // an error message for gradients only
   return c.inputs();
 }
 
@@ -195,7 +195,7 @@ Values conv_backprop_input(Call& c, size_t axes) {
   Dims wanted = c.sizes(0);
   if (std::ssize(wanted) != rank) c.fail("E140", cat("needs ", rank, " sizes of its result, has ", wanted));
   Dims spatial(wanted.begin() + (is_last ? 1 : 2), wanted.end() - (is_last ? 1 : 0)), own = spatial_dims(x);
-  // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
+  // Pads are those of the forward convolution; the result is cut or zero-filled at its end.
   Window window = window_of(c, spatial, kernel_of(w, axes), is_last, "dilations");
   bool is_same = c.text("padding") == "SAME";
   fill_defaults(window, axes);
@@ -265,7 +265,7 @@ Values lrn(Call& c) {
   int64_t radius = c.integer("depth_radius", 5);
   if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
   Expr x = channels_first(c.input(0));
-  double size = static_cast<double>(2 * radius + 1);  // the number of squares that a mean is taken of
+  double size = static_cast<double>(2 * radius + 1);  // the number of squares in each mean
   return {channels_last(local_response_normalized(x, 2 * radius + 1, c.number("alpha", 1) * size, c.number("beta", 0.5),
                                                   c.number("bias", 1)))};
 }

@@ -23,7 +23,7 @@ Values reshape_op(Call& c) {
   Expr x = c.input(0);
   std::vector<int64_t> given = c.integers("new_shape");
   if (c.has_input(1)) return {reshape_to(x, c.sizes_for(x, 1))};
-  if (given == std::vector<int64_t>{0}) given.clear();  // how old converters wrote a scalar
+  if (given == std::vector<int64_t>{0}) given.clear();  // old converters wrote a scalar's shape as [0]
   return {reshape_to(x, Dims(given.begin(), given.end()))};
 }
 
@@ -88,7 +88,7 @@ Values split_op(Call& c) {
   return split(x, axis, Dims(at(count), each));
 }
 
-/// Parts of the sizes in input 1, of which one may be -1.
+/// Splits into parts of the sizes in input 1; one may be -1, which is inferred.
 Values split_v(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0);
@@ -152,7 +152,7 @@ Values pad_op(Call& c) {
       pad(x, pads.before, pads.after, PadMode::constant, c.has_input(2) ? Value(reshape(c.input(2), {})) : Value())};
 }
 
-/// Mode 0 leaves the border itself out of the mirror, mode 1 repeats it.
+/// Mode 0 (REFLECT) does not repeat the border, mode 1 (SYMMETRIC) does.
 Values mirror_pad(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -175,7 +175,7 @@ Values slice_op(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0);
   Expr wanted = c.flat(2);
-  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // a run may give -1: the rest of the axis
+  if (!known_contents(wanted) && wanted.dims()[0] == Dim(x.rank()))  // a run-time -1 is the rest of the axis
     wanted = select(equal(wanted, -1), sizes(c, x.dims()) - c.flat(1), wanted);
   Dims starts = c.sizes(1), counts = sizes_in(c.module(), wanted, known_contents(wanted) ? -1 : 0);
   if (std::ssize(starts) != x.rank() || std::ssize(counts) != x.rank())
@@ -246,7 +246,7 @@ class StridedSlicing {
   bool is_ellipsis(size_t i) const { return StridedSlice::bit(mask_.ellipsis_mask, i); }
   bool is_new(size_t i) const { return !is_ellipsis(i) && StridedSlice::bit(mask_.new_axis_mask, i); }
 
-  /// One element of an axis, whose size becomes 1.
+  /// Picks one element of an axis, whose size becomes 1.
   void pick(size_t i, int64_t axis) {
     if (steps_[i] < 1) c_.fail("E145", cat("has a step of ", steps_[i], " along an axis that is removed"));
     Expr place = element(begin_, i);
@@ -325,7 +325,7 @@ Values linspace(Call& c) {
   return {select(is_last, last, first + convert(place, first.dtype()) * step)};
 }
 
-/// Elements that leave an axis at its end come in again at its start.
+/// Rotates x along axes (numpy.roll).
 Values roll(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0);
@@ -467,7 +467,7 @@ Values batch_to_space(Call& c) {
   return {x};
 }
 
-/// A sparse constant, whose zeros the reader has written out.
+/// The identity: the reader has already made sparse constants dense.
 Values densify(Call& c) {
   if (!c.constant(0)) c.unsupported("of a value that is not constant is not supported");
   return {c.input(0)};

@@ -10,7 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// A list: the value that stands for it is the flow of a TensorArray, or the list itself.
+/// A list. Its handle is the flow of a TensorArray, or the list itself.
 struct List {
   Call& c;
   size_t at;
@@ -34,7 +34,7 @@ struct List {
   }
 };
 
-/// The sizes that `shape` gives an element, as far as they are known; nothing for an unknown rank.
+/// The element sizes in input `i`, open where unknown; nothing for an unknown rank.
 std::optional<Dims> element_sizes(Call& c, size_t i) {
   Expr shape = c.input(i);
   if (shape.rank() != 1) return std::nullopt;  // a scalar -1

@@ -97,8 +97,7 @@ struct Diagonals {
   }
 };
 
-/// Inputs behind the diagonals, in the later versions: k, the numbers of rows and columns (-1: as few as it takes), what
-/// stands elsewhere.
+/// Later versions have further inputs: k, the numbers of rows and columns (-1: as few as possible), the padding value.
 Values matrix_diag(Call& c, std::string_view align) {
   bool is_first = c.input_count() == 1;
   c.expect_inputs(is_first ? 1 : 5, is_first ? 1 : 5);
@@ -138,7 +137,7 @@ Values matrix_set_diag(Call& c, std::string_view align) {
   return {diagonals.placed(y, x)};
 }
 
-constexpr std::string_view left = "LEFT_LEFT", right = "RIGHT_LEFT";  // of the second and of the third version
+constexpr std::string_view left = "LEFT_LEFT", right = "RIGHT_LEFT";  // the defaults of versions 2 and 3
 
 // --- linear algebra --------------------------------------------------------------------------------------------------
 
@@ -153,7 +152,7 @@ Values log_determinant(Call& c) {
   return {found.sign, found.logarithm};
 }
 
-/// Both operands with the same batches.
+/// Both operands with their batch axes broadcast.
 std::pair<Expr, Expr> with_batches(Expr a, Expr b) {
   Dims dims = (full(*a.at, DType::f32, Dims(a.dims().begin(), a.dims().end() - 2), 0) +
                full(*a.at, DType::f32, Dims(b.dims().begin(), b.dims().end() - 2), 0))

@@ -99,7 +99,7 @@ Values transpose_conv(Call& c) {
   Dims wanted = c.sizes(0);
   if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its output, has ", wanted));
   Dims spatial(wanted.begin() + 1, wanted.begin() + 3), own = spatial_dims(x);
-  // Pads are those of the forward convolution; the rest of the result is cut or filled at its end.
+  // Pads are those of the forward convolution; the result is cut or zero-filled at its end.
   Window window = lite_window(c, spatial, kernel_of(w, 2), false);
   Dims ends;
   if (window.pads_begin.empty()) window.pads_begin = Dims(2, 0);
@@ -170,7 +170,7 @@ Values softmax(Call& c, bool logarithm) {
   return {c.emit(Softmax{.axis = x.rank() - 1, .logarithm = logarithm}, {x})};
 }
 
-/// Rows of channels divided by their length, at least 1e-6.
+/// Divides x by its norm over the channels, at least 1e-6.
 Values l2_normalization(Call& c) {
   Expr x = c.input(0);
   Expr length = sqrt(reduce(ReduceFn::sum, x * x, {c.axis(-1, x.rank())}));
@@ -182,7 +182,7 @@ Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("radius", 5);
   if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
-  double size = static_cast<double>(2 * radius + 1);  // the number of squares that a mean is taken of
+  double size = static_cast<double>(2 * radius + 1);  // the number of squares in each mean
   return {
       channels_last(local_response_normalized(channels_first(c.input(0)), 2 * radius + 1, c.number("alpha", 1) * size,
                                               c.number("beta", 0.5), c.number("bias", 1)))};

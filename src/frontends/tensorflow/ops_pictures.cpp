@@ -197,7 +197,7 @@ constexpr Sampling samplings[] = {
      }},
 };
 
-/// Pictures scaled and moved, 0 where that lies outside the picture.
+/// Scales and translates pictures; 0 outside the picture.
 Values scale_and_translate(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 4);

@@ -26,14 +26,14 @@ Limits limits_of(Call& c, DType type, bool is_narrow) {
 
 Expr rounded(Expr x, bool to_even) { return to_even ? round(x) : sign(x) * floor(abs(x) + 0.5); }
 
-/// A range beside x: one, or one for each index of the attribute's axis.
+/// A bound of the range of x: a scalar, or one for each index of the attribute's axis.
 Expr range_input(Call& c, size_t i, int64_t rank) {
   Expr range = c.input(i);
   int64_t axis = c.integer("axis", -1);
   return axis < 0 || range.rank() == 0 ? reshape(range, {}) : along(range, c.axis(axis, rank), rank);
 }
 
-/// The largest scale with which both ends of a range lie within these limits, as 1 / size and size of a step.
+/// The largest scale that maps both ends of a range into these limits, and its inverse, the size of a step.
 struct Scale {
   Expr inverse, size;
 };

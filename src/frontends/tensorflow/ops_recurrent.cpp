@@ -27,7 +27,7 @@ Expr own_order(Expr y, bool has_steps, bool time_major) {
   return time_major ? y : transpose(y, {1, 0, 2});
 }
 
-/// Where the operands of one direction stand.
+/// The operand numbers of one direction.
 struct Track {
   size_t weights, hidden, cell;
 };
@@ -98,7 +98,7 @@ Values lstm(Call& c, bool has_steps) {
   return {own_order(track.states, has_steps, time_major), track.hidden, track.cell};
 }
 
-/// Both directions as two results, or as one side by side; then the next states.
+/// Both directions as two results or concatenated, then the next states.
 Values both_ways(Call& c, Expr forward, Expr backward, bool time_major, Values states) {
   forward = own_order(forward, true, time_major), backward = own_order(backward, true, time_major);
   Values results = {forward, backward};

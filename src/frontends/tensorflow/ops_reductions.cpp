@@ -55,7 +55,7 @@ Values cumulated(Call& c, ReduceFn fn) {
 Values top_k_op(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
-  c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
+  c.ignore("sorted");  // a sorted result is valid for sorted = false too
   Dims k = c.sizes(1);
   if (k.size() != 1) c.fail("E140", cat("needs one number of elements, has ", k));
   Ordered found = top_k(x, k[0], c.axis(-1, x.rank()));
@@ -104,7 +104,7 @@ Values cumulated_logsumexp(Call& c) {
   return {transpose(reshape(sum, last.dims()), inverse_of(order))};
 }
 
-/// How many elements lie in each of several bins of one width; the outer bins take those beyond the range.
+/// A histogram with bins of equal width; the outer bins count the elements beyond the range.
 Values histogram(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = flat(c.input(0)), range = flat(c.input(1)), low = slice(range, 0, 0, 1);

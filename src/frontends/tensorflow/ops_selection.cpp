@@ -27,7 +27,7 @@ DType index_type(Call& c, std::string_view name, DType fallback) {
   return c.has(name) ? c.type(name).value_or(fallback) : fallback;
 }
 
-/// x of [size] with zeros behind it, up to [whole].
+/// x of [size], padded with zeros to [whole].
 Expr filled_up(Expr x, const Dim& whole) {
   Dims rest = x.dims();
   rest[0] = whole - rest[0];
@@ -143,7 +143,7 @@ Values detections(Call& c) {
       number(c, DType::f32, std::nextafter(threshold, -std::numeric_limits<float>::infinity())), false);
   Expr score = gather_nd(judged, slice(chosen, 1, 1, 2));
   const Dim found = min(chosen.dims()[0], most);
-  chosen = gather(chosen, top_k(score, found, 0).places);  // by falling score, of all classes
+  chosen = gather(chosen, top_k(score, found, 0).places);  // sorts all classes by descending score
   Expr box = reshape(column(chosen, 2), {found});
   Expr kind = is_each ? reshape(column(chosen, 1), {found}) : reshape(gather(best.places, box), {found});
   auto result = [&](Expr rows) {
@@ -192,7 +192,7 @@ Values bincount(Call& c, bool by_row) {
 
 // --- segments --------------------------------------------------------------------------------------------------------
 
-/// Segments of rows of a table, each reduced to one row. Their numbers rise, so the last one gives their count.
+/// Segments of rows of a table, each reduced to one row. Segment numbers ascend, so the last gives the count.
 struct Segments {
   Call& c;
   Expr ids;  ///< i64 [n]
@@ -213,7 +213,7 @@ struct Segments {
     dims[0] = count;
     return scatter_nd(full(c, rows.dtype(), dims, start), reshape(ids, {ids.dims()[0], 1}), rows, fn);
   }
-  /// How many rows each segment has, beside y[count, ...].
+  /// The number of rows of each segment, shaped to broadcast with y[count, ...].
   Expr sizes(Expr y) const {
     Expr ones = full(c, y.dtype(), ids.dims(), 1);
     Dims column(static_cast<size_t>(y.rank()), 1);
@@ -265,7 +265,7 @@ Values segment_extreme(Call& c) {
 /// The stride of each axis, in elements.
 Expr steps_of(Expr sizes) { return running(ReduceFn::product, max(sizes, 1), 0, true, true); }
 
-/// The same elements under other sizes, of which one may be -1.
+/// The same elements with other sizes; one may be -1, which is inferred.
 Values sparse_reshape(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 2);

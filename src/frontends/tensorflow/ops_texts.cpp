@@ -49,7 +49,7 @@ Values string_split_v2(Call& c) {
   return split_rows(c, 1, false, most > 0 ? most : -1);
 }
 
-/// N-grams (runs of tokens) within rows, whose ends are in `splits` [rows + 1].
+/// N-grams within rows of tokens; `splits` [rows + 1] are the row offsets.
 Values string_ngrams(Call& c) {
   c.expect_inputs(2, 2);
   Expr splits = convert(c.input(1), DType::i64);

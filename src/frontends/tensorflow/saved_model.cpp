@@ -19,7 +19,7 @@ struct Signature {
   bool is_sparse = false;  ///< a value is of several tensors
 };
 
-/// The parts of a MetaGraphDef beside its graph.
+/// The parts of a MetaGraphDef other than its graph.
 struct MetaGraph {
   std::set<std::string> tags;
   std::map<std::string, Signature> signatures;
@@ -142,8 +142,8 @@ Signature chosen_signature(MetaGraph& meta, const std::string& source, const std
   return std::move(found->second);
 }
 
-/// Finds which variable is restored from which key: an assignment of what RestoreV2 reads, in the main graph or in the
-/// function that the restoring node calls.
+/// Finds the checkpoint key of each variable: an assignment of a RestoreV2 result, in the main graph or in the function
+/// that the restoring node calls.
 class Restoration {
  public:
   explicit Restoration(GraphModel& model) : model_(model) {}
@@ -178,7 +178,7 @@ class Restoration {
     return found == by_name.end() ? std::string() : variable_of(found->second->node);
   }
 
-  /// The constant string that operand `i` of a restoring node has for its result `number`; empty if it is not constant.
+  /// Element `number` of the constant string operand `i` of a restoring node; empty if it is not constant.
   static std::string told(const Names& by_name, const GraphNode& node, size_t i, size_t number) {
     auto maker = i < node.inputs.size() ? by_name.find(parse(node.inputs[i]).node) : by_name.end();
     const auto* texts = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
@@ -238,7 +238,7 @@ class Restoration {
   GraphModel& model_;
 };
 
-/// Where a field's contents begin, whose length stands at `at`.
+/// The start of a field's contents; its length (a varint) is at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());

@@ -18,7 +18,7 @@ struct Place {
   const Place* outer = nullptr;
 };
 
-/// A node, and where it stands.
+/// A node and the graph that contains it.
 struct Found {
   const Place* place = nullptr;
   const GraphNode* node = nullptr;

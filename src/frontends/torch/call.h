@@ -20,7 +20,7 @@ using frontend::Values;
 class Importer;
 class Call;
 
-/// A tensor, or a number of Python's, which takes part in the choice of a type only by its kind.
+/// A tensor, or a Python number, which only its kind (bool, integer, float) affects type promotion.
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
@@ -44,8 +44,8 @@ struct Binding {
 };
 
 /// One node while it is translated. Arguments have the names of the operator's schema. The file leaves out arguments
-/// that have their default, so each is read with its default. Arguments that no one asked for are an error afterwards,
-/// so that none is ignored by accident.
+/// that have their default, so each is read with its default. Unread arguments are an error, so none is ignored by
+/// accident.
 class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Module& module, const Node& node);
@@ -77,7 +77,7 @@ class Call : public frontend::Builder {
   std::string text(std::string_view argument, std::string_view fallback = {}) const;
   std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
   bool is_complex(std::string_view argument) const;
-  Expr pair(std::string_view argument) const;  ///< of a complex tensor, with its axis of parts
+  Expr pair(std::string_view argument) const;  ///< a complex tensor as pairs, with a last axis of size 2
   /// An argument of any kind; null when it is not given.
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
@@ -105,7 +105,7 @@ class Call : public frontend::Builder {
     return {this, emit(std::move(op), std::move(inputs))};
   }
 
-  /// Results of a node beside tensors: sizes and bools.
+  /// Adds a result that is no tensor: a size or a bool.
   void give(Binding binding) const { given_.push_back(std::move(binding)); }
   std::vector<Binding>& given() const { return given_; }
 

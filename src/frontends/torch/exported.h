@@ -81,7 +81,7 @@ struct Input {
 
 struct Output {
   Argument value;
-  std::string mutated;  ///< the buffer or user input that this is the new value of; empty: an output of the user's
+  std::string mutated;  ///< the buffer or user input whose new value this is; empty: an output of the user
 };
 
 struct Range {
@@ -105,9 +105,9 @@ struct ExportedProgram {
 /// Whether these bytes are a program of torch.export: a .pt2 archive, or the text of one in JSON.
 bool is_exported_program(std::span<const std::byte> file);
 
-/// Reads such a program in place: weights stay in the file. Of JSON text the parameters and buffers are inputs of the
-/// user's. Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107
-/// (pickled weights), E112 (a newer schema), E147-E150 (tensors whose sizes and bytes disagree) and E152 (nesting).
+/// Reads such a program in place: weights stay in the file. In JSON text, parameters and buffers are user inputs.
+/// Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107 (pickled
+/// weights), E112 (a newer schema), E147-E150 (tensors whose sizes and bytes disagree) and E152 (nesting).
 ExportedProgram read_exported_program(Bytes file, const std::string& source);
 
 }  // namespace weft::torch

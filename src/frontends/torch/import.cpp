@@ -268,7 +268,7 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
   bool is_user = input.kind == Input::Kind::user;
   const std::string& name = is_user ? input.name : input.target;
   Entry& entry = scope_->names[input.name];
-  if (argument.kind == Argument::Kind::scalar) {  // a size, which the inputs' sizes determine; else an input of its own
+  if (argument.kind == Argument::Kind::scalar) {  // a size that the inputs' sizes determine, else a separate input
     auto size = exported_.graph.sizes.find(input.name);
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
@@ -421,7 +421,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   return joined;
 }
 
-/// The tensor with which a result of the node shares memory; null: none.
+/// The tensor that the node's result is a view of; null: none.
 Entry* Importer::viewed(const Call& c) {
   if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
   const Argument& self = c.node().inputs[0].value;
@@ -543,7 +543,7 @@ void Importer::write(const Call& c, Entry& entry, Value value) {
   entry.binding.tensor = value;
 }
 
-/// An operator `x_`: that of `x`, whose result is written to the first argument.
+/// Translates the in-place operator `x_`: runs `x` and writes its result to the first argument.
 void Importer::mutate(Call& c) {
   const Argument& self = c.node().inputs.empty() ? Argument{} : c.node().inputs[0].value;
   if (self.kind != Argument::Kind::tensor || self.is_list) c.unsupported("writes to a value that is not a tensor");

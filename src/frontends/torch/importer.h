@@ -35,7 +35,7 @@ class Importer {
   Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
   std::unique_ptr<Program> run();
   Type declared_type(const std::string& input);
-  /// Buffers that the program changes, of which some were taken for constants.
+  /// Buffers that the program changes, found after they were taken for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
   /// The current value of `name`; E132 when no node makes it.
@@ -44,11 +44,11 @@ class Importer {
   Values inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs);
   /// Sizes for which the relation does not hold are refused, now or by the run.
   void require(const Relation& relation, std::string_view what);
-  /// The strides that the export noted for the tensor named by an argument, as far as they are row-major.
+  /// Whether the strides that the export recorded for an argument's tensor are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
-  /// Where the first element of the tensor named by an argument lies in its memory, as the export noted it.
+  /// The storage offset that the export recorded for an argument's tensor.
   Dim offset_of(const Call& c, std::string_view argument);
-  /// Whether numbers may be drawn here: not in a graph of torch.compile, whose numbers come from torch's generator.
+  /// Whether random operators are allowed here: not in graphs of torch.compile, which use torch's generator.
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// A number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
@@ -104,7 +104,7 @@ class Importer {
 /// The function for an overload; null when there is none.
 const Operator* find_operator(std::string_view name);
 
-/// Whether a dropout is one of training, whose result is a tensor of its own.
+/// Whether a dropout runs in training mode; otherwise its result is its input.
 bool drops_values(const Call& c);
 /// How a result of a node shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };

@@ -64,14 +64,14 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// The fused forms, one of which torch chooses for a device. All results but the first are for the gradient only. There
-/// may be fewer heads of keys than of queries.
+/// torch's fused attention operators for different devices. All results but the first are for gradients only. Grouped
+/// queries are allowed.
 Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
-/// This form aligns its causal mask with the last key, the others with the first. As many queries as keys are required.
+/// This operator's causal mask ends at the last key, the others' starts at the first; so m must equal n.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

@@ -125,7 +125,7 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
   return lines;
 }
 
-/// Which numbers a transform takes and gives: complex ones, or the half of the bins that real numbers need.
+/// The input and output of a transform: both complex, real input, or real output (with half of the bins).
 enum class Form : uint8_t { complex, from_real, to_real };
 
 /// All transforms of torch.fft. A Hermitian signal takes the opposite transform, of its conjugate.
@@ -152,7 +152,7 @@ Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool herm
     others();
     return one(normalized(z, count, mode));
   }
-  if (form == Form::from_real) {  // of a Hermitian signal, backwards
+  if (form == Form::from_real) {  // the inverse transform of a Hermitian signal
     z = conjugated(transformed(slice(z, z.rank() - 1, 0, 1), axis, lines.sizes[last], Way::forward, true));
     others();
     return one(normalized(z, count, mode));
@@ -198,7 +198,7 @@ Values short_time(Call& c) {
   frontend::Pieces of = pieces_of(c, x.dtype());
   bool is_single = x.rank() == 1, onesided = c.flag("onesided", true);
   c.require_default("align_to_window", !c.flag("align_to_window"));
-  c.require_default("center", !c.flag("center"));  // torch.stft pads x itself
+  c.require_default("center", !c.flag("center"));  // torch.stft has already padded x
   c.ignore({"return_complex", "pad_mode"});        // results are pairs in any case
   if (is_single) x = with_rank(x, 2);
   Expr y = normalized(frontend::short_time_transform(x, of, onesided), of.size, c.flag("normalized") ? 1 : 0);

@@ -66,7 +66,7 @@ Values column_stack(Call& c) {
   return one(frontend::concat(c, parts, 1));
 }
 
-/// `sections` parts, of which the first are larger by one, or parts that end at `indices`.
+/// Splits into `sections` parts, the first ones larger by one, or at `indices`.
 Values split_at(Call& c, Expr x, int64_t axis) {
   axis = c.axis(axis, x.rank());
   Dim size = size_at(x, axis);

@@ -44,7 +44,7 @@ Values wrapped(Call& c) {
   return c.importer().inlined(c, graph, inputs);
 }
 
-/// A region in which autocast is off: torch's own types stand there.
+/// Inlines a region without autocast; torch has already inserted the conversions.
 Values without_autocast(Call& c) {
   if (c.argument(2).items.at(0).integer != 0) c.unsupported("with autocast on is not supported");
   for (size_t i : {0, 1, 3}) c.argument(i);  // the device, the type, a cache

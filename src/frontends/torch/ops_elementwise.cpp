@@ -32,7 +32,7 @@ Values widely_of_two(Call& c, const F& f) {
   return one(convert(f(operands[0].as(c, wide), operands[1].as(c, wide)), type));
 }
 
-/// Whether fn of a bool is the same bool.
+/// Whether fn keeps integers and bools unchanged.
 constexpr bool keeps_integers(Fn fn) { return fn == Fn::floor || fn == Fn::ceil || fn == Fn::round || fn == Fn::trunc; }
 
 /// The result of fn for two bools; nothing where torch refuses it.
@@ -137,7 +137,7 @@ Values power(Call& c) {
   return one(frontend::apply(Fn::pow, x, operands[1].as(c, type)));
 }
 
-/// A comparison of which elementwise.def has only the opposite.
+/// not_equal, as the negation of `equal`: elementwise.def has no operator for it.
 Values not_equal(Call& c) {
   std::array operands{c.operand("self"), c.operand("other")};
   return one(!computed(c, Fn::equal, operands));
@@ -202,7 +202,7 @@ Values isfinite(Call& c) {
   return one(abs(x) < infinity);
 }
 
-/// The greater or the lesser, where a NaN counts as missing: the other operand is taken.
+/// fmax and fmin: if one operand is NaN, the result is the other.
 Values extreme_of_numbers(Call& c, Fn fn) {
   std::array operands{c.operand("self"), c.operand("other")};
   DType type = result_type(c, operands);
@@ -243,7 +243,7 @@ Values leaky_relu(Call& c) {
   return widely(c, [&](Expr x) { return select(x > 0, x, x * slope); });
 }
 
-/// Outside of training the slope is the mean of its limits.
+/// Outside of training the slope is the mean of its bounds.
 Values random_relu(Call& c) {
   c.require_default("training", !c.flag("training"));
   double slope = (c.number("lower", 1.0 / 8) + c.number("upper", 1.0 / 3)) / 2;

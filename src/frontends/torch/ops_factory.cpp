@@ -14,7 +14,7 @@ namespace {
 /// Device and memory layout do not change a tensor's values.
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
 
-/// The type that is asked for, else that of `self`, else torch's default.
+/// The requested type, else that of `self`, else torch's default.
 DType type_of(Call& c) {
   ignore_places(c);
   bool is_like = c.has("self");
@@ -23,7 +23,7 @@ DType type_of(Call& c) {
 
 Dims dims_of(Call& c) { return c.has("size") || !c.has("self") ? c.sizes("size") : c.tensor("self").dims(); }
 
-/// `new_zeros(self, [])` is without axes: its empty size counts.
+/// `new_zeros(self, [])` is a scalar: its empty size is valid, not missing.
 Dims dims_of_new(Call& c) { return c.node().target.starts_with("aten.new_") ? c.sizes("size") : dims_of(c); }
 
 Values filled(Call& c, double value) {
@@ -47,7 +47,7 @@ Values scalar_tensor_of(Call& c) {
 
 Operand whole(int64_t value) { return {.kind = Operand::Kind::integer, .integer = value}; }
 
-/// start, start + step, ...: whole numbers stay sizes; others are counted in f64, as torch does.
+/// start, start + step, ...: whole numbers stay sizes; others are computed in f64, as in torch.
 Values arange(Call& c) {
   std::array operands{c.has("start") ? c.operand("start") : whole(0), c.operand("end"),
                       c.has("step") ? c.operand("step") : whole(1)};
@@ -61,7 +61,7 @@ Values arange(Call& c) {
   return one(convert(frontend::range(number(0), number(1), number(2)), type));
 }
 
-/// torch counts the second half from the end. `is_power`: `base` to these powers.
+/// torch computes the second half backwards from the end. `is_power`: `base` to these powers.
 Values linspace(Call& c, bool is_power) {
   ignore_places(c);
   DType type = c.element("dtype").value_or(DType::f32);

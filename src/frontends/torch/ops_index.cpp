@@ -30,7 +30,7 @@ Values index_select(Call& c) {
 }
 
 Values embedding(Call& c) {
-  c.ignore({"padding_idx", "scale_grad_by_freq", "sparse"});  // of the gradient
+  c.ignore({"padding_idx", "scale_grad_by_freq", "sparse"});  // used by gradients only
   return one(frontend::gather(c.tensor("weight"), index_of(c, "indices")));
 }
 
@@ -45,7 +45,7 @@ Values gather(Call& c) {
   return one(reshape(frontend::gather_elements(x, index, axis), dims));
 }
 
-/// Single elements along an axis: x and the indices have at least one axis, the updates are cut to the indices.
+/// Operands of gather and scatter along an axis: scalars get an axis, updates are cut to the sizes of the indices.
 struct Places {
   Expr x, index, updates;
   int64_t axis;
@@ -102,7 +102,7 @@ Values scatter_reduce(Call& c) {
   return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
-/// The positions and values of index_copy, index_add and the like, which write whole slices, as single elements.
+/// The operands of index_copy, index_add and similar slice writes, expanded to single elements.
 Places slices_of(Call& c, Expr x) {
   Expr index = index_of(c, "index");
   int64_t axis = c.axis_of("dim", x.rank());
@@ -142,7 +142,7 @@ struct Coordinates {
   int64_t count = 0, at = 0;   ///< how many axes are indexed, and where the sizes of the indices go in a result
 };
 
-/// A mask stands for the coordinates where it holds, one tensor for each of its axes.
+/// A mask is replaced by the coordinates of its true elements, one tensor for each of its axes.
 std::vector<std::optional<Expr>> indices_of(Call& c) {
   std::vector<std::optional<Expr>> indices;
   for (const auto& index : c.optional_tensors("indices")) {
@@ -188,7 +188,7 @@ Coordinates coordinates(Call& c, Expr x, const std::vector<std::optional<Expr>>&
   return r;
 }
 
-/// The permutation that moves the first `sizes` of `rank` axes to stand at `at`.
+/// The permutation that moves the first `sizes` of `rank` axes to position `at`.
 std::vector<int64_t> moved(int64_t sizes, int64_t at, int64_t rank) {
   std::vector<int64_t> order;
   for (int64_t a = 0; a < at; ++a) order.push_back(sizes + a);
@@ -210,7 +210,7 @@ Values index(Call& c) {
   return one(transpose(y, moved(std::ssize(at.sizes), at.at, y.rank())));
 }
 
-/// The elements where a mask of x's sizes holds, in order.
+/// The elements where a mask of x's sizes is true, in order.
 Values masked_select(Call& c) {
   Expr x = c.tensor("self"), mask = c.tensor("mask");
   Dims dims;
@@ -229,7 +229,7 @@ Values nonzero(Call& c) {
   return one(transpose(places, {1, 0}));
 }
 
-/// One vector of places for each axis.
+/// One vector of coordinates for each axis.
 Values nonzero_vectors(Call& c) {
   Expr x = c.tensor(c.has("condition") ? "condition" : "self"), places = frontend::nonzero(x);
   Values vectors;
@@ -250,28 +250,28 @@ Values grid_sample(Call& c) {
   return one(convert(frontend::grid_sample(x, grid, modes[mode], places[outside], c.flag("align_corners")), type));
 }
 
-/// Rows of x in groups that follow each other, each by the matrix of its group; `offs` has where each group ends.
+/// Products of consecutive groups of rows of x by the matrix of each group; `offs` holds the end of each group.
 Values grouped_product(Call& c, std::string_view first, std::string_view second) {
   Expr x = c.tensor(first), w = c.tensor(second), ends = convert(c.tensor("offs"), DType::i64);
   if (x.rank() != 2 || w.rank() != 3) c.unsupported(cat("of ", x.value.shape(), " and ", w.value.shape()));
   Dim rows = x.dims()[0], groups = w.dims()[0];
   Expr row = reshape(iota(c, rows), {rows, 1});
   Expr group = reduce(ReduceFn::sum, convert(reshape(ends, {1, groups}) <= row, DType::i64), {1}, false);
-  group = min(group, frontend::scalar(c, groups - 1));  // rows behind the last group may hold anything
+  group = min(group, frontend::scalar(c, groups - 1));  // rows after the last group are undefined
   Expr y = c.make(GroupedDot{.type = x.dtype()}, {reshape(x, {rows, 1, x.dims()[1]}), w, group});
   return one(reshape(y, {rows, w.dims()[2]}));
 }
 
 /// Sums (0), means (1) or greatest (2) of the rows that each bag names; `offsets` has where bags start.
 Values embedding_bag(Call& c) {
-  c.ignore({"scale_grad_by_freq", "sparse"});  // of the gradient
+  c.ignore({"scale_grad_by_freq", "sparse"});  // used by gradients only
   Expr w = c.tensor("weight"), index = convert(c.tensor("indices"), DType::i64), starts = c.tensor("offsets");
   int64_t mode = c.integer("mode", 0), padding = c.integer("padding_idx", -1);
   auto weights = c.optional("per_sample_weights");
   Dim bags = starts.dims()[0] - Dim(c.flag("include_last_offset") ? 1 : 0), count = index.dims()[0];
   Expr place = reshape(iota(c, count), {count, 1});
   starts = convert(starts, DType::i64);
-  std::optional<Expr> is_in;  // what comes after the last offset is in no bag
+  std::optional<Expr> is_in;  // elements after the last offset are in no bag
   if (c.flag("include_last_offset")) is_in = place < reshape(slice(starts, 0, bags, 1), {1, 1});
   starts = slice(starts, 0, 0, bags);
   Expr bag = reduce(ReduceFn::sum, convert(starts <= place, DType::i64), {1}, false) - 1;
@@ -296,7 +296,7 @@ Values embedding_bag(Call& c) {
   return one(mode == 1 ? y / max(number, 1) : y);
 }
 
-/// How many elements lie in each of equal parts of [min, max].
+/// A histogram of equal bins over [min, max].
 Values histogram(Call& c) {
   Expr x = c.tensor("self");
   int64_t bins = c.integer("bins", 100);
@@ -330,7 +330,7 @@ Values index_put(Call& c) {
   Coordinates at = coordinates(c, x, indices_of(c));
   Dims rest(at.x.dims().begin() + at.count, at.x.dims().end()), wanted = at.sizes;
   wanted.insert(wanted.end(), rest.begin(), rest.end());
-  // Values have the sizes that reading there would give.
+  // Updates are broadcast to the sizes that indexing x would give.
   std::vector<int64_t> order = moved(std::ssize(at.sizes), at.at, std::ssize(wanted));
   Dims as_read;
   for (int64_t a : order) as_read.push_back(wanted[static_cast<size_t>(a)]);

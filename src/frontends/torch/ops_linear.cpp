@@ -37,7 +37,7 @@ Values inverse(Call& c) {
   return {frontend::inverse(x), no_errors(x)};
 }
 
-/// B is a vector where it has one axis, or the sizes of a without its last.
+/// b is a vector (or a batch of them) if it has one axis, or the sizes of a without the last.
 Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});
@@ -125,7 +125,7 @@ Values singular_value_factors(Call& c, bool full, bool is_transposed) {
   return {u, values, is_transposed ? swap_last(v) : v};
 }
 
-/// One triangle is read, and stands for the other as well.
+/// Only one triangle is read.
 Values symmetric_eigen(Call& c, bool has_vectors) {
   Expr x = argument_of(c);
   bool upper = c.text("UPLO", "L") == "U" || c.text("UPLO", "L") == "u";

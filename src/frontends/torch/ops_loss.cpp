@@ -188,7 +188,7 @@ Values distances(Call& c) {
   return one(norm_of(apart, c.number("p", 2), {apart.rank() - 1}, false));
 }
 
-/// The distance of each pair of rows, the first below the second.
+/// The distance of each pair of rows i < j.
 Values distances_of_pairs(Call& c) {
   Expr x = c.tensor("self");
   auto rows = x.dims().at(0).constant();

@@ -99,7 +99,7 @@ Window window_of(Call& c, Expr w, size_t axes) {
   return window;
 }
 
-/// 'same' puts the odd element behind.
+/// 'same' pads an odd element at the end.
 Window window_by_name(Call& c, Expr w, size_t axes) {
   std::string padding = c.text("padding", "valid");
   Window window{.kernel = kernel_of(w, axes),
@@ -159,7 +159,7 @@ Window pool_window(Call& c, size_t axes) {
   return window;
 }
 
-/// Converts positions counted over all axes of x to torch's, which count within a plane.
+/// Converts flat positions in x to torch's, which are relative to a plane.
 Expr in_plane(Call& c, Expr x, Expr places) {
   Dim plane = product(frontend::spatial_dims(x));
   return known_equal(plane, 0) ? places : floor_mod(places, frontend::scalar(c, plane));
@@ -186,7 +186,7 @@ Values max_pool_gradient(Call& c) {
   return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
 }
 
-/// With divisor_override the result is the sum of a window, padded with zeros, over the divisor.
+/// With divisor_override the result is the sum of the zero-padded window / divisor.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};
@@ -261,7 +261,7 @@ Values max_unpool(Call& c, size_t axes) {
   return one(frontend::max_unpool(x, reshape(places, {planes, each}) + first, dims));
 }
 
-/// The greatest of each of `output_size` parts that may overlap, and where it stands. Part i of an axis of n is
+/// Maximum of each of `output_size` parts, which may overlap, and its index. Part i of an axis of n is
 /// [floor(i n / count), ceil((i + 1) n / count)).
 Values adaptive_max(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
@@ -276,7 +276,7 @@ Values adaptive_max(Call& c, size_t axes) {
     auto begin = [&](int64_t i) { return i * n / count; };
     auto end = [&](int64_t i) { return ((i + 1) * n + count - 1) / count; };
     for (int64_t i = 0; i < count; ++i) most = std::max(most, end(i) - begin(i));
-    std::vector<int64_t> table;  // a part that is shorter shows its last element again
+    std::vector<int64_t> table;  // shorter parts repeat their last element
     for (int64_t i = 0; i < count; ++i)
       for (int64_t k = 0; k < most; ++k) table.push_back(std::min(begin(i) + k, end(i) - 1));
     Tensor tensor = make_tensor(DType::i64, {count, most}, std::span<const int64_t>(table));
@@ -322,7 +322,7 @@ Expr affine(Expr x, std::optional<Expr> weight, std::optional<Expr> bias) {
   return bias ? x + convert(*bias, x.dtype()) : x;
 }
 
-/// In a type in which normalisations round once, at their end.
+/// x in a type that is wide enough for normalisations to round only at their end.
 Expr widened(Expr x) { return convert(x, wide_of(x.dtype())); }
 
 int64_t first_normalised(Call& c, Expr x) {
@@ -331,8 +331,8 @@ int64_t first_normalised(Call& c, Expr x) {
   return x.rank() - count;
 }
 
-/// The mean and the reciprocal deviation over the last axes from `first` on, which the gradient wants; in the type that
-/// torch has on the device of the export.
+/// The mean and the reciprocal deviation over the last axes from `first` on, for gradients; in the type that torch uses
+/// on the device of the export.
 std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
   auto [mean, variance] = frontend::moments(widened(x), frontend::axes_from(first, x.rank()));
   DType shown = c.importer().declared_result(c, 1).value_or(wide_of(x.dtype()));
@@ -363,14 +363,14 @@ Values rms_norm(Call& c) {
   return one(convert(y, x.dtype()));
 }
 
-/// Elements of one group of channels.
+/// The number of elements of one group of channels.
 Dim exact_count(Expr x, const Dim& groups) {
   Dim count = floordiv(x.dims()[1], groups);
   for (size_t a = 2; a < x.dims().size(); ++a) count = count * x.dims()[a];
   return count;
 }
 
-/// Groups of channels, each normalised with its pixels: [batch, groups, rest].
+/// x normalised by groups of channels: [batch, groups, rest].
 Expr grouped(Expr x, const Dim& groups, double epsilon) {
   Dims parts = {x.dims()[0], groups, exact_count(x, groups)};
   return reshape(frontend::normalized(reshape(x, parts), 2, epsilon), x.dims());
@@ -405,7 +405,7 @@ Expr batch_normalised(Call& c, Expr x, double epsilon) {
   return frontend::batch_normalized(x, scale, shift, mean, variance, epsilon);
 }
 
-/// Each channel by its own mean and variance over the batch.
+/// Normalises each channel by its mean and variance over the batch.
 Values by_batch(Call& c, Expr x, double epsilon) {
   std::vector<int64_t> axes = frontend::axes_from(1, x.rank());
   axes[0] = 0;
@@ -433,7 +433,7 @@ Values batch_norm(Call& c) {
     c.unsupported("in training, with running statistics, is not supported: export the model in eval mode");
   double epsilon = c.number("eps", 1e-5);
   if (!has_statistics) return by_batch(c, x, epsilon);
-  Expr none = frontend::full(c, DType::f32, {0}, 0);  // statistics of the batch, which only training has
+  Expr none = frontend::full(c, DType::f32, {0}, 0);  // statistics of the batch, used in training only
   return {batch_normalised(c, x, epsilon), none, none};
 }
 
@@ -449,7 +449,7 @@ Values instance_norm(Call& c) {
 
 // ---- Resizing ----
 
-/// Sizes of the result, or factors: "scale_factors" of all axes, or "scales_h" beside the sizes.
+/// Reads the result's sizes or scales: "scale_factors" for all axes, or "scales_h" besides the sizes.
 void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
   std::vector<int64_t> axes = frontend::axes_from(2, rank);
   Dims wanted = c.sizes("output_size");

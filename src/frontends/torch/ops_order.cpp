@@ -19,7 +19,7 @@ Expr count_of(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
-/// x along `dim`, or as a vector where no axis is named; a tensor without axes has one of its own.
+/// x along `dim`, or flattened if no axis is given; a scalar becomes a vector.
 struct Line {
   Expr x;
   int64_t axis;
@@ -32,7 +32,7 @@ Line line_of(Call& c, bool flattens) {
   return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
 }
 
-/// y, which has one element along the axis, without that axis unless it is to be kept.
+/// y, of size 1 along the axis, without that axis unless keepdim is set.
 Expr shown(Call& c, Expr y, const Line& line) {
   bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});
@@ -42,7 +42,7 @@ Expr shown(Call& c, Expr y, const Line& line) {
   return reshape(y, dims);
 }
 
-/// The element at `place` (i64, one for each line) of the sorted line, and where it stood.
+/// The element at `place` (i64, one for each line) of the sorted line, and its index before sorting.
 Values at_rank(Call& c, const Line& line, Expr place) {
   auto [values, places] = frontend::sorted(line.x, line.axis);
   Dims dims = line.x.dims();
@@ -59,7 +59,7 @@ Values kth_value(Call& c) {
   return at_rank(c, line, frontend::scalar(c, c.size("k") - 1));
 }
 
-/// The lower of the two in the middle. NaN stands behind all numbers, and is the answer unless it is left out.
+/// The median, the lower of two middle elements. NaN sorts last and is the answer unless NaNs are skipped.
 Values median(Call& c, bool without_nan) {
   Line line = line_of(c, true);
   Expr size = frontend::scalar(c, size_at(line.x, line.axis));
@@ -69,7 +69,7 @@ Values median(Call& c, bool without_nan) {
   return at_rank(c, line, without_nan ? middle : select(equal(numbers, size), middle, numbers));
 }
 
-/// The element at q * (size - 1), between its two neighbours as `interpolation` says.
+/// The quantile at `rank` = q * (size - 1), interpolated between two neighbours as `interpolation` says.
 Expr between(Call& c, Expr sorted, Expr rank, int64_t axis) {
   std::string how = c.text("interpolation", "linear");
   Expr low = floor(rank), high = ceil(rank);
@@ -114,7 +114,7 @@ Values quantile(Call& c, bool without_nan) {
   return one(reshape(y, dims));
 }
 
-/// The greatest or least so far, and where its last equal stands.
+/// Running maximum or minimum, and the index of its last occurrence.
 Values running_extreme(Call& c, ReduceFn fn) {
   Line line = line_of(c, false);
   DType type = line.x.dtype();
@@ -178,7 +178,7 @@ Values unique(Call& c) {
   Expr x = c.tensor("self");
   std::optional<int64_t> axis;
   if (c.has("dim")) axis = c.axis_of("dim", x.rank());
-  c.ignore({"sorted"});  // sorted is one of the allowed orders
+  c.ignore({"sorted"});  // a sorted result is always allowed
   bool inverse = c.flag("return_inverse"), counts = c.flag("return_counts");
   bool is_flag = x.dtype() == DType::boolean;
   frontend::Groups groups = frontend::unique(is_flag ? convert(x, DType::u8) : x, axis, true);

@@ -18,7 +18,7 @@ struct Steps {
   int64_t axis = 0, block = 0;
 };
 
-/// The least and greatest integer, if they are not those of the type.
+/// The least and greatest integer, if narrower than the type.
 struct Bounds {
   double low, high;
 };
@@ -67,7 +67,7 @@ Values dequantise(Call& c, bool by_channel) {
   return one(dequantised(c, x, by_channel ? steps_of_channels(c, x) : steps_of_tensor(c), to));
 }
 
-/// A scale from the least and greatest of the data, and the zero point for it.
+/// The minimum and maximum of the data, from which scale and zero point follow.
 struct Range {
   Expr low, high;
 };
@@ -81,7 +81,7 @@ std::array<Expr, 2> symmetric(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(most / ((steps.high - steps.low) / 2), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
-/// The largest scale for which neither end of the range is clipped.
+/// The smallest scale that clips neither end of the range (torchao's SYMMETRIC_NO_CLIPPING_ERR).
 std::array<Expr, 2> unclipped(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(max(min(of.low, 0) / steps.low, max(of.high, 0) / steps.high), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
@@ -98,7 +98,7 @@ Values steps_from_data(Call& c) {
 
 // ---- torchao ----
 
-/// The layout of scales that stand for blocks of these sizes of x.
+/// The layout of scales for blocks of these sizes of x.
 Steps steps_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), counts;
   if (blocks.size() != x.dims().size()) c.fail("E140", cat("has block sizes ", blocks, " for ", x.value.shape()));
@@ -140,7 +140,7 @@ Values dequantise_blocks(Call& c) {
   return one(dequantised(c, x, steps_of_blocks(c, x), c.element("output_dtype").value_or(DType::f32)));
 }
 
-/// The least and greatest of each block: axes of whole blocks vanish or stay as 1.
+/// Minimum and maximum of each block; axes that one block covers vanish or stay as 1.
 Range range_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), split;
   std::vector<int64_t> axes;

@@ -70,7 +70,7 @@ Values multinomial(Call& c) {
 
 /// Outside of training nothing is dropped.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
-  Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ says self
+  Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ names it self
   double share = c.number("p", 0.5);
   if (!c.flag("train", trains) || share == 0) return {x.value, frontend::full(c, DType::boolean, x.dims(), 1)};
   Dims dims = x.dims();

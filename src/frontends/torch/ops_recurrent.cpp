@@ -28,7 +28,7 @@ struct Network {
 };
 
 Network network_of(Call& c, CellKind kind) {
-  c.ignore({"dropout"});  // of training
+  c.ignore({"dropout"});  // used in training only
   c.require_default("train", !c.flag("train"));
   Network n{.form = {.kind = kind, .linear_before_reset = kind == CellKind::gru},
             .has_biases = c.flag("has_biases"),

@@ -39,7 +39,7 @@ Values mean(Call& c) {
   return reduced(c, ReduceFn::mean, convert(x, type));
 }
 
-/// The greatest or least; of bools as of bytes.
+/// Maximum or minimum; bools are reduced as bytes.
 Expr extreme(Call& c, Expr x, ReduceFn fn, const std::vector<int64_t>& axes, bool keep) {
   for (int64_t axis : axes) {
     GuardCollector guards(c.module());
@@ -54,7 +54,7 @@ Values extreme_over(Call& c, ReduceFn fn) {
   return one(extreme(c, x, fn, c.axes_of("dim", x.rank()), c.flag("keepdim")));
 }
 
-/// Where the first of the greatest or least stands along one axis.
+/// The index of the first maximum or minimum along an axis.
 Expr place_of(Call& c, Expr x, bool largest, int64_t axis, bool keep) {
   if (x.rank() == 0) return frontend::full(c, DType::i64, {}, 0);
   if (x.dtype() == DType::boolean) x = convert(x, DType::u8);
@@ -85,7 +85,7 @@ Values both_extremes(Call& c) {
   return {extreme(c, x, ReduceFn::min, axes, keep), extreme(c, x, ReduceFn::max, axes, keep)};
 }
 
-/// Whether any or all elements are other than 0. Of bytes torch gives bytes.
+/// Whether any or all elements are other than 0. For bytes, torch returns bytes.
 Values truth(Call& c, ReduceFn fn) {
   Expr x = c.tensor("self");
   DType type = x.dtype() == DType::u8 ? DType::u8 : DType::boolean;
@@ -164,7 +164,7 @@ Values running(Call& c, ReduceFn fn) {
 
 // ---- Orders ----
 
-/// x along an axis in order, and where its elements stood. Bools are ordered as bytes.
+/// x sorted along an axis, and the former positions. Bools are sorted as bytes.
 Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
   if (x.rank() == 0) return {x, frontend::full(c, DType::i64, {}, 0)};
   DType type = x.dtype();
@@ -175,7 +175,7 @@ Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
 
 Values top_k(Call& c) {
   Expr x = c.tensor("self");
-  c.ignore({"sorted"});  // sorted is one of the allowed orders
+  c.ignore({"sorted"});  // a sorted result is always allowed
   return ordered(c, x, c.size("k"), c.axis_of("dim", x.rank(), -1), c.flag("largest", true));
 }
 

@@ -43,7 +43,7 @@ Values view(Call& c, std::string_view argument) {
   return one(frontend::reshape_to(x, c.sizes(argument)));
 }
 
-/// Axes [first, last] as one.
+/// Merges axes [first, last] into one.
 Values flatten(Call& c) {
   Expr x = c.tensor("self");
   if (x.rank() == 0) return c.ignore({"start_dim", "end_dim"}), one(reshape(x, {1}));
@@ -228,7 +228,7 @@ Values narrow(Call& c) {
   return one(slice(x, part.axis, *part.start, c.size("length")));
 }
 
-/// Parts of `size` each; the last part holds the rest.
+/// Splits into parts of `size`; the last may be smaller.
 Values equal_parts(Call& c, Expr x, int64_t axis, const Dim& size) {
   Dim all = x.dims()[static_cast<size_t>(axis)];
   auto count = ceildiv(all, size).constant();
@@ -361,7 +361,7 @@ Values copy(Call& c) {
 
 // ---- Borders ----
 
-/// torch lists the last axis first, each with its padding before and behind.
+/// torch lists the last axis first, each with its padding before and after.
 Values padded(Call& c, PadMode mode, Value fill = {}) {
   Expr x = c.tensor("self");
   Dims given = c.sizes(c.has("pad") ? "pad" : "padding"), before(x.dims().size(), 0), after = before;
@@ -406,7 +406,7 @@ Values pixel_shuffle(Call& c, bool back) {
   return one(reshape(x, dims));
 }
 
-/// Windows of `size` along an axis, which become a new last axis. A tensor without axes has one of its own.
+/// Windows of `size` along an axis, which become a new last axis. A scalar becomes a vector.
 Values unfold(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dimension", x.rank()), size = c.integer("size"), step = c.integer("step");

@@ -49,7 +49,7 @@ DType promoted(const Call& c, DType a, DType b) {
   if (!is_float(a)) return b;
   if (!is_float(b)) return a;
   if (std::min(bits(a), bits(b)) < 16) c.unsupported(cat("computes with ", a, " and ", b));
-  if (bits(a) == bits(b)) return DType::f32;  // f16 and bf16
+  if (bits(a) == bits(b)) return DType::f32;  // f16 with bf16
   return bits(a) > bits(b) ? a : b;
 }
 

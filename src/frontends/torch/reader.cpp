@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t schema_major = 8;
-constexpr int most_nesting = 64;  // of graphs within graphs
+constexpr int most_nesting = 64;  // depth of graphs within graphs
 
 /// A value of the JSON text and the path to it, for messages.
 class Field {
@@ -94,7 +94,7 @@ class Field {
   std::string path_;
 };
 
-/// Numbers of torch/_export/serde/schema.py, one above those of c10.
+/// Type numbers of torch/_export/serde/schema.py, each one more than in c10.
 std::optional<DType> dtype_of(int64_t number) {
   static const std::map<int64_t, DType> types = {
       {1, DType::u8},          {2, DType::i8},          {3, DType::i16},     {4, DType::i32},       {5, DType::i64},
@@ -411,7 +411,7 @@ Tensor read_weight(const Field& field, const Bytes& data) {
     throw Error({.kind = ErrorKind::model,
                  .code = "E147",
                  .what = cat(field.path(), " needs ", reach, " elements from ", begin, " on, its member has ", have)});
-  constexpr int64_t most_repeated = 1 << 26;  // elements that strides of 0 repeat
+  constexpr int64_t most_repeated = 1 << 26;  // most elements that strides of 0 may repeat
   if (count > have && count > most_repeated)
     throw Error({.kind = ErrorKind::model,
                  .code = "E148",

@@ -160,7 +160,7 @@ class RelationParser {
   Relation comparison() {
     using enum Relation::Kind;
     size_t begin = at_;
-    if (take("(")) {  // all of it may stand in brackets
+    if (take("(")) {  // the whole text may be in brackets
       try {
         Relation inner = comparison();
         expect(")");

@@ -32,7 +32,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   if (shared) strides = {{}};
   View from = p.b;
   collapse_axes(dims, strides);
-  if (dims.size() > 1) {  // the batches have no common stride
+  if (dims.size() > 1) {  // if the batches have no common stride
     from = lowering.contiguous_view_of(value);
     dims = {product(dims)};
     strides = {{from.dims[rank - 2] * from.dims[rank - 1]}};

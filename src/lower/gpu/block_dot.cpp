@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t max_block_rows = 64;   // multiplied in groups of block_few_rows; more rows are faster in tiles
-constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
+constexpr int64_t typical_prompt = 128;  // assumed number of rows of a larger product
 
 /// Rows that begin on multiples of 16 bytes and are dense along k in whole vectors; copied if necessary.
 View whole_rows(Lowering& lowering, Value x) {
@@ -126,7 +126,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     std::optional<GemvKernel> others;
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, max_block_rows, ahead);
-    Dim typical = others ? typical_prompt : typical_size(m);  // one kernel for all rows
+    Dim typical = others ? typical_prompt : typical_size(m);  // an open size gets one kernel for all numbers of rows
     BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.gpu().wave);
     if (others)

@@ -15,7 +15,7 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();
   View by_tap{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
-  Dim inner = w.transposed ? w.channels_out : w.channels_in;  // the second axis of the source
+  Dim inner = w.transposed ? w.channels_out : w.channels_in;  // size of the source's second axis
   Dim first = inner * taps;
   by_tap.strides =
       w.transposed ? Dims{w.channels_in * first, taps, 1, first} : Dims{w.channels_out * first, first, 1, taps};
@@ -57,7 +57,7 @@ View padded_channels(Lowering& lowering, const View& from, Value value, int64_t 
   return result;
 }
 
-/// The value of padding, repeated for each lane of a vector; nothing if it is zero.
+/// The padding value as a vector; nothing if it is zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];

@@ -67,7 +67,7 @@ std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   return RowNorm{region.anchor->inputs[0], gain, norm->epsilon};
 }
 
-/// The products that read the norm's result; none if anything else does.
+/// The products that read the norm's result; empty if anything else reads it.
 std::vector<Region*> readers_of(const Region& norm, const std::multimap<const Instruction*, Region*>& products) {
   Value rows = norm.outputs[0];
   std::vector<Region*> readers;
@@ -89,7 +89,7 @@ std::optional<RowNorm> norm_of_rows(const Region& region) {
 }
 
 void take_norms(Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> products;  // by the instruction that computes their rows
+  std::multimap<const Instruction*, Region*> products;  // keyed by the instruction that computes their rows
   for (Region& region : regions) {
     if (is_gemv(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
   }
@@ -103,7 +103,7 @@ void take_norms(Lowering& lowering, std::vector<Region>& regions) {
 }
 
 void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> seen;  // by the instruction that computes their rows
+  std::multimap<const Instruction*, Region*> seen;  // earlier products, by the instruction that computes their rows
   for (Region& region : regions) {
     if (!is_gemv(lowering, region) || region.twin) continue;
     const Instruction* rows = region.anchor->inputs[0].def;

@@ -113,7 +113,7 @@ std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProd
 ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const BlockTile& tile) {
   bool adds = adds_parts(lowering.gpu(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() &&
-                p.n.value() % tasks::gemm_lanes != 0;  // rows begin anywhere
+                p.n.value() % tasks::gemm_lanes != 0;  // rows of the result are not aligned
   int columns = is_odd ? 1 : tasks::gemm_lanes;
   return ProductKernel{.header = "gemm_gpu.h",
                        .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),

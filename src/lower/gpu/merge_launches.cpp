@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
-constexpr int64_t max_blocks = 1024;  // of a part, at the usual sizes; for more, a launch costs little in comparison
+constexpr int64_t max_blocks = 1024;  // most blocks of a part at usual sizes; with more, the cost of a launch is small
 
 /// Steps that will be one launch.
 struct Group {
@@ -39,7 +39,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    std::vector<int> numbers;  // for each step, the first group of its stretch
+    std::vector<int> numbers;  // for each step, the first group of its run of movable steps
     for (size_t i = 0; i <= plan_.steps.size(); ++i) {
       if (i == plan_.steps.size() || begins_stretch(i)) first_ = groups_.size();
       numbers.push_back(static_cast<int>(first_));
@@ -55,14 +55,13 @@ class Merger {
   }
 
  private:
-  /// No step passes another that the host carries out, a library's, the one that replaces that, or one at which ranks
-  /// meet.
+  /// No step moves across a host step, a library call, the step that replaces one, or a collective.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](int buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
     return launch ? launch->is_spare || std::ranges::any_of(step.buffers, is_mailbox) : !step.is<CollectiveStep>();
   }
-  /// Whether a stretch begins at step `i`: steps that run one after another, whatever the host decides.
+  /// Whether a basic block begins at step `i`: steps that always run one after another.
   bool begins_stretch(size_t i) {
     if (targets_.empty()) {
       for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
@@ -294,7 +293,7 @@ class Merger {
 
   Plan& plan_;
   std::vector<Group> groups_;
-  size_t first_ = 0;       // the first group of the current stretch
+  size_t first_ = 0;       // the first group of the current basic block
   std::set<int> targets_;  // the steps that branches and jumps lead to, and -1
 };
 

@@ -40,7 +40,7 @@ inline constexpr int64_t max_gemv_rows = 4;
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
-/// The shape for a B of n x k, of which a thread loads `lanes` elements at a time.
+/// The shape of a GEMV kernel for B of n x k; a thread loads `lanes` elements at a time.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes);
 /// The text of an operand of gemm_gpu with a stride for rows and one for k; `direct_rows` if possible.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
@@ -67,13 +67,13 @@ struct TileChoice {
     int64_t from;
   };
   Dim work = 0;                     ///< if sizes are open: `tile` serves all work below `larger.front().from`
-  std::vector<Larger> larger = {};  ///< by where they begin
+  std::vector<Larger> larger = {};  ///< sorted by where they begin
 };
 /// `step` with another launch for each larger tile; `launch` makes it for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
-/// Chooses by measurements if there are any. Else with warp groups by the cost model, elsewhere the largest tile of
-/// which there are enough to fill the chip.
+/// Chooses by measurements if there are any. Else by the cost model (warp groups), or the largest tile whose blocks
+/// fill the chip.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// Whether split k may help a product of these sizes: they are fixed, and it is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);

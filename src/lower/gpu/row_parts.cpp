@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 constexpr int threads = tasks::block_threads;
-/// Shorter rows are read sooner than a second launch begins.
+/// Reading shorter rows takes less time than a second launch.
 constexpr int64_t long_row = 16384;
 /// Blocks for each unit of the GPU, so that enough loads are in flight.
 constexpr int64_t blocks_of_unit = 4;
@@ -110,7 +110,7 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 
 RowCut column_cut(const Lowering& lowering, const Columns& c) {
   constexpr int many_ways = 32;
-  constexpr int64_t few_rounds = 8;  // of the loop over the reduced axis
+  constexpr int64_t few_rounds = 8;  // most trips of the loop over the reduced axis
   RowCut cut;
   auto blocks = [&](int ways) { return ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways); };
   auto fills = [&](int ways) { return typical_size(blocks(ways)) >= 2 * lowering.compute_units(); };

@@ -83,7 +83,7 @@ double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   double step =
       std::max({step_flops / f.flops * each, way * each, f.latency / (t.stages - (t.groups ? 2 : 1))}) + f.step_cost;
   double sums = t.rows * t.cols * 4.0 / f.sum_bytes / t.split * each;
-  constexpr double ahead_step = 60;  // for loads of B before the previous kernel ends
+  constexpr double ahead_step = 60;  // cycles saved by loading B before the previous kernel ends
   double head_start = t.ahead ? ahead_step * std::min(steps, t.stages - 2.0) : 0;
   double cluster = t.split > 1 ? f.cluster_start + f.cluster_each * (t.split - 1) : 0;
   return f.start - head_start + cluster + waves * (steps * step + sums + f.block_start);
@@ -107,8 +107,8 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, co
   return ranked;
 }
 
-/// The number of parts of split k if the blocks would leave units idle. Each part keeps four steps. Sums go to memory
-/// and back, so there are few parts.
+/// The number of parts of split k if the blocks would leave units idle. Each part has at least four steps. Sums pass
+/// through memory, so few parts are best.
 int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
@@ -116,9 +116,9 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks for chips without a model of cycles. First the largest tile of which there are enough to fill the chip; with
-/// too little work for that, the tile that gives most blocks without empty rows. `shares`: k may be split eightfold, up
-/// to fourfold to allow a larger tile.
+/// Ranks for chips without a model of cycles. First the largest tile whose blocks fill the chip; with too little work,
+/// the tile with the most blocks and no empty rows. `shares`: k may be split eightfold, up to fourfold to allow a
+/// larger tile.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
@@ -157,7 +157,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
-/// Weft's own candidates for these numbers, in no order.
+/// Weft's own candidates for these numbers, unordered.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
@@ -176,7 +176,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   return ranked_tiles(std::move(tiles), numbers, units, p.may_share);
 }
 
-/// The product of the sizes that only a run knows.
+/// The product of the run-time sizes.
 Dim open_work(const GpuProduct& p) {
   Dim work = 1;
   for (const Dim* size : {&p.batch, &p.m, &p.n, &p.k}) {
@@ -185,7 +185,7 @@ Dim open_work(const GpuProduct& p) {
   return work;
 }
 
-/// Keeps `tile` unless another one is much better there, because each tile is a kernel to compile.
+/// Keeps `tile` unless another one is much better for these numbers, because each tile is a kernel to compile.
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);

@@ -16,8 +16,8 @@ class Workers {
 
   int width() const { return pool_ ? pool_->width() : executor_.width; }
   bool are_the_hosts() const { return pool_ == nullptr; }
-  /// As ThreadPool::run. An executor gets width() strands, each of which takes pieces until none is left. So it needs
-  /// neither thread numbers nor as many threads as it states, and no strand waits for another.
+  /// As ThreadPool::run. An executor gets width() strands, which take pieces until none is left. No strand waits for
+  /// another, so an executor may run them on fewer threads.
   void run(int64_t tasks, ThreadPool::Body body, void* context) const;
 
  private:

@@ -70,7 +70,7 @@ class Owned {
     if (!handle_) return;
     try {
       device_->use();
-    } catch (...) {  // the reserved memory is returned anyway: a driver in trouble may still do it
+    } catch (...) {  // free the reserved memory even if the driver has failed
     }
     (device_->calls().*Free)(handle_);
   }

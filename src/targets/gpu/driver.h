@@ -10,9 +10,9 @@
 
 #include "base/chip.h"
 
-/// The drivers of both vendors behind one shape. CUDA's driver API and HIP have nearly the same functions with the same
-/// arguments: those are one table of pointers; the differences are a handful of virtual functions (cuda.cpp, hip.cpp).
-/// Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
+/// The drivers of both vendors behind one interface. CUDA's driver API and HIP have nearly the same functions with the
+/// same arguments: those are one table of pointers; the differences are a handful of virtual functions (cuda.cpp,
+/// hip.cpp). Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
 namespace weft::gpu {
 
 /// A handle of the driver; Weft never looks inside.
@@ -134,7 +134,7 @@ class Driver {
 struct DriverSearch {
   std::string_view vendor;              ///< "nvidia", "amd"
   std::vector<std::string> tried = {};  ///< names of libraries, in order
-  std::unique_ptr<Driver> driver = {};  ///< null: see why
+  std::unique_ptr<Driver> driver = {};  ///< null: `why` has the reason
   std::string why = {};                 ///< why there is none, or why it has no device
 };
 

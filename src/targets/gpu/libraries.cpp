@@ -125,7 +125,7 @@ void capture_once(const std::shared_ptr<Device>& device, const LibraryWork& work
   } catch (const Error&) {
     try {
       stream.end_capture();
-    } catch (const Error&) {  // the first error says more
+    } catch (const Error&) {  // the first error is more informative
     }
     throw;
   }
@@ -176,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // then the table is cleared; works in use live on with their users
+  constexpr size_t most = 4096;  // a full table is cleared; works in use stay alive with their users
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;

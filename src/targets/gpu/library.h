@@ -66,7 +66,7 @@ class Library {
   bool find(void* library, const std::string& file, const std::string& prefix, std::span<const DriverSymbol> functions);
   LibrarySearch search_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::shared_ptr<LibraryHandle>> handles_;  // by device
+  mutable std::map<std::string, std::shared_ptr<LibraryHandle>> handles_;  // handles by device
 };
 
 std::unique_ptr<Library> open_cublaslt();

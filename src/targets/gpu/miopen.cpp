@@ -100,7 +100,7 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// MIOpen pads both ends alike, so the padding in front must give the wanted number of pixels.
+  /// MIOpen pads both ends equally, so the front padding alone must give the required output size.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;

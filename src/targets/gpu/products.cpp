@@ -15,7 +15,7 @@ struct Numbers {
   int attribute_batch_count, attribute_batch_stride;  // of a matrix
 };
 constexpr Numbers cuda_numbers{68, 1, 0, 3, 4, 5, 6}, hip_numbers{2, 112, 111, 0, 1, 0, 1};
-constexpr int preference_workspace = 1;  // of both
+constexpr int preference_workspace = 1;  // the same number in both libraries
 
 /// cudaDataType_t and hipDataType have the same numbers.
 int data_type(DType type) {

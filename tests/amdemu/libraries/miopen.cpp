@@ -41,11 +41,11 @@ struct Solution {
   int algorithm;
 };
 
-/// The fastest is a transform, the next wants more memory than there is; the third is right.
+/// The fastest solution is a transform, the second needs too much workspace; the third should be chosen.
 constexpr uint64_t right = 0x5eed;
 constexpr Solution solutions[] = {
     {0.1F, 0, 1, 3}, {0.2F, size_t{1} << 30, 2, 0}, {0.3F, size_t{1} << 20, right, 5}, {0.4F, 0, 4, 1}};
-std::set<const void*> ready;  // convolutions whose way was made ready
+std::set<const void*> ready;  // convolutions whose solution was compiled
 
 struct Job {
   Convolution convolution;

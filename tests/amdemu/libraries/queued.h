@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the stand-ins for AMD's libraries share: work done by the host where the stream has come to it, so that
-/// descriptions, order of work and captured graphs are what is tested.
+/// What the stand-ins for AMD's libraries share: the host does the work in stream order. This tests descriptors,
+/// ordering and graph capture.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int rounds = 3;
 
-/// Every size that is open is `open`; whole numbers are small, as tokens are.
+/// Random inputs: open sizes are `open`; integers are small, like token ids.
 std::vector<Tensor> inputs_of(const Executable& program, int64_t open, unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Port& port : program.inputs()) {
@@ -121,7 +121,7 @@ double run(const char* model) {
   double worst = 0;
   gpu::Stream copies(device);
   Request first(*amd, device, one[0].inputs), second(*amd, device, two[0].inputs);
-  for (size_t round = 0; round < rounds; ++round) {  // both are queued before either is waited for
+  for (size_t round = 0; round < rounds; ++round) {  // queue both before waiting
     first.start(one[round].inputs, copies);
     second.start(two[round].inputs, copies);
     worst = std::max(worst, difference(second.take(copies), two[round].outputs));

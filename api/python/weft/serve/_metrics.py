@@ -20,12 +20,12 @@ def labels(**given: object) -> str:
 
 
 class Metrics:
-    """Counts of requests by model and status, and how long they took; the rest is asked of the queues."""
+    """Counts of requests by model and status, and how long they took; other figures come from the queues."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._counts: dict[tuple[str, int], int] = {}
-        self._times: dict[str, list[float]] = {}  # of successes: how many in each bucket, and the sum
+        self._times: dict[str, list[float]] = {}  # of successful requests: the count of each bucket, and the sum
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:

@@ -212,7 +212,7 @@ class Repository:
             await asyncio.sleep(self.options.poll)
             try:
                 await self.look()
-            except Exception:  # the folder is away for a moment: what is served stays
+            except Exception:  # the folder is missing for a moment: the loaded models stay
                 log.exception("looking at the model folder")
 
     def _found(self) -> dict[str, dict[str, Path]]:
@@ -230,7 +230,7 @@ class Repository:
         return {name: versions for name, versions in found.items() if name not in self._fixed}
 
     async def look(self) -> None:
-        """Brings what is served to what the folder has. A version that is gone is dropped after the newer ones are loaded."""
+        """Makes the served versions equal those in the folder; drops old ones after the newer ones are loaded."""
         async with self._lock:
             found = self._found()
             for name, versions in found.items():

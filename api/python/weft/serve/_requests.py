@@ -13,7 +13,7 @@ from .. import _weft
 from ._repository import GONE, TOO_LATE, TOO_MANY, Repository, Served
 from ._tensors import TYPES, Output, Refused, bad, checked_shape
 
-#: what a request may say besides its tensors; anything else would be ignored, so it is refused
+#: the accepted parameters of a request; others are refused, since they would have no effect
 PARAMETERS = {"binary_data_output", "timeout"}
 
 
@@ -43,7 +43,7 @@ class Inputs:
         self.tensors: list[_weft.Tensor | None] = [None] * len(served.inputs)
 
     def port(self, name: Any, datatype: Any, shape: Any) -> tuple[str, list[int]]:
-        """Checks what is said of an input; gives its element type and sizes."""
+        """Checks an input's name, data type and sizes in a request; returns its element type and sizes."""
         if not isinstance(name, str) or name not in self._ports:
             raise bad(f"the model has no input {name!r:.200}; its inputs: {', '.join(self._ports)}")
         index, port = self._ports[name]
@@ -72,7 +72,7 @@ def check_names(served: Served, names: list[Any]) -> None:
 
 
 def refusal_of(error: BaseException) -> Refused:
-    """An error as the status of HTTP that says whose fault it is."""
+    """The HTTP status for an error: 4xx for a fault of the client, 5xx for one of the server."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, asyncio.TimeoutError):

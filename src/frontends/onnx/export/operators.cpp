@@ -85,7 +85,7 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
   return {out.add("Expand", {out.name(i.inputs[0]), out.sizes(op.dims)})};
 }
 
-/// Where a slice ends: ONNX counts an end below 0 from the back, so one that lies before the first element is the least.
+/// The end of a slice for ONNX, where negative ends count from the back: one before element 0 becomes the lowest.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;

@@ -407,7 +407,7 @@ void check_versions(Model& model, const ReadOptions& options) {
   }
 }
 
-/// True when the first field could be one of ModelProto's: a file of another kind fails here, not deep inside.
+/// True when the first field could be one of ModelProto's: other files are refused here, with a clear error.
 bool starts_like_a_model(std::span<const std::byte> file) {
   if (file.size() < 2) return false;
   constexpr int numbers[] = {1 << 3, 5 << 3};

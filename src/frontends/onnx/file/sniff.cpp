@@ -60,7 +60,7 @@ bool is_safetensors(std::string_view file) {
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// The position after the length that stands at `at`.
+/// The position after the length (a varint) at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());

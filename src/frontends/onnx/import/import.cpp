@@ -16,7 +16,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t max_written_out = 50'000;  // nodes that loops of a fixed number of trips may come to
+constexpr int64_t max_written_out = 50'000;  // most nodes after unrolling loops with a fixed number of trips
 constexpr size_t max_shown = 50;             // problems in one error
 
 using Key = std::pair<std::string_view, std::string_view>;
@@ -326,7 +326,7 @@ bool names_size(std::string_view text) {
 Dim Importer::declared_dim(const Dimension& dim) {
   if (dim.value && *dim.value >= 0) return *dim.value;
   if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
-  // Exporters call sizes of inputs "past + seq" too: an expression, if both names are sizes by themselves.
+  // Exporters name sizes "past + seq": it is an expression if both names are also sizes of their own.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
     if (!plain_names_.contains(name)) unknown.emplace_back(name);
@@ -337,7 +337,7 @@ Dim Importer::declared_dim(const Dimension& dim) {
     Dim parsed = parse_dim(dim.name, symbol_of);
     if (unknown.empty()) return parsed.substitute([&](const Symbol& s) { return named_dim(s.name); });
   } catch (const Error&) {
-    // Not an expression: a name like any other.
+    // Not an expression: use the text as a symbol's name.
   }
   return named_dim(dim.name);
 }
@@ -538,7 +538,7 @@ Values Importer::body(const Graph& graph, Scope& scope) {
   return outputs;
 }
 
-/// Names similar to `name`, as a hint; empty once there are more problems than an error shows.
+/// Names similar to `name`, as a hint; empty if more problems were found than an error shows.
 std::string Importer::names_like(std::string_view name, const Scope& scope) const {
   return problems_.size() < max_shown ? did_you_mean(name, visible_names(scope)) : std::string();
 }
@@ -549,7 +549,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
     problems_.push_back(
         fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
-  if (!value) scope.failed.insert(name);  // so that the reader of a body sees the failure
+  if (!value) scope.failed.insert(name);  // so that readers in a body see the failure
   return value;
 }
 
@@ -563,7 +563,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // An error in a node that runs a failing body is part of that body's error, which is shown first.
+      // The error of a node whose body fails belongs to the body's error, which is shown first.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
@@ -678,7 +678,7 @@ void Importer::node(const Node& node, Scope& scope) {
   SourceScope source(scope.module(), cat(describe(node), scope.within));
   bool reads_failed = false;
   for_each_read(node, [&](std::string_view name) { reads_failed = reads_failed || has_failed(scope, name); });
-  if (reads_failed) {  // its own problem was reported already
+  if (reads_failed) {  // the failing input was reported already
     note_fault(node, scope, "not checked: it reads an unsupported node before it");
     scope.failed.insert(node.outputs.begin(), node.outputs.end());
     return;

@@ -45,7 +45,7 @@ struct StaticOperand {
 /// Why a model has no program until a run gives the values of some of its inputs.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
-  bool is_all = false;            ///< no other error was found in the judged nodes
+  bool is_all = false;            ///< the translated nodes have no other error
   std::vector<Port> inputs = {};  ///< of the model
 };
 

@@ -48,7 +48,7 @@ class Importer {
   Values body(const Graph& graph, Scope& scope);
   /// The type that a graph input declares; open sizes become fresh symbols.
   Type declared_type(const ValueInfo& value);
-  /// The same inside a container, whose items may differ in open sizes.
+  /// The same for items of a container, whose open sizes may differ from item to item.
   static Type declared_element(const TypeProto& type);
   /// Whether `kind` holds between `a` and `b`. If their symbols leave it open, the answer is the caller's decision,
   /// else `guess`, and a guard of the program checks it. For operators that have no form for both answers.
@@ -113,7 +113,7 @@ class Importer {
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
-  size_t static_problems_ = 0;  ///< how many of those the values of a run may resolve
+  size_t static_problems_ = 0;  ///< number of problems that values of a run may resolve
   SizeDecisions& decisions_;
   std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;

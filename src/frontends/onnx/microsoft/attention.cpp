@@ -17,7 +17,7 @@ Values rotary(Call& c) {
   c.expect_ranks({{0, x.rank() == 3 ? 3 : 4}, {2, 2}, {3, 2}});
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
   bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
-  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // the position at which all rows start
+  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // the common start position of all rows
     positions = broadcast(with_rank(iota(c, sequence) + reshape(positions, {}), 2), {x.dims()[0], sequence});
   }
   int64_t heads = c.integer("num_heads", 0);
@@ -28,12 +28,12 @@ Values rotary(Call& c) {
   return rotary_node(c, positions, 2, 3, heads);
 }
 
-/// Numbers of one size: [batch] or a scalar -> broadcastable to [batch, heads, rows, keys], i64.
+/// One number per row, [batch] or a scalar -> broadcastable to [batch, heads, rows, keys], i64.
 Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
 
-/// The keys that count, from lengths [batch] (or [3 * batch + 2], which begins with them), ends and starts [2 * batch],
+/// The valid keys, from lengths [batch] (or [3 * batch + 2], which begins with them), ends and starts [2 * batch],
 /// or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all]. Bool, as a mask.
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
@@ -52,7 +52,7 @@ Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const D
 /// Joins everything that hides keys: the node's mask and its bias of the scores. Null if there is neither.
 Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type) {
   Value mask = counted;
-  if (counted) {  // masked keys are lowered by a number rather than hidden, as models were trained with
+  if (counted) {  // masked keys get a finite negative number, not -inf, as in the models' training
     double filter = c.number("mask_filter_value", -10000);
     mask = select(Expr{&c, counted}, number(c, type, 0), number(c, type, filter));
   } else {
@@ -119,7 +119,7 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
 struct Cached {
   Expr k, v;
   Expr seen;              ///< tokens before the first row, a scalar
-  Dim past = 0;           ///< the same, where it is a size
+  Dim past = 0;           ///< the past length, if it is known as a size
   bool has_room = false;  ///< the caller's buffer has room behind the last token
 };
 
@@ -156,7 +156,7 @@ Values heads_attention(Call& c, const Slots& slots) {
   }
   double scale = head_scale(c, h.q);
   bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
-  if (causal && !cache.has_room) {  // "earlier" has no agreed meaning for the keys of another sequence
+  if (causal && !cache.has_room) {  // cross attention has no agreed order between queries and keys
     GuardCollector guards(c.module());
     require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
   }
@@ -177,7 +177,7 @@ Values multi_head_attention(Call& c) {
 
 Values decoder_masked_attention(Call& c) {
   c.ignore("past_present_share_buffer"), c.ignore("output_qk");
-  c.optional_input(8);  // the number of beams, which the indirection's shape says too
+  c.optional_input(8);  // the number of beams, which the indirection's shape gives too
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 

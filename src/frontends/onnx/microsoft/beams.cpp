@@ -25,14 +25,14 @@ Expr without_leading_padding(Call& c, Expr ids, double pad) {
 
 /// The values that a decoder reads for every token, each row repeated `beams` times, and its pasts.
 struct EncoderStates {
-  Values context;              ///< in the order of the decoder's inputs behind the tokens
+  Values context;              ///< in the order of the decoder's inputs after the tokens
   Values cross;                ///< keys and values of the encoder's tokens, after the pasts
-  Values pasts;                ///< of the first tokens
-  std::optional<Expr> scores;  ///< of the token after the first ones; nothing if the decoder computes them
+  Values pasts;                ///< key and value caches of the prompt
+  std::optional<Expr> scores;  ///< scores of the token after the prompt; nothing if the decoder computes them
 };
 
 /// Some encoders also run the decoder for the first tokens. They give scores, hidden states, keys and values of these
-/// tokens, and keys and values of the encoder's tokens. Other encoders give only the last.
+/// tokens, and keys and values of the encoder's tokens. Other encoders give only the latter.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -85,7 +85,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
   Expr given = arg(c, 0), tokens = first_tokens(c, type, given.dims()[0]);
   expect_room(c, tokens.dims()[1], most);
-  Value mask;  // for Whisper, onnxruntime ignores it too
+  Value mask;  // onnxruntime ignores it for Whisper too
   if (type == ModelType::t5)
     mask = c.has_input(9) ? convert(arg(c, 9), DType::i32) : without_leading_padding(c, given, pad);
   EncoderStates states = encode(c, tokens, mask, beams);
@@ -169,13 +169,13 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
-  // Sequences that end among the best k are finished.
+  // Of the best k candidates, those that end are finished.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
   Expr added = reduce(ReduceFn::sum, convert(finished, DType::i64), {1});
   beams.used = min(beams.used + added, static_cast<double>(k));
-  // The first k of the others continue.
+  // The best k others continue.
   Expr order = along(iota(b, 2 * k), 1, 2);
   Expr rank = convert(select(ends, order + static_cast<double>(2 * k), order), DType::f32);
   Expr next{&b, b.emit_all(TopK{.k = k, .axis = 1, .largest = false}, {rank})[1]};
@@ -206,7 +206,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
   Pad room{.before = Dims(2, 0), .after = {0, r.most - tokens.dims()[1]}};
   Expr padded{&c, c.emit(room, {tokens, number(c, DType::i32, r.pad)})};
   Expr is_first = equal(along(iota(c, r.beams), 1, 2), 0);
-  constexpr double never = -1e9;  // all beams begin alike: only the first counts
+  constexpr double never = -1e9;  // all beams begin equal, so only the first competes
   return {.tokens = reshape(padded, all),
           .scores = broadcast(select(is_first, full(c, DType::f32, {}, 0), full(c, DType::f32, {}, never)), each),
           .done = full(c, DType::boolean, {r.batch, 1}, 0),
@@ -298,7 +298,7 @@ Values whisper_beam_search(Call& c) {
     c.unsupported("with a temperature other than 1 is not supported");
   if (c.wants_output(3) || c.wants_output(4))
     c.unsupported("with output 3 (cross_qk) or 4 (non_speech_probs) is not supported");
-  // Only a logits_processor and refused outputs use these.
+  // Used only by logits_processor and by outputs that are refused.
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));

@@ -212,7 +212,7 @@ struct Grouped {
   Rows at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
   bool causal;
-  int64_t window;  ///< keys that a row sees, itself included
+  int64_t window;  ///< number of keys that a row sees, its own included
   double scale, softcap;
   Value sinks = {};  ///< [heads]; null: none
 };
@@ -226,7 +226,7 @@ Expr ranges_of(Call& c, const Grouped& g) {
   return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
 }
 
-/// Rows see contiguous keys: ranges give them, in addition to the node's own mask.
+/// Attention in which each row sees a contiguous range of keys, besides the node's own mask.
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
@@ -236,7 +236,7 @@ Value ranged_attention(Call& c, const Grouped& g) {
   return c.emit(op, in);
 }
 
-/// A mask to add: the keys that each row sees, and the node's own mask.
+/// An additive mask that combines each row's range of keys with the node's own mask.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
   Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
@@ -259,7 +259,7 @@ Values group_query_attention(Call& c) {
   Expr own = broadcast(at.start + along(iota(c, rows), 2, 4), {batch, 1, rows, 1});
   double scale = head_scale(c, h.q);
   Grouped g{h, keys, at, own, causal, window, scale, c.number("softcap", 0)};
-  bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for no
+  bool is_smooth = c.integer("smooth_softmax", -1) == 1;  // onnxruntime writes -1 for false
   Dims heads = {h.q.dims()[1]};
   if (c.has_input(11)) g.sinks = reshape(convert(arg(c, 11), h.q.dtype()), heads);
   else if (is_smooth) g.sinks = full(c, h.q.dtype(), heads, 0);
@@ -278,8 +278,8 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// Blocks that rows of blocks may see, [layouts, blocks * blocks], from compressed rows: pointers [layouts, blocks + 1]
-/// and columns [layouts, most], -1 behind the last.
+/// The blocks of keys that each row of blocks sees, [layouts, blocks * blocks], from compressed rows: pointers
+/// [layouts, blocks + 1] and columns [layouts, most], -1 after the last.
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];
   pointers = convert(pointers, DType::i64), columns = convert(columns, DType::i64);

@@ -85,7 +85,7 @@ Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
   Expr own_blocks = apply(Fn::div, counts + (rows - 1), rows);
   Expr ends = running(ReduceFn::sum, own_blocks, 0);
   Expr before = running(ReduceFn::sum, one_hot, 0, true);
-  Expr number = reshape(gather_elements(before, along(chosen, 0, 2), 1), {all});  // among the rows of the same expert
+  Expr number = reshape(gather_elements(before, along(chosen, 0, 2), 1), {all});  // row index within the expert
   b.place = gather(ends - own_blocks, chosen) * rows + number;
   Expr done = convert(along(ends, 1, 2) <= along(iota(c, b.count), 0, 2), DType::i64);
   Expr expert = reduce(ReduceFn::sum, done, {1}, false);

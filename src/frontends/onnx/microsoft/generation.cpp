@@ -42,7 +42,7 @@ Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   return slice(all, 1, 0, vocabulary) > 0;
 }
 
-/// Tokens that would repeat a run of n tokens of the row: tokens[batch, length].
+/// No-repeat n-grams: marks the tokens that would repeat an n-gram of tokens[batch, length].
 Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
   Dim length = tokens.dims()[1], runs = max(length - (n - 1), 0);
   auto part = [&](int64_t j) { return slice(tokens, 1, j, runs); };
@@ -185,7 +185,7 @@ Values search(Call& c, const Choice& choice) {
   Generator g = decoder_only(c, ids, c.has_input(6) ? convert(arg(c, 6), DType::i32).value : Value{}, pad);
   Expr scores = ruled(c, rules, g.first.scores, ids);
   if (c.has_input(5)) scores = select(arg(c, 5) > 0, scores, lowest_score);
-  // The tokens [batch, most] so far, whether a row has ended, and the next token to decode.
+  // The carried values: tokens [batch, most] so far, whether each row has ended, the next token to decode.
   auto chosen = [&](Expr next, Expr done) {
     done = done | equal(next, static_cast<double>(rules.end));
     return std::pair(select(done, pad, next), done);
@@ -263,7 +263,7 @@ Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
 }
 
-/// Where a random number falls among the sums of exp(score).
+/// Samples a token from the softmax of the scores: finds a random number among the cumulated exp(score).
 Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;

@@ -37,7 +37,7 @@ struct Decoded {
 struct Generator {
   Expr tokens;  ///< the tokens that rows begin with, i32[rows, given]
   Decoded first;
-  int64_t row_axis;  ///< that of the rows in the pasts
+  int64_t row_axis;  ///< the axis of the rows in the pasts
   /// Decodes one more token i32[rows, 1], number `trip` after the first ones; `so_far` are all tokens, with this one.
   std::function<Decoded(const Builder& b, Expr token, Expr so_far, const Dim& trip, const Values& pasts)> next;
 };

@@ -87,7 +87,7 @@ Values three_way_rotary(Call& c) {
     c.fail("E145", cat("has mrope_section ", sections, " for ", cosine.dims()[1], " angles; at most ", max_angles));
   int64_t layout = c.integer("mrope_layout", 0);
   if (layout != 0 && layout != 1) c.fail("E145", cat("mrope_layout must be 0 or 1, is ", layout));
-  std::vector<int64_t> stream;  // of each angle
+  std::vector<int64_t> stream;  // the stream of each angle
   for (int64_t i = 0; i < *half; ++i) {
     int64_t chunk = i < sections[0] ? 0 : i < sections[0] + sections[1] ? 1 : 2;
     int64_t turn = i % 3 > 0 && i < 3 * sections[i % 3] ? i % 3 : 0;
@@ -165,7 +165,7 @@ Streams streams_of(Call& c) {
   return {reshape(convert(x, DType::f32), dims), before, dims[dims.size() - 2], dims.back()};
 }
 
-/// Input `i`, whose sizes are [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
+/// Input `i`, of shape [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
 Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
   Expr gate = convert(arg(c, i), DType::f32);
   Dims wanted = s.before;

@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The node's token offsets (input `offsets`), which list the places of tokens first.
+/// The node's token offsets (input `offsets`): first the positions of the tokens, then those of padding.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   Expr all = convert(arg(c, offsets), DType::i64);
   const Dims d = all.dims();
@@ -77,8 +77,8 @@ void refuse_odd_paged_attention(Call& c) {
     if (!c.text(name, "").empty()) c.unsupported(cat("with ", name, " is not supported"));
   }
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
-  c.ignore("v_head_size");  // of the other layout
-  c.optional_input(16);     // bounds of lengths, which only help to launch
+  c.ignore("v_head_size");  // belongs to the other layout
+  c.optional_input(16);     // upper bounds of lengths, needed only for launches
 }
 
 /// The index of each token in the concatenated blocks of the cache; -1 for none.
@@ -158,7 +158,7 @@ Values paged_attention(Call& c) {
   Expr rotated_q = rows(as_heads(flat.q, heads, 12)), fresh_k = rows(as_heads(flat.k, kv_heads, 13));
   k_cache = paged(c, k_cache, fresh_k, slots);
   v_cache = paged(c, v_cache, reshape(flat.v, {count, kv_heads, size}), slots);
-  // The new tokens of each sequence as its rows; only the run knows their largest number.
+  // Turns the packed tokens into rows, one sequence each; the longest length is a run-time size.
   Dim batch = past.dims()[0];
   Expr lengths = differences(sums);
   Expr longest = reduce(ReduceFn::max, concat(c, {lengths, full(c, DType::i64, {1}, 1)}, 0), {0});

@@ -48,7 +48,7 @@ Expr bits_of(Expr x, int64_t from, int64_t count) {
   return apply(Fn::bit_and, x, like(x, static_cast<double>((int64_t{1} << count) - 1)));
 }
 
-/// The numbers of 4 bits in bytes: all low halves, then all high ones.
+/// Unpacks 4-bit numbers: all low halves, then all high halves.
 Expr halves(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
 
 /// Bit i of each of the bytes, for i = 0, 1 ..: [.., n] -> [.., n * count], all of one byte next to each other.
@@ -67,8 +67,8 @@ Expr q5_0(const Block& b) {
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
 
-/// Eight groups of 32, each with a scale and a least value of 6 bits. The first four lie in the low bits of their
-/// bytes; the others are put together from the bytes behind and the high bits of the first.
+/// Eight groups of 32, each with a scale and a least value of 6 bits. The first four are the low 6 bits of their bytes;
+/// the others combine the later bytes with the high bits of the first.
 Expr q5_k(const Block& b) {
   Expr low = b.at(4, 4), middle = b.at(8, 4), high = b.at(12, 4);
   Expr scales = b.join({bits_of(low, 0, 6), bits_of(high, 0, 4) + bits_of(low, 6, 2) * 16});

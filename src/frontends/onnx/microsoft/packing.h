@@ -13,8 +13,8 @@ Expr differences(Expr sums);
 struct Packing {
   Call& c;
   Dim batch, sequence;
-  Expr place;  ///< of each token in [batch * sequence]
-  Expr token;  ///< at each place; arbitrary where there is no token
+  Expr place;  ///< position of each token in [batch * sequence]
+  Expr token;  ///< the token at each position; arbitrary at padding
 
   Expr apart(Expr x) const { return reshape(gather(x, token), {batch, sequence, x.dims()[1]}); }
   Expr together(Expr y) const { return gather(reshape(y, {batch * sequence, y.dims()[2]}), place); }
@@ -30,7 +30,7 @@ struct Tokens {
 /// The running sums of lengths, i64[batch + 1], and the lengths of the pasts, i64[batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
-/// Sequences by the running sums of their lengths. A run is refused unless these begin at 0, end at the number of
+/// Sequences given by the prefix sums of their lengths. A run is refused unless these begin at 0, end at the number of
 /// tokens and rise by at least `least`.
 struct Ragged {
   Dim batch, tokens, longest;
@@ -46,7 +46,7 @@ struct Continued {
   Dim tokens, reach;
 
   Continued(Call& call, Expr x, Expr before);
-  /// The rows at `position` of sequences that begin at `start` (all i64 of one shape); -1 is the last one before.
+  /// The rows at `position` (negative: earlier tokens) of sequences that begin at `start`; all i64 of one shape.
   Expr at(Expr sequence, Expr start, Expr position) const;
   /// The last `reach` rows of each sequence, [batch, reach, n].
   Expr last(const Ragged& r) const;

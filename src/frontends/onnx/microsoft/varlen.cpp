@@ -153,7 +153,7 @@ Values gated_delta_net(Call& c) {
   if (beta != "none" && beta != "sigmoid")
     c.fail("E145", cat("beta_activation '", printable(beta), "' is not none or sigmoid"));
   if (!(bound < 0) || !std::isfinite(bound)) c.fail("E145", cat("gate_lower_bound must be <0, is ", bound));
-  if (c.has("chunk_size")) c.extent("chunk_size");  // of blocks that are computed at once; changes no answer
+  if (c.has("chunk_size")) c.extent("chunk_size");  // the size of blocks computed together; changes no answer
   if (c.has_input(4) != gated || c.has_input(5) != delta)
     c.fail("E140", cat("needs decay and beta exactly where update_rule has them, which is ", rule));
   if (is_raw != c.has_input(7) || is_raw != c.has_input(8))
@@ -195,7 +195,7 @@ Values gated_delta_net(Call& c) {
 
 // --- VarlenCausalConvWithState ---------------------------------------------------------------------------------------
 
-/// A depthwise convolution of x[tokens, channels] that sees only the past of each sequence.
+/// A depthwise convolution of x[tokens, channels] that is causal within each sequence.
 Values varlen_causal_conv(Call& c) {
   for (size_t i : {6, 7})
     if (c.has_input(i)) c.unsupported("with kernel_delta and previous_mask is not supported");
@@ -258,7 +258,7 @@ Hashing hashing_of(Call& c, size_t eos) {
   return {longest, heads, has_eos, resets && has_eos, filler, has_eos ? arg(c, eos) : filler};
 }
 
-/// Sizes of vocabularies are at least 1; offsets, where they are `bounded`, at least 0, and their sums fit the ids.
+/// Checks that vocabulary sizes are >= 1 and, if `bounded`, that offsets are >= 0 and their sums fit the id type.
 void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   auto wide = [&](size_t i) { return convert(arg(c, i), DType::i64); };
   auto least = [](Expr x) { return reduce(ReduceFn::min, x, {0}); };

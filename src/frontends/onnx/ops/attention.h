@@ -21,7 +21,7 @@ struct Recurrence {
   Value decay = {}, rate = {};
 };
 struct Recurred {
-  Expr state, rows;  ///< after the last token; results as [batch, heads, tokens, dv]
+  Expr state, rows;  ///< the state after the last token; the results as [batch, heads, tokens, dv]
   Expr added;        ///< the term that each token adds to its key, [batch, heads, tokens, dv]
 };
 Recurred recurred(Call& c, const Recurrence& of, Expr state);

@@ -251,7 +251,7 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// Decision values of each pair of classes from the supports of both: [rows, pairs]. Coefficients are those of libsvm
+/// One-vs-one decision values from the support vectors of both classes: [rows, pairs]. Coefficients are those of libsvm
 /// (Chang and Lin 2011, section 7): row j - 1 of class i's supports and row i of class j's belong to the pair (i, j).
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
@@ -309,7 +309,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// One iteration over p[rows, k]: each class in turn takes its best value. Converged rows stay.
+/// One sweep of coordinate descent over p[rows, k]; converged rows stay.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
@@ -329,7 +329,7 @@ Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   return {open_rows > 0, select(broadcast(is_open, p.dims()), p, before)};
 }
 
-/// Probabilities of the classes that fit r[rows, k, k] best.
+/// Class probabilities from r[rows, k, k] by pairwise coupling, as in libsvm.
 Expr class_probabilities(Call& c, Expr r, int64_t classes) {
   Expr same = equal(along(iota(c, classes), 0, 2), along(iota(c, classes), 1, 2));
   Expr diagonal = reduce(ReduceFn::sum, r * r, {1});

@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t max_parts = 1024;  // of a split that is written out
+constexpr int64_t max_parts = 1024;  // most parts of a split that is unrolled
 
 Value container(Call& c, size_t i, Type::Kind kind) {
   Value value = c.input(i);
@@ -65,7 +65,7 @@ Values sequence_erase(Call& c) {
   return {collect(c.module(), all.type(), std::move(*items))};
 }
 
-/// Lengths of the parts when they are known; nothing otherwise.
+/// Lengths of the parts; nothing if they are unknown.
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))

@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// Whether a loop with few trips that builds a list is unrolled, so that the list's items are known.
+/// Whether to unroll a loop with few trips that builds a list, so that the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();

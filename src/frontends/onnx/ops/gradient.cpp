@@ -18,8 +18,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The terms that an instruction adds to the derivatives of its operands, from the derivative of its result; null:
-/// none.
+/// The reverse-mode rule of an operator: from the derivative of its result, the terms for its operands; null: none.
 struct Rule {
   Call& c;
   const Instruction& i;

@@ -145,7 +145,7 @@ Values split(Call& c) {
   return split(x, axis, split_sizes(c, x.dims()[at(axis)]));
 }
 
-/// The bounds in an input or attribute; null for run-time bounds.
+/// The bounds in an input or attribute; nothing for run-time bounds.
 std::vector<std::optional<Dim>> bounds_or(Call& c, size_t input, std::string_view attribute) {
   if (is_known(c, input)) {
     Dims dims = sizes_or(c, input, attribute);
@@ -176,7 +176,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// The shape for Expand; a 1 that only the run knows stands for the size of x.
+/// The shape for Expand; a run-time size is x's size where it is 1.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

@@ -74,7 +74,7 @@ Values running(Call& c, ReduceFn fn) {
 Values top_k(Call& c) {
   int64_t axis = c.axis(c.integer("axis", -1), c.input(0).rank());
   Dim k = c.opset() < 10 ? Dim(c.integer("k")) : c.size(1);
-  c.ignore("sorted");  // sorted is one of the orders that "not sorted" allows
+  c.ignore("sorted");  // a sorted result is valid for sorted = 0 too
   auto [values, places] = top_k(arg(c, 0), k, axis, c.flag("largest", true));
   return {values, places};
 }
@@ -118,7 +118,7 @@ Values gemm(Call& c) {
   if (a.rank() != 2 || b.rank() != 2)
     c.fail("E140", cat("needs matrices, has ", a.value.shape(), " and ", b.value.shape()));
   double alpha = c.number("alpha", 1), beta = c.number("beta", 1);
-  if (c.opset() < 7) c.ignore("broadcast");  // sizes decide
+  if (c.opset() < 7) c.ignore("broadcast");  // broadcasting follows from the sizes
   if (c.flag("transA")) a = swap_last(a);
   if (c.flag("transB")) b = swap_last(b);
   Expr y = matmul(a, b);

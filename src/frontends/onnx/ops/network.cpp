@@ -59,8 +59,8 @@ Values nhwc_conv(Call& c, bool is_fused) {
   return {channels_last(activation.empty() ? y : activated(c, y, activation))};
 }
 
-/// Dequantises, convolves and quantises. Weights may have a scale for each output channel, the bias is in units of
-/// both. onnxruntime's own form may have x and the result channels-last.
+/// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the scale of the bias is
+/// that of x times that of w. onnxruntime's own form may have x and the result channels-last.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
   auto per_channel = [&](size_t i) {
@@ -139,8 +139,8 @@ Values average_pool(Call& c) {
   return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// y quantised by inputs 3 and 4. onnxruntime has another kernel for windows that cover all (`is_whole`; null: they do
-/// not), which rounds before it adds the zero point.
+/// y quantised by inputs 3 and 4. For windows that cover the whole picture (`is_whole`; null: never), onnxruntime
+/// rounds before it adds the zero point.
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
   Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};
@@ -223,7 +223,7 @@ Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, co
 /// spatial size, modulo the number of channels of all masks; that is the mask's own beginning if it has one.
 Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
-  c.flag("storage_order");  // for indices, which are not computed
+  c.flag("storage_order");  // only for the indices output, which is not computed
   Expr x = arg(c, 0), mask = arg(c, 1);
   Window w = pool_window(c, x);
   size_t axes = w.kernel.size();
@@ -354,7 +354,7 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
-/// com.microsoft's: the input (with the skip and its bias added first, and given as output 1), normalised in groups.
+/// com.microsoft's GroupNorm and SkipGroupNorm. The latter adds the skip and its bias first; that sum is output 1.
 Values diffusion_group_norm(Call& c, bool has_skip) {
   Expr x = arg(c, 0);
   bool is_last = c.flag("channels_last", true);

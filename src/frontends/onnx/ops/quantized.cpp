@@ -153,7 +153,7 @@ Values dynamic_quantize_matmul(Call& c) {
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
-/// alpha * a b + C, C in units of both scales; floats unless a scale for the result is given.
+/// alpha * a b + C, where C has the scale of a times that of b. Returns floats unless the result has a scale.
 Values quantized_gemm(Call& c) {
   c.expect_inputs(6, 9);
   bool transposed = c.flag("transB");
@@ -235,7 +235,7 @@ Value n_bits_steps(Call& c, const NBits& w) {
   return packed;
 }
 
-/// Zero points [N, blocks], whose rows begin with a byte.
+/// Zero points [N, blocks]; each row begins at a whole byte.
 Expr n_bits_zero(Call& c, const NBits& w) {
   return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
 }
@@ -372,7 +372,7 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // An odd zero point is split into an even one and one step, which is added to y before the rounding.
+  // An odd zero point is split into an even one and 1, which is added to y before rounding.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

@@ -4,7 +4,7 @@
 
 namespace weft::onnx {
 
-/// x rounded to one of 256 steps from its least to its greatest element and 0, as DynamicQuantizeLinear rounds.
+/// Fake quantisation of x to 256 steps over the range of its elements and 0, as DynamicQuantizeLinear.
 Expr in_dynamic_steps(Expr x);
 
 /// y / scale + zero (a scalar of `to`; null: 0) rounded as a whole, half to even, and saturated. Quantize rounds before

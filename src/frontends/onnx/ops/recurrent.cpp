@@ -33,7 +33,7 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   auto alphas = c.floats("activation_alpha"), betas = c.floats("activation_beta");
   if (!given.empty() && given.size() < names.size())
     c.fail("E140", cat("needs ", names.size(), " activations, has ", given.size()));
-  // onnxruntime writes the defaults of both directions into models that it saves, also for one direction.
+  // Models saved by onnxruntime list the defaults of both directions even if there is one.
   if (!given.empty()) names.assign(given.begin(), given.begin() + static_cast<int64_t>(names.size()));
   std::vector<Activation> list;
   for (size_t i = 0; i < names.size(); ++i) {

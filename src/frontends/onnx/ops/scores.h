@@ -23,10 +23,10 @@ ClassLabels class_labels(Call& c, std::string_view name);
 
 /// The label with the highest score[rows, classes], [rows], and the transformed scores.
 Values classified(Call& c, const ClassLabels& labels, Expr scores);
-/// The second label if its score[rows, 1] lies above `boundary`, else the first: [rows].
+/// The second label if score[rows, 1] > `boundary`, else the first: [rows].
 Expr label_above(Call& c, const ClassLabels& labels, Expr score, double boundary);
-/// Labels and scores of two classes from one score[rows, 1]. For probabilities the first class has the rest up to 1,
-/// otherwise the negative.
+/// Labels and scores of two classes from one score[rows, 1]. The first class gets 1 - score for probabilities,
+/// otherwise -score.
 Values classified_by_one(Call& c, const ClassLabels& labels, Expr score, bool is_share, double boundary);
 
 }  // namespace weft::onnx

@@ -26,7 +26,7 @@ Values unique(Call& c) {
   return {values, first, inverse, counts};
 }
 
-/// com.microsoft's Unique: values in order of first appearance, with outputs 2 and 3 of ONNX's.
+/// com.microsoft's Unique: values in order of first appearance; the other outputs as ONNX's 2 and 3.
 Values unique_as_they_come(Call& c) {
   auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
   return {values, inverse, counts};

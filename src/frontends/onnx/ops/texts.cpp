@@ -136,7 +136,7 @@ Expr count_of(Call& c, Expr x, Value pool, const NGrams& grams, int64_t step) {
 /// Counts of the n-grams of one length, for every distance of their items.
 Expr counts(Call& c, Expr x, Value pool, const NGrams& grams, int64_t max_skipped) {
   Expr total = count_of(c, x, pool, grams, 1);
-  if (grams.length == 1) return total;  // there is no distance
+  if (grams.length == 1) return total;  // unigrams have no distance between items
   for (int64_t skipped = 1; skipped <= max_skipped; ++skipped) total = total + count_of(c, x, pool, grams, skipped + 1);
   return total;
 }

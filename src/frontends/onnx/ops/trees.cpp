@@ -24,7 +24,7 @@ struct Forest {
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
   std::vector<double> value = {};
   std::vector<bool> missing_is_yes = {};
-  std::vector<std::vector<double>> members = {};  ///< of nodes that test membership
+  std::vector<std::vector<double>> members = {};  ///< the sets of nodes that test membership
   std::vector<int64_t> roots = {};
   std::vector<double> weights = {};  ///< [leaves, targets]
   int64_t targets = 1, features = 0;
@@ -260,8 +260,8 @@ Values tree_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// With two classes the leaves may have weights for one of them only. Its score alone then decides: above half if all
-/// weights are probabilities, else above 0.
+/// With two classes the leaves may have weights for one of them only. Its score alone then decides: the second class if
+/// above 0.5 (all weights are probabilities) or above 0.
 Values tree_classifier(Call& c) {
   NodeIds ids;
   Forest f = read_nodes(c, ids);

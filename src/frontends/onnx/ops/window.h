@@ -11,7 +11,7 @@ namespace weft::onnx {
 /// sizes `spatial`. Throws E145 for numbers below 1.
 Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
 
-/// The same for a convolution of x with w, whose kernel must be that of kernel_shape, if it is given (E140).
+/// The same for a convolution of x with w, whose kernel must equal kernel_shape if given (E140).
 Window conv_window(Call& c, Expr x, Expr w);
 
 /// The numbers in `name`, or `fallback` for each of `count` axes; E140 when there are more or fewer, E145 below
