@@ -360,7 +360,7 @@ def tensorflow_cpu(rows, page):
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot kept yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
-    machines = sorted({row["machine"] for row in rows}, key=lambda name: max(row["date"] for row in rows if row["machine"] == name), reverse=True)
+    machines = sorted({row["machine"] for row in rows}, key=lambda name: (max(row["date"] for row in rows if row["machine"] == name), name), reverse=True)
     return "".join(tensorflow_of_machine(name, [row for row in rows if row["machine"] == name], page) for name in machines)
 
 
