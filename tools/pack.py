@@ -20,12 +20,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release"))
-SERVER, ZEN4 = "cpu:x86-64-v4", "+avx512bf16+avx512vnni"
+SERVER, ZEN4 = "cpu:x86-64-v4", "+avx512bf16+avx512vbmi+avx512vnni"
 CHIPS = {
     "host": ["cpu"],
-    # Haswell to Zen 3; Alder Lake; Skylake; Ice Lake; Zen 4; Zen 5; Sapphire Rapids
-    "all": ["cpu:x86-64-v3", "cpu:x86-64-v3+avxvnni", SERVER, f"{SERVER}+avx512vnni", SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni",
-            f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
+    # Haswell to Zen 3; Alder Lake; Skylake; Cascade Lake; Ice Lake; Zen 4; Zen 5; Sapphire Rapids
+    "all": ["cpu:x86-64-v3", "cpu:x86-64-v3+avxvnni", SERVER, f"{SERVER}+avx512vnni", f"{SERVER}+avx512vbmi+avx512vnni",
+            SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
 }  # fmt: skip
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
 

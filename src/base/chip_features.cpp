@@ -111,7 +111,8 @@ bool multiplies_tiles(const Chip& chip) { return has_feature(chip, "amx-int8"); 
 
 Chip plain_chip(const Chip& chip) {
   if (chip.kind != ChipKind::x86) return chip;
-  constexpr std::array seen{"+amx-bf16", "+amx-int8", "+amx-tile", "+avx512bf16", "+avx512vnni", "+avxvnni"};
+  constexpr std::array seen{"+amx-bf16",   "+amx-int8",   "+amx-tile", "+avx512bf16",
+                            "+avx512vbmi", "+avx512vnni", "+avxvnni"};
   Chip plain{.arch = chip.arch};
   for (std::string_view feature : split(chip.features, ',')) {
     if (std::ranges::find(seen, feature) != seen.end())

@@ -126,7 +126,8 @@ TEST_CASE("chips: kernels see of a processor what lowering and the kernel header
   Chip sapphire{.arch = "x86-64-v4",
                 .features = "+amx-bf16,+amx-int8,+amx-tile,+avx512bf16,+avx512f,+avx512vbmi,+avx512vnni,+avxvnni,+gfni",
                 .tune = "sapphirerapids"};
-  CHECK(to_string(plain_chip(sapphire)) == "x86-64-v4 +amx-bf16,+amx-int8,+amx-tile,+avx512bf16,+avx512vnni,+avxvnni");
+  CHECK(to_string(plain_chip(sapphire)) ==
+        "x86-64-v4 +amx-bf16,+amx-int8,+amx-tile,+avx512bf16,+avx512vbmi,+avx512vnni,+avxvnni");
   CHECK(to_string(plain_chip({.arch = "x86-64-v3", .features = "+avx2,+gfni", .tune = "znver3"})) == "x86-64-v3");
   CHECK(plain_chip(chip_named("gfx942")) == chip_named("gfx942"));
 
