@@ -17,6 +17,9 @@ bool has_kernel(DType type) { return type == DType::f32 || type == DType::f16 ||
 /// True if the tensor fits into a mailbox for all sizes, so that the vendor's library is never needed.
 bool is_small(DType type, const Dim& elements) { return elements.upper_bound() <= max_mailbox_bytes * 8 / bits(type); }
 
+/// A sum's kernel walks all axes as one.
+Iteration flat(const Region& region) { return {.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}}; }
+
 /// The kernel for tensors that fit into a mailbox. `to`: of a gather.
 PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& from, const View* to) {
   const auto& op = *region.anchor->as<Collective>();
@@ -31,8 +34,7 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
   } else {
     kernel.line("constexpr int W = ", 64 / bits(from.dtype), ";");
     kernel.line("all_reduce", types, ", [&](i64 at, auto acc, auto lanes) WEFT_LAMBDA {");
-    Iteration flat{.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}};
-    lowering.emit_epilogue(kernel, region, std::move(flat), "acc", DType::f32);
+    lowering.emit_epilogue(kernel, region, flat(region), "acc", DType::f32);
     kernel.line("});");
   }
   kernel.set_grid(ceildiv(count * Dim(bits(from.dtype) / 8), mailbox_threads * 8), mailbox_threads);
@@ -91,7 +93,7 @@ void extend_sums(const Lowering& lowering, std::vector<Region>& regions) {
 
 void lower_collective(Lowering& lowering, const Region& given) {
   Region region = given;
-  Region after = take_misfit(lowering, region, {.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}});
+  Region after = take_misfit(lowering, region, flat(region));
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Collective>();
   bool is_sum = op.fn == CollectiveFn::sum;
