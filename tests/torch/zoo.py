@@ -158,7 +158,8 @@ def checked(name, device="cpu", precision="f32", with_compile=True):
     wanted, most = in_eager(model, given, place), RELATIVE[precision]
     if precision in NARROW:
         found["torch_apart"] = of_torch(model, given[1:], wanted[1:], place, NARROW[precision])
-        most = max(most, found["torch_apart"])
+        if found["torch_apart"] < 1:  # an answer of torch that is infinite, or unlike that of f32, judges nothing
+            most = max(most, found["torch_apart"])
     if "archive" not in found:
         found |= through_archive(file.getvalue(), given, wanted[1:], options, most, got)
     if with_compile:
