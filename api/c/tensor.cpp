@@ -121,6 +121,18 @@ weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank,
   });
 }
 
+weft_status* weft_tensor_new(const weft_program* program, weft_dtype type, const int64_t* dims, size_t rank,
+                             weft_tensor** tensor, void** data) {
+  return guarded([&] {
+    required(tensor, "tensor"), required(data, "data");
+    Tensor wanted = checked_tensor(type, dims, rank);
+    MutableTensor made = program ? program->executable->host_tensor(wanted.dtype, std::move(wanted.dims))
+                                 : allocate_tensor(wanted.dtype, std::move(wanted.dims));
+    *tensor = new weft_tensor{.tensor = std::move(made.tensor)};
+    *data = made.data;
+  });
+}
+
 weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings, const size_t* lengths,
                                  weft_tensor** tensor) {
   return guarded([&] {

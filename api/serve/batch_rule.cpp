@@ -198,7 +198,7 @@ bool are_close(const Tensor& a, const Tensor& b) {
 /// Whether these requests have the same answers in one joint run as in runs of their own.
 bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs* const> requests) {
   Context context = program.new_context();
-  auto answers = split(rule, context.run(Joiner().join(requests)), requests);
+  auto answers = split(rule, context.run(Joiner(program).join(requests)), requests);
   for (size_t i = 0; i < requests.size(); ++i) {
     auto alone = context.run(*requests[i]);
     for (size_t port = 0; port < alone.size(); ++port) {

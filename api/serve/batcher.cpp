@@ -155,7 +155,7 @@ void Batcher::answer(const Shared& request, std::vector<Tensor> outputs, std::ex
 
 void Batcher::work(const Program& program) {
   std::optional<Context> context;
-  Joiner joiner;
+  Joiner joiner(program);
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
     Batch batch = next_batch(lock);

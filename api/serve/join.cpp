@@ -2,6 +2,7 @@
 #include "api/serve/join.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -69,9 +70,19 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
 
 using Memory = Joiner::Memory;
 
-/// The result lies in `memory`, which is replaced if it is too small, or still in use: an output may be a view of an
-/// input.
-Tensor join_input(std::span<const Inputs* const> requests, size_t port, Memory& memory) {
+/// Memory of at least `bytes` bytes: that of `memory`, replaced if it is too small, or still in use: an output may be a
+/// view of an input.
+void make_room(const Program& program, size_t bytes, Memory& memory) {
+  bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
+  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone
+  memory = {};
+  void* data = nullptr;
+  memory.tensor = std::make_shared<Tensor>(program.tensor(WEFT_U8, std::array{static_cast<int64_t>(bytes)}, &data));
+  memory.data = static_cast<std::byte*>(data);
+}
+
+/// The result lies in `memory`.
+Tensor join_input(const Program& program, std::span<const Inputs* const> requests, size_t port, Memory& memory) {
   Dims dims = dims_of((*requests[0])[port]);
   dims[0] = 0;
   for (const Inputs* request : requests) {
@@ -85,11 +96,9 @@ Tensor join_input(std::span<const Inputs* const> requests, size_t port, Memory& 
   });
   size_t row = static_cast<size_t>(product(std::span(dims).subspan(1))) * element_bytes(type);
   size_t bytes = static_cast<size_t>(dims[0]) * row;
-  bool is_free = memory && memory.use_count() == 1 && memory->size() >= bytes;
-  if (is_free) std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone
-  else memory = std::make_shared<std::vector<std::byte>>(bytes);
-  if (is_padded) std::memset(memory->data(), 0, bytes);
-  std::byte* to = memory->data();
+  make_room(program, bytes, memory);
+  if (is_padded) std::memset(memory.data, 0, bytes);
+  std::byte* to = memory.data;
   for (const Inputs* request : requests) {
     const Tensor& part = (*request)[port];
     copy_corner(part.bytes().data(), part.dims(), to, dims, element_bytes(type));
@@ -97,7 +106,7 @@ Tensor join_input(std::span<const Inputs* const> requests, size_t port, Memory& 
   }
   auto release = [](void* user) { delete static_cast<Memory*>(user); };
   weft_tensor* joined = nullptr;
-  check(weft_tensor_wrap(type, dims.data(), dims.size(), memory->data(), bytes, release, new Memory(memory), &joined));
+  check(weft_tensor_wrap(type, dims.data(), dims.size(), memory.data, bytes, release, new Memory(memory), &joined));
   return Tensor(joined);
 }
 
@@ -147,7 +156,7 @@ Inputs Joiner::join(std::span<const Inputs* const> requests) {
   memory_.resize(requests[0]->size());
   Inputs joined;
   for (size_t port = 0; port < requests[0]->size(); ++port) {
-    joined.push_back((*requests[0])[port] ? join_input(requests, port, memory_[port]) : Tensor());
+    joined.push_back((*requests[0])[port] ? join_input(program_, requests, port, memory_[port]) : Tensor());
   }
   return joined;
 }

@@ -143,6 +143,9 @@ WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size
 /* A tensor of its own memory, aligned to 64 bytes. */
 WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, weft_tensor** tensor);
+/* A tensor to fill through `data` before its first use, in memory that runs of `program` (or NULL) read fastest. */
+WEFT_API weft_status* weft_tensor_new(const weft_program* program, weft_dtype type, const int64_t* dims, size_t rank,
+                                      weft_tensor** tensor, void** data);
 /* A tensor of strings; `lengths` NULL: they end with 0. Copies. */
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
@@ -356,8 +359,7 @@ typedef struct weft_buffer {
 
 typedef struct weft_run_options {
   size_t struct_size;
-  const weft_buffer*
-      outputs; /* one for each output, or NULL; results are written there and the output tensors view them */
+  const weft_buffer* outputs; /* one for each output, or NULL; results are written there, and output tensors view it */
   size_t output_count;
   double deadline_seconds; /* from the call; 0: none. E403 when it passes */
   /* Asked for the memory of each output that `outputs` gives none for, once its sizes are known; aligned to 64 bytes is

@@ -99,9 +99,8 @@ class Tensor {
     return make([&](auto out) { return weft_tensor_map(type, dims.data(), dims.size(), path.c_str(), offset, out); });
   }
   static Tensor copy(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
-    return make([&](weft_tensor** out) {
-      return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), out);
-    });
+    return make(
+        [&](auto o) { return weft_tensor_copy(type, dims.data(), dims.size(), bytes.data(), bytes.size(), o); });
   }
 
   explicit operator bool() const { return tensor_ != nullptr; }
@@ -136,13 +135,13 @@ class Tensor {
   Tensor item(size_t index) const {
     return make([&](weft_tensor** out) { return weft_tensor_item(get(), index, out); });
   }
+  template <class Call>
+  static Tensor make(const Call& call) {  ///< of a call of weft.h that gives a tensor
+    return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
+  }
   const weft_tensor* get() const { return tensor_.get(); }
 
  private:
-  template <class Call>
-  static Tensor make(const Call& call) {
-    return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
-  }
   std::shared_ptr<weft_tensor> tensor_;
 };
 
@@ -243,6 +242,13 @@ class CompileOptionsView {
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };
 
+template <class Owner, class Get>
+std::vector<weft_port> ports(Owner* owner, size_t count, Get get_port) {
+  std::vector<weft_port> list(count, weft_port WEFT_PORT_INIT);
+  for (size_t i = 0; i < count; ++i) check(get_port(owner, i, &list[i]));
+  return list;
+}
+
 }  // namespace detail
 
 /// An input or output of a program; the pointers live as long as the program.
@@ -308,8 +314,8 @@ class Program {
  public:
   explicit Program(weft_program* owned) : program_(owned, weft_program_free) {}
 
-  std::vector<Port> inputs() const { return ports(weft_input_count(get()), weft_input); }
-  std::vector<Port> outputs() const { return ports(weft_output_count(get()), weft_output); }
+  std::vector<Port> inputs() const { return detail::ports(get(), weft_input_count(get()), weft_input); }
+  std::vector<Port> outputs() const { return detail::ports(get(), weft_output_count(get()), weft_output); }
   Context new_context() const {
     auto context = own<weft_context, weft_context_free>([&](auto out) { return weft_context_new(get(), out); });
     return Context(context.release(), weft_output_count(get()));
@@ -329,16 +335,13 @@ class Program {
   }
   /// Lets the caller free the memory of constants; see weft_program_detach.
   void detach() { check(weft_program_detach(program_.get())); }
+  /// A tensor that the caller fills through `data` before its first use; see weft_tensor_new.
+  Tensor tensor(weft_dtype type, std::span<const int64_t> dims, void** data) const {
+    return Tensor::make([&](auto o) { return weft_tensor_new(get(), type, dims.data(), dims.size(), o, data); });
+  }
   const weft_program* get() const { return program_.get(); }
 
  private:
-  template <class Get>
-  std::vector<Port> ports(size_t count, Get get_port) const {
-    std::vector<Port> list(count, Port WEFT_PORT_INIT);
-    for (size_t i = 0; i < count; ++i) check(get_port(get(), i, &list[i]));
-    return list;
-  }
-
   std::shared_ptr<weft_program> program_;
 };
 
@@ -383,63 +386,59 @@ class Graph {
   static Graph parse(const std::string& text) {
     return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
   }
-
   /// A model before any pass: see weft_graph_read.
   static Graph read(const std::string& path, const CompileOptions& options = {}) {
     detail::CompileOptionsView view(options);
-    return Graph(
-        own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_read(path.c_str(), view.get(), out); }));
+    auto call = [&](auto out) { return weft_graph_read(path.c_str(), view.get(), out); };
+    return Graph(own<weft_graph, weft_graph_free>(call));
   }
   static Graph read(std::span<const std::byte> model, const CompileOptions& options = {}) {
     detail::CompileOptionsView view(options);
-    return Graph(own<weft_graph, weft_graph_free>(
-        [&](auto out) { return weft_graph_read_bytes(model.data(), model.size(), view.get(), out); }));
+    auto call = [&](auto out) { return weft_graph_read_bytes(model.data(), model.size(), view.get(), out); };
+    return Graph(own<weft_graph, weft_graph_free>(call));
   }
 
-  std::vector<Port> inputs() const { return ports(weft_graph_input_count(graph_.get()), weft_graph_input_port); }
-  std::vector<Port> outputs() const { return ports(weft_graph_output_count(graph_.get()), weft_graph_output_port); }
+  std::vector<Port> inputs() const {
+    return detail::ports(get(), weft_graph_input_count(get()), weft_graph_input_port);
+  }
+  std::vector<Port> outputs() const {
+    return detail::ports(get(), weft_graph_output_count(get()), weft_graph_output_port);
+  }
   void symbol(const std::string& name, int64_t min, int64_t max) {
-    check(weft_graph_symbol(graph_.get(), name.c_str(), min, max));
+    check(weft_graph_symbol(get(), name.c_str(), min, max));
   }
   weft_value input(const std::string& name, const std::string& type) {
-    return value([&](weft_value* v) { return weft_graph_input(graph_.get(), name.c_str(), type.c_str(), v); });
+    return value([&](weft_value* v) { return weft_graph_input(get(), name.c_str(), type.c_str(), v); });
   }
   weft_value constant(const Tensor& tensor) {
-    return value([&](weft_value* v) { return weft_graph_constant(graph_.get(), tensor.get(), v); });
+    return value([&](weft_value* v) { return weft_graph_constant(get(), tensor.get(), v); });
   }
   weft_value append(const std::string& op, std::span<const weft_value> inputs) {
-    return value(
-        [&](weft_value* v) { return weft_graph_append(graph_.get(), op.c_str(), inputs.data(), inputs.size(), v); });
+    return value([&](auto v) { return weft_graph_append(get(), op.c_str(), inputs.data(), inputs.size(), v); });
   }
   weft_value append(const std::string& op, std::initializer_list<weft_value> inputs) {
     return append(op, std::span(inputs.begin(), inputs.size()));
   }
-  void add_operator(const weft_operator& op) { check(weft_graph_operator(graph_.get(), &op)); }
-  void source(const std::string& place) { check(weft_graph_source(graph_.get(), place.c_str())); }
-  void output(const std::string& name, weft_value v) { check(weft_graph_output(graph_.get(), name.c_str(), v)); }
+  void add_operator(const weft_operator& op) { check(weft_graph_operator(get(), &op)); }
+  void source(const std::string& place) { check(weft_graph_source(get(), place.c_str())); }
+  void output(const std::string& name, weft_value v) { check(weft_graph_output(get(), name.c_str(), v)); }
   std::string type(weft_value v) const {
-    return own_text([&](char** out) { return weft_graph_type(graph_.get(), v, out); });
+    return own_text([&](char** out) { return weft_graph_type(get(), v, out); });
   }
   std::string print() const {
-    return own_text([&](char** out) { return weft_graph_print(graph_.get(), out); });
+    return own_text([&](char** out) { return weft_graph_print(get(), out); });
   }
   Tensor to_onnx() const {  ///< a file's bytes, u8[size]
-    return Tensor(
-        own<weft_tensor, weft_tensor_free>([&](auto o) { return weft_graph_export(graph_.get(), o); }).release());
+    return Tensor::make([&](auto out) { return weft_graph_export(get(), out); });
   }
+  weft_graph* get() const { return graph_.get(); }
   /// Compiles the graph, which can then no longer be used.
   Program compile(const CompileOptions& options = {}) {
-    return detail::make_program(options, [&](auto o, auto out) { return weft_graph_compile(graph_.get(), o, out); });
+    return detail::make_program(options, [&](auto o, auto out) { return weft_graph_compile(get(), o, out); });
   }
 
  private:
   explicit Graph(Owned<weft_graph, weft_graph_free> graph) : graph_(std::move(graph)) {}
-  template <class Get>
-  std::vector<Port> ports(size_t count, Get get_port) const {
-    std::vector<Port> list(count, Port WEFT_PORT_INIT);
-    for (size_t i = 0; i < count; ++i) check(get_port(graph_.get(), i, &list[i]));
-    return list;
-  }
   template <class Give>
   static weft_value value(const Give& give) {
     weft_value v{};
@@ -453,8 +452,7 @@ class Graph {
 inline std::string version() { return weft_version(); }
 
 inline Tensor quantize(std::span<const std::byte> model, const weft_quantize_options& how) {  ///< u8[size]
-  auto call = [&](auto out) { return weft_quantize_bytes(model.data(), model.size(), &how, out, nullptr); };
-  return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
+  return Tensor::make([&](auto o) { return weft_quantize_bytes(model.data(), model.size(), &how, o, nullptr); });
 }
 
 }  // namespace v0

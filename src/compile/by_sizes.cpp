@@ -55,6 +55,9 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   const std::map<std::string, std::string>& metadata() const override { return first_->metadata(); }
   SavedProgram saved() const override { return first_->saved(); }
   std::unique_ptr<Context> new_context() const override;
+  MutableTensor host_tensor(DType type, std::vector<int64_t> dims) const override {
+    return first_->host_tensor(type, std::move(dims));
+  }
 
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = first_->notes();

@@ -113,6 +113,10 @@ class Executable {
   }
   virtual const std::vector<Port>& outputs() const = 0;
   virtual std::unique_ptr<Context> new_context() const = 0;
+  /// A tensor in host memory that runs read and write fastest: pinned for a GPU.
+  virtual MutableTensor host_tensor(DType type, std::vector<int64_t> dims) const {
+    return allocate_tensor(type, std::move(dims));
+  }
   virtual std::vector<StepInfo> steps() const = 0;
   virtual const CompileReport& report() const = 0;
   /// Further notes on the program, a sentence each, such as the outcome of donations.

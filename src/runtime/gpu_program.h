@@ -17,7 +17,7 @@
 #include "runtime/cpu_executable.h"
 #include "runtime/faults.h"
 #include "runtime/memory_limit.h"
-#include "runtime/pinned_results.h"
+#include "runtime/pinned_pool.h"
 #include "runtime/planned_executable.h"
 #include "targets/gpu/device.h"
 #include "targets/gpu/libraries.h"
@@ -232,7 +232,14 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   const HostAllocator& allocator() const { return allocator_; }
-  PinnedResults& results() const { return *results_; }
+  MutableTensor host_tensor(DType type, std::vector<int64_t> dims) const override {
+    int64_t bytes = byte_size(type, element_count(dims));
+    std::shared_ptr<std::byte> memory = bits(type) >= 8 ? pinned_->take(bytes) : nullptr;
+    if (!memory) return allocate_tensor(type, std::move(dims));
+    std::byte* data = memory.get();
+    std::span<const std::byte> contents(data, static_cast<size_t>(bytes));
+    return {{.dtype = type, .dims = std::move(dims), .data = Bytes(contents, std::move(memory))}, data};
+  }
   int64_t memory_limit() const { return memory_limit_; }
   bool notes_faults() const { return knobs().checked || std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
   int64_t packed_bytes() const { return packed_.bytes(); }
@@ -368,7 +375,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   std::shared_ptr<gpu::Device> device_;
   HostAllocator allocator_;
   int64_t memory_limit_;
-  std::shared_ptr<PinnedResults> results_ = std::make_shared<PinnedResults>(device_);
+  std::shared_ptr<PinnedPool> pinned_ = std::make_shared<PinnedPool>(device_);
   Code code_;
   bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;
   gpu::Memory packed_, constants_;

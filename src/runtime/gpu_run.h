@@ -62,24 +62,13 @@ class GpuRun : public Context {
       return;
     }
     if (options.on_device && !given) refuse_missing_output(port.name);
-    MutableTensor place =
-        given ? place_output(options, index, port, std::move(dims)) : place_result(port, std::move(dims));
+    MutableTensor place = given ? place_output(options, index, port, std::move(dims))
+                                : program_->host_tensor(port.type.shape.dtype, std::move(dims));
     bool in_place = options.on_device && inputs_in_the_way(plan(), inputs, index, place.tensor.data).empty();
     memory_[id] = in_place ? place.data : aside();
     if (!in_place) fetched_.push_back({id, place.data});
     outputs_[index] = std::move(place.tensor);
     if (options.on_device) refuse_overlap(plan(), outputs_, index);
-  }
-
-  /// A result in host memory of the library.
-  MutableTensor place_result(const Port& port, std::vector<int64_t> dims) const {
-    DType type = port.type.shape.dtype;
-    int64_t bytes = byte_size(type, element_count(dims));
-    std::shared_ptr<std::byte> memory = bits(type) >= 8 ? program_->results().take(bytes) : nullptr;
-    if (!memory) return allocate_tensor(type, std::move(dims));
-    std::byte* data = memory.get();
-    std::span<const std::byte> contents(data, static_cast<size_t>(bytes));
-    return {{.dtype = type, .dims = std::move(dims), .data = Bytes(contents, std::move(memory))}, data};
   }
 
   /// The mailbox of this run's rank.

@@ -248,6 +248,21 @@ TEST_CASE("a graph refuses unknown values and invalid instructions") {
   }
 }
 
+TEST_CASE("a tensor in memory of a program is filled in place and run") {
+  weft::Program program = doubler();
+  void* data = nullptr;
+  weft::Tensor x = program.tensor(WEFT_F32, std::array<int64_t, 2>{2, 2}, &data);
+  std::fill_n(static_cast<float*>(data), x.elements(), 3.0f);
+  CHECK(program.new_context().run({x})[0].as<float>()[3] == 6);
+  weft_tensor* plain = nullptr;
+  const int64_t dims[] = {4};
+  REQUIRE(weft_tensor_new(nullptr, WEFT_F32, dims, 1, &plain, &data) == nullptr);
+  CHECK(weft_tensor_data(plain) == data);
+  weft_tensor_free(plain);
+  CHECK(take(weft_tensor_new(program.get(), WEFT_STRING, dims, 1, &plain, &data)) == "E210");
+  CHECK(take(weft_tensor_new(program.get(), WEFT_F32, dims, 1, &plain, nullptr)) == "E210");
+}
+
 TEST_CASE("tensors check what they are given") {
   weft_tensor* tensor = nullptr;
   const int64_t dims[] = {2, 2}, negative[] = {-1}, huge[] = {int64_t{1} << 62, 8};

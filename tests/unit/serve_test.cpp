@@ -169,7 +169,7 @@ TEST_CASE("waiting requests run together, and each gets its own rows and lengths
   }
   for (const Inputs& request : requests) pointers.push_back(&request);
   weft::Context context = masked.new_context();
-  auto answers = split(rule, context.run(Joiner().join(pointers)), pointers);
+  auto answers = split(rule, context.run(Joiner(masked).join(pointers)), pointers);
   for (size_t i = 0; i < requests.size(); ++i) {
     auto alone = context.run(requests[i]);
     CHECK(std::ranges::equal(answers[i][0].as<float>(), alone[0].as<float>()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/pinned_results.h"
+#include "runtime/pinned_pool.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace weft {
 
-std::shared_ptr<std::byte> PinnedResults::take(int64_t bytes) {
+std::shared_ptr<std::byte> PinnedPool::take(int64_t bytes) {
   if (bytes < min_bytes || bytes > max_held_bytes) return nullptr;
   gpu::PinnedMemory block = find(bytes);
   if (!block.data()) block = allocate((bytes + min_bytes - 1) / min_bytes * min_bytes);
@@ -18,7 +18,7 @@ std::shared_ptr<std::byte> PinnedResults::take(int64_t bytes) {
 }
 
 /// The smallest free block that is large enough, and at most twice as large.
-gpu::PinnedMemory PinnedResults::find(int64_t bytes) {
+gpu::PinnedMemory PinnedPool::find(int64_t bytes) {
   std::scoped_lock lock(mutex_);
   auto best = free_.end();
   for (auto at = free_.begin(); at != free_.end(); ++at) {
@@ -31,7 +31,7 @@ gpu::PinnedMemory PinnedResults::find(int64_t bytes) {
   return block;
 }
 
-gpu::PinnedMemory PinnedResults::allocate(int64_t bytes) {
+gpu::PinnedMemory PinnedPool::allocate(int64_t bytes) {
   std::scoped_lock lock(mutex_);
   while (held_ + bytes > max_held_bytes && !free_.empty()) {  // blocks of other sizes make room
     held_ -= free_.front().bytes();
@@ -47,7 +47,7 @@ gpu::PinnedMemory PinnedResults::allocate(int64_t bytes) {
   }
 }
 
-void PinnedResults::give_back(gpu::PinnedMemory block) {
+void PinnedPool::give_back(gpu::PinnedMemory block) {
   std::scoped_lock lock(mutex_);
   free_.push_back(std::move(block));
 }
