@@ -30,11 +30,10 @@ LIMIT = 3e-2  # largest difference relative to the norm: f16 answers of runs of 
 
 
 class Copies:
-    def __init__(self, path, devices, precision, most):
+    def __init__(self, path, devices, precision, most, instances):
         self.devices = devices
         self.models = [weft.compile(path, device=device, precision=precision) for device in devices]
-        # Two threads for each device: one prepares and reads back while the other computes.
-        natives = [model._native for model in self.models for _ in range(2)]
+        natives = [model._native for model in self.models for _ in range(instances)]
         self.queue = _weft.Queue(natives, most, 0.002, 4096)
 
     def answers(self, inputs, count):
@@ -76,7 +75,7 @@ class Copies:
 def measure(name, lists, arguments):
     sizes = {key: arguments.rows if key == "batch" else size for key, size in fill.cases(name)[0].items()}
     feeds = fill.feeds(name, sizes)
-    copies = [Copies(fill.cached(name), devices, arguments.precision, arguments.most) for devices in lists]
+    copies = [Copies(fill.cached(name), devices, arguments.precision, arguments.most, arguments.instances) for devices in lists]
     inputs = []
     for port in copies[0].models[0].inputs:
         array = np.ascontiguousarray(feeds[port.name])
@@ -86,13 +85,14 @@ def measure(name, lists, arguments):
     rates = [[] for _ in copies]
     for _ in range(arguments.rounds):
         for c, found in zip(copies, rates, strict=True):
-            in_flight = max(4, 4 * arguments.most // arguments.rows) * len(c.devices)
+            in_flight = max(4, (arguments.instances + 2) * arguments.most // arguments.rows) * len(c.devices)
             found.append(arguments.rows * c.requests_a_second(inputs, arguments.seconds, in_flight))
     one = statistics.median(rates[0])
     is_right = True
     for c, error, found in zip(copies, errors, rates, strict=True):
         rate = statistics.median(found)
-        of = {"network": name, "sizes": sizes, "precision": arguments.precision, "devices": ",".join(c.devices)}
+        of = {"network": name, "sizes": sizes, "precision": arguments.precision, "instances": arguments.instances,
+              "devices": ",".join(c.devices)}
         row = {"rows_a_second": rate, "gain": rate / one, "of_linear": rate / one * len(lists[0]) / len(c.devices),
                "rows_a_run": c.rows_a_run(), "error": error}
         is_right &= error < LIMIT
@@ -109,6 +109,8 @@ def main():
     parser.add_argument("--precision", default="f16")
     parser.add_argument("--rows", type=int, default=8, help="of a request")
     parser.add_argument("--most", type=int, default=32, help="rows of a run")
+    parser.add_argument("--instances", type=int, default=2, help="threads of a device, as of weft serve: while one computes, "
+                        "others join requests and read back")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--out")
