@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile(backend="weft"): the answers of eager, one compile for several sizes, the rest in eager."""
 
+import math
+
 import pytest
 import torch
 from archives import Encoder, Pictures
 from torch._dynamo.utils import counters
+from torch.nn import functional as F
 
 import weft
 import weft.torch
@@ -37,6 +40,21 @@ def test_one_compile_for_several_sizes():
             ids = torch.randint(0, 17, (batch, tokens))
             torch.testing.assert_close(fast(ids), model(ids), rtol=1e-4, atol=1e-5)
     assert len(weft.torch.placements) == 1
+
+
+def test_quotients_of_open_sizes():
+    """Rounded to sizes, and as floats that multiply, add to and bound tensors."""
+
+    def f(x):
+        high, wide = x.shape[2:]
+        y = F.pad(x, (0, math.ceil(high / 2), 0, math.floor(wide / 3)))
+        return y * max(high / wide, 1.0) + min(wide / high, 2.5) - float(high) * 0.5 + torch.arange(high).sum() * (wide / 3)
+
+    fast = torch.compile(f, backend="weft", dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for sizes in ((2, 3, 7, 9), (2, 4, 8, 5), (3, 3, 12, 12)):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(fast(x), f(x))
 
 
 def test_what_weft_lacks_runs_in_eager():

@@ -14,6 +14,7 @@ import gc
 import io
 import json
 import logging
+import math
 import operator
 import os
 import tempfile
@@ -163,20 +164,40 @@ def _ranges(graph: fx.Graph) -> dict[str, Any]:
     return found
 
 
+def _added(graph: fx.Graph, function: Callable[..., Any], *parts: Any) -> fx.Node:
+    """A node that computes a size of sizes."""
+    node = graph.call_function(function, parts)
+    node.meta["val"] = function(*(part.meta["val"] if isinstance(part, fx.Node) else part for part in parts))
+    return node
+
+
 def _split_sums(graph: fx.Graph) -> None:
     """Sums of several sizes, which the serialiser does not know, become sums of two."""
     for node in list(graph.nodes):
         if node.target is not torch.sym_sum:
             continue
-        total, *rest = node.args[0]
-        value = total.meta["val"] if isinstance(total, fx.Node) else total
         with graph.inserting_before(node):
-            for part in rest:
-                total = graph.call_function(operator.add, (total, part))
-                value = value + (part.meta["val"] if isinstance(part, fx.Node) else part)
-                total.meta["val"] = value
-        node.replace_all_uses_with(total)
+            node.replace_all_uses_with(functools.reduce(functools.partial(_added, graph, operator.add), node.args[0]))
         graph.erase_node(node)
+
+
+def _divide_wholly(graph: fx.Graph) -> None:
+    """Quotients of sizes that are rounded up or down, which the serialiser does not know, become whole divisions."""
+    for node in list(graph.nodes):
+        quotient = node.args[0] if node.target in (math.ceil, math.floor) else None
+        if not isinstance(quotient, fx.Node) or quotient.target is not operator.truediv:
+            continue
+        over, by = quotient.args
+        if not all(isinstance(part.meta["val"] if isinstance(part, fx.Node) else part, (int, torch.SymInt)) for part in (over, by)):
+            continue
+        with graph.inserting_before(node):
+            if node.target is math.ceil:  # -(-a // b)
+                over = _added(graph, operator.neg, over)
+            whole = _added(graph, operator.floordiv, over, by)
+            node.replace_all_uses_with(_added(graph, operator.neg, whole) if node.target is math.ceil else whole)
+        graph.erase_node(node)
+        if not quotient.users:
+            graph.erase_node(quotient)
 
 
 def _text(gm: fx.GraphModule) -> str:
@@ -204,6 +225,7 @@ def _text(gm: fx.GraphModule) -> str:
     if not isinstance(plain.graph.output_node().args[0], (tuple, list)):
         plain.graph.output_node().args = ((plain.graph.output_node().args[0],),)
     _split_sums(plain.graph)
+    _divide_wholly(plain.graph)
     plain.graph.lint()
     module = serialize.GraphModuleSerializer(_signature(plain.graph), []).serialize(plain)
     major, minor = schema.SCHEMA_VERSION

@@ -37,16 +37,21 @@ Values on_sizes(Call& c, F f) {
 
 bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
 
-/// Results of sizes are sizes; the result with a float is known only if both operands are.
-template <class F, class G>
-Values arithmetic(Call& c, F on_dims, G on_numbers) {
-  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
-  if (is_whole(a) && is_whole(b)) return on_sizes(c, on_dims);
-  Operand result{.kind = Operand::Kind::number};
-  if (a.is_constant() && b.is_constant()) result.number = on_numbers(a.value(), b.value());
-  else c.unsupported("of a size known only in the run and a float is not supported");
+/// The result is a float, in double precision as Python's; a tensor if an operand is known only in the run.
+template <class F>
+Values on_floats(Call& c, F f) {
+  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1)), result{.kind = Operand::Kind::number};
+  if (a.is_constant() && b.is_constant()) result.number = f(a.value(), b.value());
+  else result.tensor = f(a.as(c, DType::f64), b.as(c, DType::f64)).value;
   c.give({.scalar = result});
   return {};
+}
+
+/// Results of sizes are sizes, those with a float are floats.
+template <class F>
+Values arithmetic(Call& c, F f) {
+  bool is_size = is_whole(c.operand(named(c, 0))) && is_whole(c.operand(named(c, 1)));
+  return is_size ? on_sizes(c, f) : on_floats(c, f);
 }
 
 Values negated(Call& c) {
@@ -54,17 +59,11 @@ Values negated(Call& c) {
   return {};
 }
 
-Values quotient(Call& c) {
-  Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
-  if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
-  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value() / b.value()}});
-  return {};
-}
-
 Values as_float(Call& c) {
-  Operand a = c.operand(named(c, 0));
-  if (!a.is_constant()) c.unsupported("of a size known only in the run is not supported");
-  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = a.value()}});
+  Operand a = c.operand(named(c, 0)), result{.kind = Operand::Kind::number};
+  if (a.is_constant()) result.number = a.value();
+  else result.tensor = a.as(c, DType::f64).value;
+  c.give({.scalar = result});
   return {};
 }
 
@@ -137,29 +136,33 @@ Values power(Call& c) {
 constexpr auto add = [](auto a, auto b) { return a + b; };
 constexpr auto sub = [](auto a, auto b) { return a - b; };
 constexpr auto mul = [](auto a, auto b) { return a * b; };
+constexpr auto div = [](auto a, auto b) { return a / b; };
+using std::max, std::min;
+constexpr auto largest = [](auto a, auto b) { return max(a, b); };
+constexpr auto smallest = [](auto a, auto b) { return min(a, b); };
 
 constexpr Operator rows[] = {
     {"aten.sym_size.int", size_of},
     {"aten.sym_numel.default", count_of},
-    {"_operator.add", [](Call& c) { return arithmetic(c, add, add); }},
-    {"_operator.sub", [](Call& c) { return arithmetic(c, sub, sub); }},
-    {"_operator.mul", [](Call& c) { return arithmetic(c, mul, mul); }},
+    {"_operator.add", [](Call& c) { return arithmetic(c, add); }},
+    {"_operator.sub", [](Call& c) { return arithmetic(c, sub); }},
+    {"_operator.mul", [](Call& c) { return arithmetic(c, mul); }},
     {"_operator.pow", power},
     {"_operator.floordiv",
      [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return floordiv(a, b); }); }},
     {"_operator.mod", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return mod(a, b); }); }},
     {"_operator.neg", negated},
-    {"_operator.truediv", quotient},
+    {"_operator.truediv", [](Call& c) { return on_floats(c, div); }},
     {"_operator.le", relation<Relation::Kind::less_equal>},
     {"_operator.lt", relation<Relation::Kind::less_equal, false, -1>},
     {"_operator.ge", relation<Relation::Kind::less_equal, true>},
     {"_operator.gt", relation<Relation::Kind::less_equal, true, -1>},
     {"_operator.eq", relation<Relation::Kind::equal>},
     {"_operator.ne", relation<Relation::Kind::different>},
-    {"sym_max", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return max(a, b); }); }},
-    {"sym_min", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return min(a, b); }); }},
-    {"torch.sym_max", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return max(a, b); }); }},
-    {"torch.sym_min", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return min(a, b); }); }},
+    {"sym_max", [](Call& c) { return arithmetic(c, largest); }},
+    {"sym_min", [](Call& c) { return arithmetic(c, smallest); }},
+    {"torch.sym_max", [](Call& c) { return arithmetic(c, largest); }},
+    {"torch.sym_min", [](Call& c) { return arithmetic(c, smallest); }},
     {"torch.sym_float", as_float},
     {"aten._assert_scalar.default", require_relation},
     {"aten.sym_constrain_range_for_size.default", require_range},
