@@ -75,7 +75,7 @@ def weft(database, *words):
     return done.stdout
 
 
-def forged(folder, path, arguments, candidate):
+def imported(folder, path, arguments, candidate):
     """Makes a tuning database in which the library takes zero time; returns the problems with a library candidate."""
     weft(folder / "measured.db", "tune", path, *arguments, "--seconds", 60)
     weft(folder / "measured.db", "tune", "--export", folder / "t.json")
@@ -87,7 +87,7 @@ def forged(folder, path, arguments, candidate):
         t["nanoseconds"] = 1.0 if is_it else 10.0 if library in LIBRARIES else 1000.0
         taken |= {t["problem"]} if library in LIBRARIES else set()
     (folder / "t.json").write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))
-    weft(folder / "forged.db", "tune", "--import", folder / "t.json")
+    weft(folder / "imported.db", "tune", "--import", folder / "t.json")
     return taken
 
 
@@ -137,9 +137,9 @@ def check(device, precision, is_open, candidate):
         symbols = {} if is_open else {"batch": 4}
         batches = [16, 3, 9, 16] if is_open else [4]
         words = ["--device", device, "--precision", precision, *(f"--symbol=batch={n}" for n in symbols.values())]
-        taken = forged(folder, path, words, candidate)
-        steps = weft(folder / "forged.db", "explain", path, *words)
-        library = in_process(folder, folder / "forged.db", path, precision, symbols, device, batches)
+        taken = imported(folder, path, words, candidate)
+        steps = weft(folder / "imported.db", "explain", path, *words)
+        library = in_process(folder, folder / "imported.db", path, precision, symbols, device, batches)
         own = in_process(folder, folder / "none.db", path, precision, symbols, device, batches)
         reference = in_process(folder, folder / "none.db", path, "f32", symbols, "ref", batches)
         called = [line.strip() for line in steps.splitlines() if any(f"{name}_" in line for name in LIBRARIES)]

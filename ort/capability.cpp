@@ -15,8 +15,8 @@ namespace weft::ort {
 namespace {
 
 /// Operators of negligible cost, which alone are not worth a call.
-constexpr std::array<std::string_view, 10> trifles = {"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten",
-                                                      "Cast",     "Shape",   "Size",    "Constant",  "ConstantOfShape"};
+constexpr std::array<std::string_view, 10> cheap_operators = {
+    "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Shape", "Size", "Constant", "ConstantOfShape"};
 
 /// From 1.27 on, the inputs of a fused node include the outer values that its bodies read.
 constexpr uint32_t whole_nodes_version = 27;
@@ -194,7 +194,7 @@ class Search {
   void drop_trifles(std::vector<Part>& parts) {
     if (std::ranges::all_of(reasons_, &std::string::empty)) return;
     auto is_trifle = [&](size_t node) {
-      return std::ranges::find(trifles, graph_.nodes[node].full_op()) != trifles.end();
+      return std::ranges::find(cheap_operators, graph_.nodes[node].full_op()) != cheap_operators.end();
     };
     std::erase_if(parts, [&](const Part& part) {
       if (!std::ranges::all_of(part.nodes, is_trifle)) return false;

@@ -17,7 +17,7 @@ namespace weft {
 /// A program -> passes -> plan -> machine code -> executable.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
-  heed_watch();
+  check_watch();
   if (device_names(options).size() > 1) return compile_ranks(std::move(program), options, std::move(report));
   Place place = find_place(options);
   if (place.has_passes) {

@@ -30,7 +30,7 @@ std::string near_files(const std::filesystem::path& path) {
 }
 
 /// Unique among threads and processes.
-std::string temporary_beside(const std::filesystem::path& path) {
+std::string temporary_path(const std::filesystem::path& path) {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -118,7 +118,7 @@ void write_file(const std::filesystem::path& path, std::span<const std::byte> da
 
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces) {
   if (is_special(path)) return write_special(path, pieces);
-  const std::string temporary = temporary_beside(path);
+  const std::string temporary = temporary_path(path);
   NewFile file = open_new(path, temporary);
   try {
     for (auto piece : pieces) {

@@ -11,7 +11,7 @@
 namespace weft {
 
 enum class HostFn : uint8_t {
-  // Containers. `numbers` and `texts` are those of the call.
+  // Containers. `numbers` and `strings` are those of the call.
   same,        ///< x -> x
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
@@ -22,27 +22,27 @@ enum class HostFn : uint8_t {
   split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1
   join,        ///< sequence -> optional with one tensor; numbers: axis, along a new axis
   // Strings.
-  to_text,         ///< numbers -> strings
-  from_text,       ///< strings -> numbers; numbers: the element type
-  concat_text,     ///< x, y -> x with y after it, element by element
-  split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any); texts:
-                   ///< delimiter
-  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; texts:
+  to_text,      ///< numbers -> strings
+  from_text,    ///< strings -> numbers; numbers: the element type
+  concat_text,  ///< x, y -> x with y after it, element by element
+  split_text,   ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any); strings:
+                ///< delimiter
+  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; strings:
                    ///< stopwords
-  match_text,      ///< strings -> bool; texts: a pattern that all of each must match
+  match_text,      ///< strings -> bool; strings: a pattern that all of each must match
   // Maps.
-  zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or texts: their keys
+  zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
-  map_vector,  ///< map -> [1, n]; numbers or texts: the key of each column
+  map_vector,  ///< map -> [1, n]; numbers or strings: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
   // Strings, as TensorFlow has them.
   split_rows,   ///< strings [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
                 ///< numbers: form (0: at each byte of the delimiter, 1: at the delimiter), without empty pieces, most
-                ///< splits (-1: any); texts: delimiter (empty: bytes, white space)
+                ///< splits (-1: any); strings: delimiter (empty: bytes, white space)
   ngrams_text,  ///< tokens [n], where rows begin and end i64[rows + 1] -> optional with runs of tokens, where their
-                ///< rows begin and end; numbers: padding, keeps short rows, lengths; texts: separator, left, right pad
-  hash_text,    ///< strings -> i64, the bucket of each; numbers: how many there are
+  ///< rows begin and end; numbers: padding, keeps short rows, lengths; strings: separator, left, right pad
+  hash_text,  ///< strings -> i64, the bucket of each; numbers: how many there are
 };
 
 std::span<const std::string_view> names(HostFn);
@@ -50,7 +50,7 @@ std::span<const std::string_view> names(HostFn);
 struct HostCall {
   HostFn fn = HostFn::same;
   std::vector<int64_t> numbers = {};
-  std::vector<std::string> texts = {};
+  std::vector<std::string> strings = {};
   bool operator==(const HostCall&) const = default;
 };
 

@@ -181,11 +181,11 @@ std::vector<int64_t> to_int64s(const Tensor& tensor) {
   return values;
 }
 
-Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> texts) {
-  check(element_count(dims) == static_cast<int64_t>(texts.size()), "a tensor has as many strings as elements");
+Tensor make_string_tensor(std::vector<int64_t> dims, std::vector<std::string> strings) {
+  check(element_count(dims) == static_cast<int64_t>(strings.size()), "a tensor has as many strings as elements");
   return {.dtype = DType::string,
           .dims = std::move(dims),
-          .strings = std::make_shared<const std::vector<std::string>>(std::move(texts))};
+          .strings = std::make_shared<const std::vector<std::string>>(std::move(strings))};
 }
 
 Tensor make_container(Type::Kind kind, std::vector<Tensor> items) {

@@ -56,7 +56,7 @@ Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 std::vector<double> to_doubles(const Tensor& tensor);
 std::vector<int64_t> to_int64s(const Tensor& tensor);
 
-Tensor make_text_tensor(std::vector<int64_t> dims, std::vector<std::string> texts);
+Tensor make_string_tensor(std::vector<int64_t> dims, std::vector<std::string> strings);
 Tensor make_container(Type::Kind kind, std::vector<Tensor> items);
 
 /// The value when every element is the same (used to recognise splat constants).

@@ -52,7 +52,7 @@ class WatchScope {
 
 /// Throws E403 or E404 if this thread's work must end. It costs next to nothing; every loop of a compile or of the
 /// reference that may take more than a few milliseconds calls it.
-inline void heed_watch() {
+inline void check_watch() {
   if (Watch* watch = WatchScope::current()) watch->check({});
 }
 

@@ -8,7 +8,7 @@
 #include "base/tensor.h"
 
 /// Tensors of the reference. Every float is held as a double and is not rounded between operators. Integers and bool
-/// are held as int64 (u64 by its bits), and so are strings, by their numbers in a TextPool. Only conversions,
+/// are held as int64 (u64 by its bits), and so are strings, by their numbers in a StringPool. Only conversions,
 /// bit-casts and quantisation round to their type, and so does everything that leaves the reference.
 namespace weft {
 

@@ -124,9 +124,9 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
 }
 
 /// Collects a frontend's verdict on each node.
-class Judged {
+class SupportReport {
  public:
-  Judged(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
+  SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
     if (nodes) options.judged = &judged_;
   }
   void give() {
@@ -144,9 +144,9 @@ std::unique_ptr<Program> import_lite(const Bytes& file, const std::string& sourc
                                      std::vector<NodeSupport>* nodes) {
   tensorflow::LiteModel model = tensorflow::read_lite_model(file, source, options.signature);
   tensorflow::ImportOptions wanted = asked_of(declared_inputs(model), options);
-  Judged judged(wanted, nodes);
+  SupportReport report(wanted, nodes);
   auto program = tensorflow::import_lite(model, wanted);
-  judged.give();
+  report.give();
   return program;
 }
 
@@ -160,9 +160,9 @@ std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const
   }
   tensorflow::ImportOptions wanted = asked_of(graph, options);
   wanted.outputs = options.outputs, wanted.channels_first = options.channels_first;
-  Judged judged(wanted, nodes);
+  SupportReport report(wanted, nodes);
   auto program = tensorflow::import_graph(model, wanted);
-  judged.give();
+  report.give();
   return program;
 }
 

@@ -187,8 +187,8 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
     if (needs.operands.empty()) throw;
     auto made = std::make_shared<StaticModel>(std::move(model), options, std::move(needs.inputs));
     std::unique_ptr<Program> program = made->likely_program(needs, error);
-    bool is_told = std::ranges::all_of(made->model()->graph.outputs, is_declared);
-    if (!program && (!made->may_wait() || options.static_inputs || !is_told)) throw;
+    bool is_known = std::ranges::all_of(made->model()->graph.outputs, is_declared);
+    if (!program && (!made->may_wait() || options.static_inputs || !is_known)) throw;
     return {.program = std::move(program), .model = std::move(made)};
   }
 }
@@ -270,7 +270,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
     std::shared_ptr<Entry> entry = entry_of(key_of(model_->statics(), values));
     Watch watch(options.deadline, options.stop);
     WatchScope scope(&watch);
-    while (!entry->mutex.try_lock_for(std::chrono::milliseconds(10))) heed_watch();
+    while (!entry->mutex.try_lock_for(std::chrono::milliseconds(10))) check_watch();
     std::unique_lock lock(entry->mutex, std::adopt_lock);
     if (!entry->made) build(*entry, values, options);
     return entry->made;

@@ -51,7 +51,7 @@ class Assembly {
   Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {
     if (dtype == DType::string) {
       result_ = {.dtype = dtype, .dims = dims};
-      texts_.resize(static_cast<size_t>(element_count(dims)));
+      strings_.resize(static_cast<size_t>(element_count(dims)));
     } else {
       if (bits(dtype) < 8) refuse("E149", "elements of ", dtype, " are packed and cannot be split or joined");
       auto made = allocate_tensor(dtype, dims);
@@ -63,11 +63,13 @@ class Assembly {
   void put(const Tensor& part, int64_t rows, int64_t from_row, int64_t at, int64_t size) {
     int64_t to_rows = result_.dims[axis_];
     if (part.dtype == DType::string)
-      move_rows(part.strings->data(), rows, from_row, texts_.data(), to_rows, at, size, pieces_.outer, pieces_.inner);
+      move_rows(part.strings->data(), rows, from_row, strings_.data(), to_rows, at, size, pieces_.outer, pieces_.inner);
     else move_rows(part.data.data(), rows, from_row, data_, to_rows, at, size, pieces_.outer, pieces_.inner * width_);
   }
 
-  Tensor take() { return result_.dtype == DType::string ? make_text_tensor(result_.dims, std::move(texts_)) : result_; }
+  Tensor take() {
+    return result_.dtype == DType::string ? make_string_tensor(result_.dims, std::move(strings_)) : result_;
+  }
 
  private:
   size_t axis_;
@@ -75,7 +77,7 @@ class Assembly {
   Tensor result_;
   std::byte* data_ = nullptr;
   int64_t width_ = 0;
-  std::vector<std::string> texts_;
+  std::vector<std::string> strings_;
 };
 
 constexpr int64_t max_parts = int64_t{1} << 24;  // an axis may be long while another is empty

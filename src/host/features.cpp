@@ -26,7 +26,7 @@ std::vector<std::string> between_any(std::string_view text, std::string_view del
 }
 
 std::vector<std::string> pieces_of(const std::string& text, const HostCall& call) {
-  const std::string& delimiter = call.texts.at(0);
+  const std::string& delimiter = call.strings.at(0);
   bool is_set = call.numbers.at(0) == 0;
   if (is_set) {
     if (delimiter.empty() || text.empty()) return single_bytes(text);
@@ -91,7 +91,7 @@ class Fingerprint {
   static constexpr uint64_t k0 = 0xc3a5c85c97cb3127, k1 = 0xb492b66fbe98f273, k2 = 0x9ae16a3b2f90404f;
   using Pair = std::pair<uint64_t, uint64_t>;
 
-  static uint64_t turned(uint64_t v, int places) { return std::rotr(v, places); }
+  static uint64_t rotated(uint64_t v, int places) { return std::rotr(v, places); }
   static uint64_t mixed(uint64_t v) { return v ^ (v >> 47); }
   static uint64_t of_two(uint64_t u, uint64_t v, uint64_t by) {
     uint64_t a = mixed((u ^ v) * by);
@@ -111,7 +111,7 @@ class Fingerprint {
     uint64_t by = multiplier();
     if (size_ >= 8) {
       uint64_t a = word(0) + k2, b = from_end(8);
-      return of_two(turned(b, 37) * by + a, (turned(a, 25) + b) * by, by);
+      return of_two(rotated(b, 37) * by + a, (rotated(a, 25) + b) * by, by);
     }
     if (size_ >= 4) return of_two(size_ + (uint64_t{part<uint32_t>(0)} << 3), part<uint32_t>(size_ - 4), by);
     if (size_ == 0) return k2;
@@ -122,22 +122,22 @@ class Fingerprint {
 
   uint64_t up_to_32() const {
     uint64_t by = multiplier(), a = word(0) * k1, b = word(8), c = from_end(8) * by, d = from_end(16) * k2;
-    return of_two(turned(a + b, 43) + turned(c, 30) + d, a + turned(b + k2, 18) + c, by);
+    return of_two(rotated(a + b, 43) + rotated(c, 30) + d, a + rotated(b + k2, 18) + c, by);
   }
 
   uint64_t up_to_64() const {
     uint64_t by = multiplier(), a = word(0) * k2, b = word(8), c = from_end(8) * by, d = from_end(16) * k2;
-    uint64_t y = turned(a + b, 43) + turned(c, 30) + d, z = of_two(y, a + turned(b + k2, 18) + c, by);
+    uint64_t y = rotated(a + b, 43) + rotated(c, 30) + d, z = of_two(y, a + rotated(b + k2, 18) + c, by);
     uint64_t e = word(16) * by, f = word(24), g = (y + from_end(32)) * by, h = (z + from_end(24)) * by;
-    return of_two(turned(e + f, 43) + turned(g, 30) + h, e + turned(f + a, 18) + g, by);
+    return of_two(rotated(e + f, 43) + rotated(g, 30) + h, e + rotated(f + a, 18) + g, by);
   }
 
   /// Mixes in the 32 bytes from `at` on.
   Pair block(size_t at, uint64_t a, uint64_t b) const {
     uint64_t w = word(at), x = word(at + 8), y = word(at + 16), z = word(at + 24);
-    a += w, b = turned(b + a + z, 21);
+    a += w, b = rotated(b + a + z, 21);
     uint64_t c = a;
-    a += x + y, b += turned(a, 44);
+    a += x + y, b += rotated(a, 44);
     return {a + z, b + c};
   }
 
@@ -147,10 +147,10 @@ class Fingerprint {
   };
   /// Mixes the 64 bytes from `at` on into the state.
   void round(State& t, size_t at, uint64_t by, uint64_t weight) const {
-    t.x = turned(t.x + t.y + t.v.first + word(at + 8), 37) * by;
-    t.y = turned(t.y + t.v.second + word(at + 48), 42) * by;
+    t.x = rotated(t.x + t.y + t.v.first + word(at + 8), 37) * by;
+    t.y = rotated(t.y + t.v.second + word(at + 48), 42) * by;
     t.x ^= t.w.second * weight, t.y += t.v.first * weight + word(at + 40);
-    t.z = turned(t.z + t.w.first, 33) * by;
+    t.z = rotated(t.z + t.w.first, 33) * by;
     t.v = block(at, t.v.second * by, t.x + t.w.first);
     t.w = block(at + 32, t.z + t.w.second, t.y + word(at + 16));
     std::swap(t.z, t.x);
@@ -188,14 +188,15 @@ Values split_rows(const HostCall& call, Operands in) {
     ++row;
   }
   int64_t count = std::ssize(all);
-  return {boxed(make_text_tensor({count}, std::move(all))),
+  return {boxed(make_string_tensor({count}, std::move(all))),
           boxed(make_tensor(DType::i64, {count, 2}, std::span<const int64_t>(places)))};
 }
 
 Values ngrams_text(const HostCall& call, Operands in) {
   std::span<const std::string> tokens = *in[0].strings;
   std::vector<int64_t> splits = to_int64s(in[1]), ends = {0};
-  Padding padding{call.numbers.at(0), call.numbers.at(1) != 0, call.texts.at(0), call.texts.at(1), call.texts.at(2)};
+  Padding padding{call.numbers.at(0), call.numbers.at(1) != 0, call.strings.at(0), call.strings.at(1),
+                  call.strings.at(2)};
   std::vector<std::string> out;
   for (size_t row = 0; row + 1 < splits.size(); ++row) {
     int64_t first = splits[row], last = splits[row + 1];
@@ -207,7 +208,7 @@ Values ngrams_text(const HostCall& call, Operands in) {
   }
   if (splits.empty()) ends.clear();
   std::vector<int64_t> dims = {std::ssize(ends)};
-  return {boxed(make_text_tensor({std::ssize(out)}, std::move(out))),
+  return {boxed(make_string_tensor({std::ssize(out)}, std::move(out))),
           make_tensor(DType::i64, dims, std::span<const int64_t>(ends))};
 }
 

@@ -19,7 +19,7 @@ Values erase(Values in);
 Values split(const HostCall& call, Operands in);
 Values join(const HostCall& call, Operands in);
 
-// Defined in texts.cpp.
+// Defined in strings.cpp.
 Values to_text(Operands in);
 Values from_text(const HostCall& call, Operands in);
 Values concat_text(Operands in);

@@ -7,7 +7,7 @@ namespace weft::host {
 namespace {
 
 Tensor keys_of(const HostCall& call) {
-  if (!call.texts.empty()) return make_text_tensor({std::ssize(call.texts)}, call.texts);
+  if (!call.strings.empty()) return make_string_tensor({std::ssize(call.strings)}, call.strings);
   return make_i64_tensor(call.numbers);
 }
 
@@ -36,9 +36,9 @@ std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
 Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
   std::vector<int64_t> dims = {1, std::ssize(places)};
   if (type == DType::string) {
-    std::vector<std::string> texts;
-    for (int64_t at : places) texts.push_back(at < 0 ? std::string() : text_of(values, at));
-    return make_text_tensor(dims, std::move(texts));
+    std::vector<std::string> strings;
+    for (int64_t at : places) strings.push_back(at < 0 ? std::string() : text_of(values, at));
+    return make_string_tensor(dims, std::move(strings));
   }
   std::vector<double> numbers, all;
   if (values.dtype != DType::string) all = to_doubles(values);

@@ -90,7 +90,7 @@ Value Module::append(Op op, std::vector<Value> inputs, std::vector<Module*> modu
 }
 
 Value Module::insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules) {
-  heed_watch();
+  check_watch();
   Types operands;
   for (const Value& input : inputs) operands.push_back(input.type());
   Types types;

@@ -108,7 +108,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// The key covers everything that shapes the code. Lengths separate neighbouring texts.
+/// The key covers everything that shapes the code. Lengths separate neighbouring strings.
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",

@@ -255,8 +255,9 @@ struct QuadSum {
       using Signed = Vec<i8, 4 * L>;
       const auto moved = __builtin_bit_cast(Signed, w ^ I(static_cast<i32>(0x80808080u)));
       const auto size = __builtin_bit_cast(Bytes, __builtin_elementwise_abs(moved));
-      const auto turned = __builtin_ia32_psignb256(__builtin_bit_cast(Bytes, x), __builtin_bit_cast(Bytes, moved));
-      quads += wide(__builtin_ia32_pmaddubsw256(size, turned));
+      const auto signed_bytes =
+          __builtin_ia32_psignb256(__builtin_bit_cast(Bytes, x), __builtin_bit_cast(Bytes, moved));
+      quads += wide(__builtin_ia32_pmaddubsw256(size, signed_bytes));
     }
   }
   WEFT_INLINE I sum() const { return Bits == 4 ? wide(pairs) : quads; }

@@ -162,7 +162,7 @@ struct WeightPairs {
     }
   }
   /// Eight elements of a row in the order of these pairs.
-  WEFT_INLINE static Vec<u32, 4> turned(Vec<u32, 4> x) {
+  WEFT_INLINE static Vec<u32, 4> in_pair_order(Vec<u32, 4> x) {
     if constexpr (Bits == 8) return x;
     return {__nvvm_prmt(x[0], x[2], 0x5410), __nvvm_prmt(x[0], x[2], 0x7632), __nvvm_prmt(x[1], x[3], 0x5410),
             __nvvm_prmt(x[1], x[3], 0x7632)};
@@ -280,7 +280,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
         WEFT_UNROLL for (int p = 0; p < Pairs; p++) {
           Vec<u32, 4> x{};
           const i64 at = k + part * 8;
-          if (has_row && at < s.k) x = Of::turned(load_whole<4>((const WEFT_GLOBAL u32*)(rows[p] + at), Full{}));
+          if (has_row && at < s.k) x = Of::in_pair_order(load_whole<4>((const WEFT_GLOBAL u32*)(rows[p] + at), Full{}));
           multiply_pairs<T>(sums[p], {w[0][0], w[1][0], w[0][1], w[1][1]}, x[0], x[1]);
           multiply_pairs<T>(sums[p], {w[0][2], w[1][2], w[0][3], w[1][3]}, x[2], x[3]);
         }

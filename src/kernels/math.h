@@ -678,7 +678,7 @@ WEFT_INLINE V cos_small(V r) {
 }
 /// sin of r plus n quarter turns.
 template <class V>
-WEFT_INLINE V sin_turned(V r, IntOf<V> n) {
+WEFT_INLINE V sin_rotated(V r, IntOf<V> n) {
   using I = typename FormatOf<V>::Int;
   const V y = select((n & IntOf<V>(I(1))) != 0, cos_small(r), sin_small(r));
   return select((n & IntOf<V>(I(2))) != 0, -y, y);
@@ -686,12 +686,12 @@ WEFT_INLINE V sin_turned(V r, IntOf<V> n) {
 template <class V>
 WEFT_INLINE V sin(V x) {
   const Turn<V> t = turn_of(x);
-  return select(x == constant<V>(0), x, sin_turned(t.r, t.n));
+  return select(x == constant<V>(0), x, sin_rotated(t.r, t.n));
 }
 template <class V>
 WEFT_INLINE V cos(V x) {
   const Turn<V> t = turn_of(x);
-  return sin_turned(t.r, IntOf<V>(t.n + 1));
+  return sin_rotated(t.r, IntOf<V>(t.n + 1));
 }
 template <class V>
 WEFT_INLINE V tan(V x) {

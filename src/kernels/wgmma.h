@@ -98,13 +98,13 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
 #define WEFT_WGMMA_SHARED(N, types)                                                           \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1, 0, %[turn]; }" \
                : WEFT_SUMS_##N("+f", 0)                                                       \
-               : [a] "l"(a), [b] "l"(b), [turn] "n"(int(Turned)), [add] "n"(int(!Fresh))      \
+               : [a] "l"(a), [b] "l"(b), [turn] "n"(int(Transposed)), [add] "n"(int(!Fresh))  \
                : "memory")
-#define WEFT_WGMMA_LANES(N, types)                                                                                \
-  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "{%[x], %[y], %[z], %[w]}, %[b]") ", 1, 1, %[turn]; }"    \
-               : WEFT_SUMS_##N("+f", 0)                                                                           \
-               : [x] "r"(a[0]), [y] "r"(a[1]), [z] "r"(a[2]), [w] "r"(a[3]), [b] "l"(b), [turn] "n"(int(Turned)), \
-                 [add] "n"(int(!Fresh))                                                                           \
+#define WEFT_WGMMA_LANES(N, types)                                                                                    \
+  asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "{%[x], %[y], %[z], %[w]}, %[b]") ", 1, 1, %[turn]; }"        \
+               : WEFT_SUMS_##N("+f", 0)                                                                               \
+               : [x] "r"(a[0]), [y] "r"(a[1]), [z] "r"(a[2]), [w] "r"(a[3]), [b] "l"(b), [turn] "n"(int(Transposed)), \
+                 [add] "n"(int(!Fresh))                                                                               \
                : "memory")
 #define WEFT_WGMMA_BYTES(N, types)                                          \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") "; }" \
@@ -143,9 +143,9 @@ struct Wgmma {
   static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
-  /// One k step. `Turned`: B is transposed in memory, each row holding one k (16-bit types only). `Fresh`: c = a b,
+  /// One k step. `Transposed`: B is transposed in memory, each row holding one k (16-bit types only). `Fresh`: c = a b,
   /// whatever c was.
-  template <bool Fresh = false, bool Turned = false>
+  template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(u64 a, u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {
       WEFT_ANY_WIDTH(WEFT_WGMMA_SHARED, "k16.f32.f16.f16");
@@ -167,7 +167,7 @@ struct Wgmma {
   static WEFT_INLINE void wait_for(Sums& c) { WEFT_ANY_WIDTH(WEFT_WGMMA_WAIT, "+f"); }
   /// The same with the 64 x 16 piece of A in registers: pairs of k as mma.sync holds them. They must not change before
   /// the product is done: see wgmma_wait_for.
-  template <bool Fresh = false, bool Turned = false>
+  template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(const u32 (&a)[4], u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {
       WEFT_ANY_WIDTH(WEFT_WGMMA_LANES, "k16.f32.f16.f16");

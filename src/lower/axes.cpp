@@ -51,7 +51,7 @@ bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Inst
   return body.last_coordinate_is_axis();
 }
 
-Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration) {
+Region split_epilogue(Lowering& lowering, Region& region, const Iteration& iteration) {
   auto [before, after] = split_outputs(region);
   Value anchor{region.anchor, 0};
   if (region.epilogue.empty() || fits(lowering, iteration, region.epilogue, after, {anchor}, {})) return {};

@@ -39,7 +39,7 @@ bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Inst
 
 /// Moves the epilogue to a region of its own and returns it, if the anchor merges axes along some of which an operand
 /// of the epilogue is broadcast: neighbouring lanes are then no neighbours there. Empty: the epilogue stays.
-Region take_misfit(Lowering& lowering, Region& region, const Iteration& iteration);
+Region split_epilogue(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// A tensor around one axis: [outer, n, inner].
 struct AroundAxis {

@@ -93,7 +93,7 @@ void extend_sums(const Lowering& lowering, std::vector<Region>& regions) {
 
 void lower_collective(Lowering& lowering, const Region& given) {
   Region region = given;
-  Region after = take_misfit(lowering, region, flat(region));
+  Region after = split_epilogue(lowering, region, flat(region));
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Collective>();
   bool is_sum = op.fn == CollectiveFn::sum;

@@ -28,7 +28,7 @@ void lower_gather(Lowering& lowering, const Region& given) {
   bool has_after = x.dims.size() > axis + 1;
   Iteration iteration = has_after ? Iteration{region.dims, {0, axis, index_end}, {"outer", "row", "col"}}
                                   : Iteration{region.dims, {0, axis}, {"outer", "col"}};
-  Region after_it = take_misfit(lowering, region, iteration);
+  Region after_it = split_epilogue(lowering, region, iteration);
 
   KernelBuilder kernel("pointwise.h");
   std::string data = kernel.buffer(x.buffer, x.dtype, false),

@@ -20,7 +20,7 @@ struct Family {
   bool takes_prologue = false;    ///< its kernel computes elementwise instructions of its first operand
   bool takes_epilogue = false;    ///< its kernel computes elementwise instructions of its result
   bool places = false;            ///< it stores through any strides, as into a part of a concatenation
-  bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::look_first)
+  bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::round_in_f32_first)
   bool takes_packed = false;      ///< operands with several elements to a byte
   bool takes_containers = false;  ///< values that are no tensors
   std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel computes an instruction; "" if one does

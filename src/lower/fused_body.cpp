@@ -46,7 +46,7 @@ FusedBody::FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_vie
       load_view_(std::move(load_view)),
       store_view_(std::move(store_view)) {}
 
-void FusedBody::look_first(NarrowViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
+void FusedBody::round_in_f32_first(NarrowViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
 
 void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf& view_of) {
   bool known = std::ranges::any_of(list, [&](const Access& a) { return a.value == value; });

@@ -39,7 +39,7 @@ class FusedBody {
   /// Allows sums of f64 that are only rounded to small integers to be computed in f32 first, and in f64 only where f32
   /// leaves the rounding in doubt. Call it before plan(). `narrow_view` returns a view of an f64 constant minus a
   /// number, as f32. The statements must form a function of their own, because the quick form returns early.
-  void look_first(NarrowViewOf narrow_view);
+  void round_in_f32_first(NarrowViewOf narrow_view);
   /// Subtracts this number from everything that is loaded. Call it before emit().
   void subtract(double less) { less_ = less; }
   /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no

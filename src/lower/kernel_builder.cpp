@@ -10,7 +10,7 @@ namespace weft {
 
 std::string kernel_type(DType type) {
   if (type == DType::boolean) return "u8";
-  if (type == DType::string) return "i64";  // the number of a string: base/texts.h
+  if (type == DType::string) return "i64";  // the number of a string: base/strings.h
   bool addressable = bits(type) >= 8 && !is_complex(type);
   if (!addressable) {
     throw Error({.kind = ErrorKind::unsupported,

@@ -130,7 +130,7 @@ void Lowering::lower_module(const Module& module, const std::vector<int>& slots)
     take_norms(*this, regions);
   }
   for (const Region& region : regions) {
-    heed_watch();
+    check_watch();
     Lowering(all_, region).lower(region);
   }
   write_results(module, slots);
@@ -221,7 +221,7 @@ View Lowering::stored_view_of(Value value) {
   if (tensor.dtype != DType::string) all_.plan.constants.push_back(tensor);
   else
     all_.plan.constants.push_back(
-        make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(all_.texts.encode(*tensor.strings))));
+        make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(all_.strings.encode(*tensor.strings))));
   int buffer = new_buffer({.kind = BufferKind::constant,
                            .index = index,
                            .shape = value.shape(),
@@ -263,7 +263,7 @@ void Lowering::pack(const View& wide, int output, Value value) {
 }
 
 /// Checked programs set the stride of axes of size 1 to an absurd number, to find kernels that use it.
-static void mislead(View& view) {
+static void poison_strides(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.dims[axis], 1)) view.strides[axis] = absurd;
@@ -287,7 +287,7 @@ View Lowering::view_of(Value value) {
     auto next = apply_view(view, i);
     if (!next) next = apply_view(copy_of(view, i.inputs[0], "strides cannot express this view"), i);
     view = *next;
-    if (knobs().checked) mislead(view);
+    if (knobs().checked) poison_strides(view);
     all_.views[&i] = {view};
   }
   return view;
@@ -639,15 +639,15 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto turned = [&](View view) {  // for vectors, not for tables
+  auto in_order = [&](View view) {  // for vectors, not for tables
     return view.dims.size() == order.size() ? permuted(view, order) : view;
   };
   FusedBody body(
-      kernel, std::move(iteration), [&](Value value) { return turned(view_of(value)); },
-      [&](Value value) { return turned(order.empty() ? new_result(value) : new_result(value, order)); });
+      kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value)); },
+      [&](Value value) { return in_order(order.empty() ? new_result(value) : new_result(value, order)); });
   if (family_of(*region.anchor).multiplies && !on_gpu()) {
-    body.look_first([&](Value value, double less) {
-      return turned(distinct_copy_of(value, "a first look is in f32", DType::f32, less));
+    body.round_in_f32_first([&](Value value, double less) {
+      return in_order(distinct_copy_of(value, "a first look is in f32", DType::f32, less));
     });
   }
   std::vector<Value> given{{region.anchor, 0}};
@@ -750,7 +750,7 @@ Plan lower(const Program& program, const Chip& chip, const LowerOptions& options
   refuse_unsupported(program, chip);
   LoweredProgram all(program, chip, options);
   Lowering(all).lower_program();
-  for (int64_t code = 0; code < all.texts.size(); ++code) all.plan.texts.push_back(all.texts.text(code));
+  for (int64_t code = 0; code < all.strings.size(); ++code) all.plan.strings.push_back(all.strings.text(code));
   if (!is_cpu(chip.kind) && !knobs().checked && knobs().gpu_merge) merge_launches(all.plan);
   return std::move(static_cast<Plan&>(all.plan));
 }

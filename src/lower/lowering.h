@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "base/chip_features.h"
-#include "base/texts.h"
+#include "base/strings.h"
 #include "ir/control.h"
 #include "kernels/gpu_tasks.h"
 #include "lower/families.h"
@@ -27,7 +27,7 @@ struct LoweredProgram {
   OverflowingValues overflowing;  ///< for the type of options.storage
   GuardPlaces guards;
   PlanDraft plan = {};
-  TextPool texts;
+  StringPool strings;
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
   std::unordered_map<const Instruction*, View> stored = {};             ///< views of constants
   std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< buffer meant for each result, -1: none

@@ -87,7 +87,7 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
       [&](Value value) { return operand_of(lowering, value); },
       [&](Value value) { return lowering.new_result(value); });
   if (!lowering.on_gpu()) {
-    body.look_first([&](Value value, double less) {
+    body.round_in_f32_first([&](Value value, double less) {
       return lowering.distinct_copy_of(value, "a first look is in f32", DType::f32, less);
     });
   }
@@ -128,7 +128,7 @@ static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuild
     auto at = list->begin() + static_cast<std::ptrdiff_t>(*axis);
     std::rotate(at, at + 1, list->end() - 1);
   }
-  auto texts = [&](const Dims& list) {
+  auto strings = [&](const Dims& list) {
     std::string text;
     for (const Dim& dim : list) text += cat(text.empty() ? "" : ", ", kernel.size(dim));
     return text;
@@ -136,8 +136,9 @@ static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuild
   kernel.set_header("transpose.h");
   std::string x = cat(kernel.buffer(from.buffer, from.dtype, false), " + ", kernel.size(from.offset));
   std::string y = cat(kernel.buffer(to.buffer, to.dtype, true), " + ", kernel.size(to.offset));
-  kernel.line("transposed_copy<", lowering.tile().lanes >= 16 ? 16 : 8, ", ", rank, ">(WEFT_LAUNCH, {{", texts(to.dims),
-              "}}, ", x, ", {{", texts(from.strides), "}}, ", y, ", {{", texts(to.strides), "}});");
+  kernel.line("transposed_copy<", lowering.tile().lanes >= 16 ? 16 : 8, ", ", rank, ">(WEFT_LAUNCH, {{",
+              strings(to.dims), "}}, ", x, ", {{", strings(from.strides), "}}, ", y, ", {{", strings(to.strides),
+              "}});");
   kernel.set_tasks(cat("tasks::transpose_tasks(", kernel.size(size_of(to.dims, 0, rank - 2)), ", ",
                        kernel.size(to.dims[rank - 2]), ", ", kernel.size(to.dims[rank - 1]), ")"));
   return true;

@@ -130,7 +130,7 @@ void lower_resize(Lowering& lowering, const Region& given) {
   DType sum = sum_type(op, x.dtype);
   bool last_is_resized = resized.back();
   Iteration iteration = iteration_of(op.dims, groups);
-  Region after = take_misfit(lowering, region, iteration);
+  Region after = split_epilogue(lowering, region, iteration);
 
   KernelBuilder kernel("resize.h");
   kernel.line("using Sum = ", kernel_type(sum), ";");

@@ -284,7 +284,7 @@ static void lower_whole_rows(Lowering& lowering, const Region& region, const Row
 void lower_rows(Lowering& lowering, const Region& given) {
   RowShape shape = shape_of(*given.anchor);
   Region region = split_what_does_not_fit(lowering, given, shape);
-  Region after = take_misfit(lowering, region, shape.output);
+  Region after = split_epilogue(lowering, region, shape.output);
   DType acc = compute_type(region.anchor->inputs[0].dtype());
   if (region.anchor->is<Reduce>()) {
     lowering.add_step(reduction(lowering, region, shape, acc),

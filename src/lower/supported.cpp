@@ -31,7 +31,7 @@ std::string why_no_type(const Instruction& i) {
     if (!type.is_tensor()) return family.takes_containers ? std::string() : cat("values ", type);
     DType t = type.shape.dtype;
     bool is_narrow = is_packed_type(t) && !family.takes_packed;
-    bool is_refused = is_narrow || is_complex(t) || (t == DType::string && !takes_texts(i.op));
+    bool is_refused = is_narrow || is_complex(t) || (t == DType::string && !takes_strings(i.op));
     return is_refused ? cat("elements of ", t) : std::string();
   };
   for (const Value& input : i.inputs) {

@@ -26,7 +26,7 @@ std::vector<Wide> HostOp::evaluate(std::span<const Wide> in) const {
   return results;
 }
 
-bool takes_texts(const Op& op) {
+bool takes_strings(const Op& op) {
   if (const auto* elementwise = op.as<Elementwise>()) return info(elementwise->fn).accepts == FnInfo::Accepts::any;
   const auto* elements = op.as<ScatterElements>();
   const auto* slices = op.as<ScatterNd>();

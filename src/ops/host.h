@@ -12,13 +12,13 @@ struct HostOp {
   static constexpr std::string_view name = "host";
   HostFn fn = HostFn::same;
   std::vector<int64_t> numbers = {};
-  std::vector<std::string> texts = {};
+  std::vector<std::string> strings = {};
   Types types = {};
   static auto fields() {
-    return std::tuple{Field{"fn", &HostOp::fn}, Field{"numbers", &HostOp::numbers}, Field{"texts", &HostOp::texts},
+    return std::tuple{Field{"fn", &HostOp::fn}, Field{"numbers", &HostOp::numbers}, Field{"strings", &HostOp::strings},
                       Field{"types", &HostOp::types}};
   }
-  HostCall call() const { return {fn, numbers, texts}; }
+  HostCall call() const { return {fn, numbers, strings}; }
   Types infer(Operands in) const;
   std::vector<Wide> evaluate(std::span<const Wide> in) const;
   bool operator==(const HostOp&) const = default;
@@ -26,7 +26,7 @@ struct HostOp {
 
 /// True for operators that move, select or compare elements without computing with them, so that strings will do as
 /// well.
-bool takes_texts(const Op& op);
+bool takes_strings(const Op& op);
 /// True when the value is a tensor of strings.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }
 

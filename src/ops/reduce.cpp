@@ -172,7 +172,7 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> out, dims = x.dims;
   with_elements(x, [&]<class T>(std::span<const T> values) {
     for (int64_t r = 0; r < rows.count(); ++r) {
-      heed_watch();
+      check_watch();
       auto value = [&](int64_t i) { return values[rows.start(r) + i * rows.inner]; };
       int64_t best = 0;
       for (int64_t i = 1; i < rows.size; ++i) {
@@ -241,7 +241,7 @@ std::vector<Wide> TopK::evaluate(std::span<const Wide> in) const {
   Wide values = with_elements(x, [&]<class T>(std::span<const T> from) {
     std::vector<T> out(indices.size());
     for (int64_t r = 0; r < rows.count(); ++r) {
-      heed_watch();
+      check_watch();
       auto value = [&](int64_t i) { return from[rows.start(r) + i * rows.inner]; };
       std::iota(order.begin(), order.end(), 0);
       std::ranges::sort(order, [&](int64_t a, int64_t b) {

@@ -137,7 +137,7 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
   std::span<const T> in = x.as<T>();
   std::vector<T> out(static_cast<size_t>(product_of(dims)));
   for (int64_t row = 0; row < to.count(); ++row) {
-    heed_watch();
+    check_watch();
     for (int64_t i = 0; i < to.size; ++i) {
       double sum = 0;
       auto value = [&](int64_t index) { return in[from.start(row) + index * from.inner]; };

@@ -14,19 +14,19 @@ namespace weft {
 
 namespace {
 
-thread_local TextPool* current_pool = nullptr;
+thread_local StringPool* current_pool = nullptr;
 
-TextPool& pool() {
-  check(current_pool != nullptr, "strings are computed with in a TextScope");
+StringPool& pool() {
+  check(current_pool != nullptr, "strings are computed with in a StringScope");
   return *current_pool;
 }
 
 }  // namespace
 
-TextScope::TextScope() : is_outermost_(!current_pool) {
+StringScope::StringScope() : is_outermost_(!current_pool) {
   if (is_outermost_) current_pool = &pool_;
 }
-TextScope::~TextScope() {
+StringScope::~StringScope() {
   if (is_outermost_) current_pool = nullptr;
 }
 
@@ -136,7 +136,7 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
   int64_t step = std::max<int64_t>(operations_between_looks / std::max<int64_t>(cost, 1), 1);
   auto work = [&](int64_t begin, int64_t end) {
     for (; begin < end; begin += step) {
-      heed_watch();
+      check_watch();
       f(begin, std::min(begin + step, end));
     }
   };
@@ -184,10 +184,10 @@ void multiply_blocked(const T* a, const T* b, T* c, int64_t m, int64_t k, int64_
   for (int64_t n_begin = 0; n_begin < n; n_begin += n_block) {
     int64_t n_end = std::min(n, n_begin + n_block);
     for (int64_t k_begin = 0; k_begin < k; k_begin += k_block) {
-      heed_watch();
+      check_watch();
       int64_t k_end = std::min(k, k_begin + k_block), i = 0;
       for (; i + 4 <= m; i += 4) {
-        if (i % 256 == 252) heed_watch();
+        if (i % 256 == 252) check_watch();
         multiply_rows(a + i * k, b, c + i * n, k, n, k_begin, k_end, n_begin, n_end);
       }
       for (; i < m; ++i) multiply_row(a + i * k, b, c + i * n, n, k_begin, k_end, n_begin, n_end);

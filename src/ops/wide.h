@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "base/texts.h"
+#include "base/strings.h"
 #include "base/watch.h"
 #include "base/wide.h"
 
@@ -18,17 +18,17 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
 /// Sets the pool of this thread's strings while it lives; inside another scope, that scope's pool is used.
-class TextScope {
+class StringScope {
  public:
-  TextScope();
-  ~TextScope();
-  TextScope(const TextScope&) = delete;
+  StringScope();
+  ~StringScope();
+  StringScope(const StringScope&) = delete;
 
  private:
-  TextPool pool_;
+  StringPool pool_;
   bool is_outermost_;
 };
-/// Complex numbers are refused (E504). Strings need a TextScope.
+/// Complex numbers are refused (E504). Strings need a StringScope.
 Wide to_wide(const Tensor& tensor);
 /// Rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
@@ -68,7 +68,7 @@ void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<con
   int64_t count = product_of(dims), offset = start;
   constexpr int64_t piece = 1 << 16;
   for (int64_t done = 0; done < count; ++done) {
-    if (done % piece == piece - 1) heed_watch();
+    if (done % piece == piece - 1) check_watch();
     f(offset);
     for (size_t a = dims.size(); a-- > 0;) {
       offset += steps[a];

@@ -119,7 +119,7 @@ bool fold_constants(Module& module) {
   for (Instruction& i : module) {
     bool is_needed = !i.users.empty() || module.is_result(i.result());
     if (!is_needed || !can_fold(i) || !spend(*scope, i)) continue;
-    TextScope texts;
+    StringScope strings;
     std::vector<Wide> in;
     for (const Value& input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
     std::vector<Wide> out = i.op.info().evaluate(i.op, in);

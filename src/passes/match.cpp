@@ -29,7 +29,7 @@ bool widens(DType from, DType to) {
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites) {
   bool changed = false;
   for (Instruction& i : module) {
-    heed_watch();
+    check_watch();
     if (i.users.empty() && !module.is_result(i.result())) continue;
     ReplaceScope scope(module, i);
     for (Rewrite rewrite : rewrites) {

@@ -55,7 +55,7 @@ bool merge_common(Module& module) {
   bool changed = false;
   Seen seen;
   for (Instruction& i : module) {
-    heed_watch();
+    check_watch();
     if (!may_merge(i)) continue;
     Instruction* same = find_same(seen, i);
     if (!same) continue;

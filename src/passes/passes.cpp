@@ -47,7 +47,7 @@ bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
     for (const Part& pass : rewrites) {
-      heed_watch();
+      check_watch();
       bool changed = pass.run(m);
       counts[pass.name] += changed;
       any |= changed;

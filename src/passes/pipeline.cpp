@@ -72,7 +72,7 @@ void Pipeline::operator()(std::string_view name, const Pass& pass) {
 
 void Pipeline::run_on_all(std::string_view name, const Pass& pass) {
   for (size_t i = 0; i < program_.modules().size(); ++i) {
-    heed_watch();
+    check_watch();
     Module& module = *program_.modules()[i];
     changes_[name] += pass(module);
     module.remove_dead();

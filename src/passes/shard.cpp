@@ -103,7 +103,7 @@ class Sharding {
   // --- instructions --------------------------------------------------------------------------------------------------
 
   void visit(Instruction& i) {
-    heed_watch();
+    check_watch();
     ReplaceScope scope(module_, i);
     if (may_split(i) && split(i)) return;
     for (size_t k = 0; k < i.inputs.size(); ++k) {

@@ -234,10 +234,10 @@ struct Plan {
   std::string program = {};
   std::map<std::string, std::string> metadata = {};
   std::vector<Port> inputs = {}, outputs = {};
-  std::vector<SizeCheck> checks = {};    ///< those that the sizes of the inputs decide
-  std::vector<Dim> sizes = {};           ///< every distinct size that a step passes to its kernel
-  std::vector<PlanBuffer> buffers = {};  ///< strings lie in them as their numbers: i64, see base/texts.h
-  std::vector<std::string> texts = {};   ///< strings of constants; a string's number is its index here
+  std::vector<SizeCheck> checks = {};     ///< those that the sizes of the inputs decide
+  std::vector<Dim> sizes = {};            ///< every distinct size that a step passes to its kernel
+  std::vector<PlanBuffer> buffers = {};   ///< strings lie in them as their numbers: i64, see base/strings.h
+  std::vector<std::string> strings = {};  ///< strings of constants; a string's number is its index here
   std::vector<Tensor> constants = {};
   std::vector<PlanKernel> kernels = {};
   std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded: they fill persistent buffers

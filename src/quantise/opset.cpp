@@ -31,7 +31,7 @@ bool is_changed(const onnx::Node& node, int64_t opset, int64_t wanted) {
   return (node.op_type == "RoiAlign" && opset < 16) || (node.op_type == "GroupNormalization" && wanted >= 21);
 }
 
-std::vector<std::string> texts(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
+std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
 
 void change_reduction(ModelEdit& edit, const onnx::Node& node) {
   auto index = static_cast<size_t>(node.index);
@@ -41,7 +41,7 @@ void change_reduction(ModelEdit& edit, const onnx::Node& node) {
   edit.remove(index);
   edit.put_before(index, {.op = std::string(node.op_type),
                           .inputs = {std::string(node.inputs[0]), name},
-                          .outputs = texts(node.outputs),
+                          .outputs = strings(node.outputs),
                           .integers = {{"keepdims", integer(node, "keepdims", 1)}}});
 }
 
@@ -50,8 +50,8 @@ void change_split(ModelEdit& edit, const onnx::Node& node) {
   edit.remove(index);
   edit.put_before(index,
                   {.op = "Split",
-                   .inputs = texts(node.inputs),
-                   .outputs = texts(node.outputs),
+                   .inputs = strings(node.inputs),
+                   .outputs = strings(node.outputs),
                    .integers = {{"axis", integer(node, "axis", 0)}, {"num_outputs", static_cast<int64_t>(count)}}});
 }
 

@@ -106,7 +106,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
       kernels_.push_back(
           {object_.function<KernelEntry>(kernel.name), object_.function<KernelPlan>(cat(kernel.name, "_plan"))});
     }
-    for (const std::string& text : plan_.texts) texts_.code(text);
+    for (const std::string& text : plan_.strings) strings_.code(text);
     find_dynamic();
     load();
   }
@@ -119,7 +119,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
   void detach() override;
 
-  const TextPool& texts() const { return texts_; }
+  const StringPool& strings() const { return strings_; }
   bool is_random() const { return is_random_; }
   const Workers& workers() const { return workers_; }
   const HostAllocator& allocator() const { return host_.allocator; }
@@ -284,7 +284,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     std::optional<CheckedRun> checked;
     if (knobs().checked) checked.emplace(fixed_bytes());
     weights_ = PackedWeights(plan_, host_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
-      heed_watch();
+      check_watch();
       BoundStep bound = bind_load_step(step);
       int64_t bytes = bound.scratch_bytes * workers_.width();
       if (scratch.bytes() < bytes) scratch = AlignedMemory(bytes, host_.allocator);
@@ -306,7 +306,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   std::string place_of(const PlanStep&) const override { return "cpu"; }
 
-  TextPool texts_;
+  StringPool strings_;
   LoadedObject object_;
   Host host_;
   Workers workers_;
@@ -336,7 +336,7 @@ class CpuContext final : public Context {
       : program_(std::move(program)),
         pool_([this](int64_t bytes) { return AlignedMemory(bytes, program_->allocator()); }),
         blocks_(plan().buffers.size()),
-        host_(plan(), program_->last_container_reads(), program_->texts(), program_->memory_limit()) {}
+        host_(plan(), program_->last_container_reads(), program_->strings(), program_->memory_limit()) {}
 
   std::vector<Tensor> run(std::span<const Tensor> given, const RunOptions& options) override {
     std::vector<Tensor> inputs = with_defaults(program_->inputs(), given);
@@ -471,8 +471,8 @@ class CpuContext final : public Context {
   MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
     const Port& port = plan().outputs[index];
     std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
-    bool is_told = index < options.output_memory.size() && options.output_memory[index].data();
-    const Tensor* donated = is_told ? nullptr : donated_input(plan(), given, index, bytes);
+    bool is_given = index < options.output_memory.size() && options.output_memory[index].data();
+    const Tensor* donated = is_given ? nullptr : donated_input(plan(), given, index, bytes);
     if (!donated) return place_output(options, index, port, std::move(dims), program_->allocator());
     Tensor tensor{.dtype = port.type.shape.dtype, .dims = std::move(dims), .data = donated->data.part(0, bytes)};
     return {tensor, const_cast<std::byte*>(tensor.data.data())};

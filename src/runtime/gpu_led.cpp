@@ -10,7 +10,7 @@
 #include "base/kept_file.h"
 #include "base/overloaded.h"
 #include "base/random.h"
-#include "base/texts.h"
+#include "base/strings.h"
 #include "base/watch.h"
 #include "runtime/blocks.h"
 #include "runtime/buckets.h"
@@ -170,8 +170,8 @@ class LedContext final : public GpuRun {
     outputs_.assign(plan().outputs.size(), {});
     hosted_.assign(plan().buffers.size(), {});
     fetched_.clear();
-    TextPool texts;
-    for (const std::string& text : plan().texts) texts.code(text);
+    StringPool strings;
+    for (const std::string& text : plan().strings) strings.code(text);
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
       auto index = static_cast<size_t>(buffer.index);
@@ -179,7 +179,7 @@ class LedContext final : public GpuRun {
       if (buffer.kind == BufferKind::output && !program_->is_hosted(i) && !is_late(i)) place_output(i, options);
       if (buffer.kind != BufferKind::constant || !program_->is_hosted(i)) continue;
       const Tensor& codes = plan().constants[index];
-      hosted_[i] = texts.decode(codes.dims, codes.as<int64_t>());
+      hosted_[i] = strings.decode(codes.dims, codes.as<int64_t>());
     }
   }
 

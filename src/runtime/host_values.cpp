@@ -89,7 +89,7 @@ std::vector<std::vector<bool>> last_container_reads(const Plan& plan) {
 bool HostValues::is_container(size_t buffer) const { return holds_container(plan_, buffer); }
 
 std::byte* HostValues::encode(size_t buffer, const Tensor& input) {
-  codes_[buffer] = texts_.encode(*input.strings);
+  codes_[buffer] = strings_.encode(*input.strings);
   return reinterpret_cast<std::byte*>(codes_[buffer].data());
 }
 
@@ -100,7 +100,7 @@ std::byte* HostValues::room(size_t buffer, size_t bytes) {
 
 Tensor HostValues::decode(std::vector<int64_t> dims, const std::byte* codes) const {
   int64_t count = element_count(dims);
-  return texts_.decode(std::move(dims), codes_at(codes, count));
+  return strings_.decode(std::move(dims), codes_at(codes, count));
 }
 
 Tensor HostValues::operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory) {
@@ -124,7 +124,7 @@ void HostValues::store(size_t buffer, const std::vector<int64_t>& dims, Tensor r
     if (!result.data.empty()) std::memcpy(memory, result.data.data(), result.data.size());
     return;
   }
-  std::vector<int64_t> codes = texts_.encode(*result.strings);
+  std::vector<int64_t> codes = strings_.encode(*result.strings);
   if (!codes.empty()) std::memcpy(memory, codes.data(), codes.size() * sizeof(int64_t));
 }
 

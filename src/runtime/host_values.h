@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "base/texts.h"
+#include "base/strings.h"
 #include "plan/plan.h"
 
 namespace weft {
@@ -16,19 +16,19 @@ std::vector<std::vector<bool>> last_container_reads(const Plan& plan);
 /// strings. One for each context.
 class HostValues {
  public:
-  /// `texts` are the program's own strings; they must outlive this. A list of more than `memory_limit` bytes is E401.
+  /// `strings` are the program's own strings; they must outlive this. A list of more than `memory_limit` bytes is E401.
   /// `last_reads` are those of the plan; they must outlive this as well.
-  HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const TextPool& texts,
+  HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const StringPool& strings,
              int64_t memory_limit)
       : plan_(plan),
         last_reads_(last_reads),
-        texts_(&texts),
+        strings_(&strings),
         memory_limit_(memory_limit),
         codes_(plan.buffers.size()),
         containers_(plan.buffers.size()) {}
 
   /// Drops the values of the previous run.
-  void begin() { texts_.clear(); }
+  void begin() { strings_.clear(); }
 
   bool is_container(size_t buffer) const;
   bool is_text(size_t buffer) const {
@@ -52,7 +52,7 @@ class HostValues {
 
   const Plan& plan_;
   const std::vector<std::vector<bool>>& last_reads_;
-  TextPool texts_;
+  StringPool strings_;
   int64_t memory_limit_;
   std::vector<std::vector<int64_t>> codes_;
   std::vector<Tensor> containers_;

@@ -76,7 +76,7 @@ void fields(A& a, T& setting) {
 }
 template <class A, Is<HostCall> T>
 void fields(A& a, T& call) {
-  a(call.fn, call.numbers, call.texts);
+  a(call.fn, call.numbers, call.strings);
 }
 template <class A, Is<StepVariant> T>
 void fields(A& a, T& variant) {
@@ -136,7 +136,7 @@ void fields(A& a, T& part) {
 template <class A, Is<Plan> T>
 void fields(A& a, T& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
-    plan.texts, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.parts, plan.in_place, plan.donations,
+    plan.strings, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.parts, plan.in_place, plan.donations,
     plan.compiler);
 }
 template <class A, Is<PlacedConstant> T>

@@ -321,10 +321,10 @@ class RankedContext final : public Context {
 
   /// Whether an output is where the caller wants it: in the given memory, or in that of a donated input.
   bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
-    bool is_told = output < options.output_memory.size() && options.output_memory[output].data();
+    bool is_given = output < options.output_memory.size() && options.output_memory[output].data();
     if (options.on_device) return true;
-    if (!is_told && !options.allocate_output) return true;
-    if (program_->output_places()[output].rank && is_told) return true;
+    if (!is_given && !options.allocate_output) return true;
+    if (program_->output_places()[output].rank && is_given) return true;
     auto is_there = [&](const Tensor& input) { return !made.data.empty() && input.data.data() == made.data.data(); };
     return !made.is_tensor() || std::ranges::any_of(inputs, is_there);
   }

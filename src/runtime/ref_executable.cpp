@@ -52,7 +52,7 @@ StepNumbers number_steps(const Program& program) {
 
 /// Shared by the runs of all modules of one request.
 struct Request {
-  TextScope texts = {};
+  StringScope strings = {};
   const RunOptions& options;
   const GuardPlaces& guards;
   SymbolValues sizes;

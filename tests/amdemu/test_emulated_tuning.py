@@ -24,8 +24,8 @@ def imported(folder, tunings, fastest, file):
     """Imports a database in which the tunings that `fastest` accepts take 1 ns and all others 1,000 ns."""
     for t in tunings:
         t["nanoseconds"] = 1.0 if fastest(t) else 1000.0
-    (folder / "forged.json").write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))
-    run(folder, "tune", "--import", folder / "forged.json", file=file)
+    (folder / "imported.json").write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))
+    run(folder, "tune", "--import", folder / "imported.json", file=file)
 
 
 def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):

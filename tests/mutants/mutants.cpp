@@ -66,7 +66,7 @@ std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
     for (const Dim& dim : parameter.dims()) dims.push_back(dim.value());
     if (parameter.dtype() == DType::string) {
       auto count = static_cast<size_t>(element_count(dims));
-      inputs.push_back(make_text_tensor(dims, std::vector<std::string>(count)));
+      inputs.push_back(make_string_tensor(dims, std::vector<std::string>(count)));
       continue;
     }
     MutableTensor tensor = allocate_tensor(parameter.dtype(), dims);

@@ -285,9 +285,9 @@ TEST_CASE("tensors check what they are given") {
   weft_tensor_free(shared);
   CHECK(released == 2);
 
-  const char* texts[] = {"a", "bc"};
+  const char* strings[] = {"a", "bc"};
   const int64_t two[] = {2};
-  REQUIRE(weft_tensor_strings(two, 1, texts, nullptr, &tensor) == nullptr);
+  REQUIRE(weft_tensor_strings(two, 1, strings, nullptr, &tensor) == nullptr);
   size_t length = 0;
   CHECK(std::string(weft_tensor_string(tensor, 1, &length)) == "bc");
   CHECK(length == 2);

@@ -15,7 +15,7 @@ using namespace weft;
 
 namespace {
 
-constexpr const char* texts[] = {
+constexpr const char* strings[] = {
     R"(program "pointwise"
 symbol n
 module main {
@@ -83,7 +83,7 @@ bool is_same(const Model& model, Context& context) { return context.run(model.in
 
 std::vector<Model> make_models(int threads) {
   std::vector<Model> models;
-  for (const char* text : texts) {
+  for (const char* text : strings) {
     for (int64_t rows : {37, 200}) {
       auto in = input(rows);
       models.push_back({compiled(text, threads), in, compiled(text, 1)->new_context()->run(in)});
@@ -116,7 +116,7 @@ TEST_CASE("concurrent: threads that share programs, with compiles and unloads be
   for (int number = 0; number < 8; ++number) threads.emplace_back(use, number);
   for (size_t i = 0; running > 0; ++i) {
     const Model& model = models[i % models.size()];
-    auto again = compiled(texts[i % models.size() / 2], 1 + static_cast<int>(i % 2));
+    auto again = compiled(strings[i % models.size() / 2], 1 + static_cast<int>(i % 2));
     wrong += !is_same(model, *again->new_context());
   }
   for (std::thread& thread : threads) thread.join();

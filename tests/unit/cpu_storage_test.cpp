@@ -138,8 +138,8 @@ module main {
   %at = parameter {name="at", type=i64[]}
   %e = if %c, %a, %a [yes, no] {first=1, types=[f32[n,6]], sets=[]}
   %l = loop %a, %a [body] {counter=t, trips=3, count=3, carried=1, types=[f32[n,6], f32[3,n,6]]}
-  %s = host %a, %l {fn=collect, numbers=[1], texts=[], types=[sequence(f32[n,6])]}
-  %o = host %s, %at {fn=item, numbers=[], texts=[], types=[f32[n,6]]}
+  %s = host %a, %l {fn=collect, numbers=[1], strings=[], types=[sequence(f32[n,6])]}
+  %o = host %s, %at {fn=item, numbers=[], strings=[], types=[f32[n,6]]}
   return "e"=%e, "l"=%l, "rows"=%l.1, "o"=%o
 }
 module yes {

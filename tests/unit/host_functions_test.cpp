@@ -107,11 +107,12 @@ TEST_CASE("host: items of different types are not joined") {
     Tensor all = make_container(Type::Kind::sequence, {std::move(a), std::move(b)});
     return code_of([&] { run_host(call, std::vector{all}); });
   };
-  Tensor texts = make_text_tensor({2}, {"a", "b"}), narrow = make_tensor(DType::i8, {2}, std::vector<int64_t>{1, 2});
+  Tensor strings = make_string_tensor({2}, {"a", "b"}),
+         narrow = make_tensor(DType::i8, {2}, std::vector<int64_t>{1, 2});
   CHECK(join(numbers({1, 2}), numbers({3})) == "none");
   CHECK(join(numbers({1, 2}), narrow) == "E312");
-  CHECK(join(narrow, texts) == "E312");
-  CHECK(join(texts, narrow) == "E312");
+  CHECK(join(narrow, strings) == "E312");
+  CHECK(join(strings, narrow) == "E312");
   const int64_t huge = int64_t{1} << 62;
   Tensor long_one{.dtype = DType::f32, .dims = {huge, 0}};
   CHECK(join(long_one, long_one) == "E312");

@@ -64,14 +64,14 @@ std::vector<std::byte> bytes_of(const std::filesystem::path& path) {
   return {file.data(), file.data() + file.size()};
 }
 
-constexpr const char* host_text = R"(program "texts"
+constexpr const char* host_text = R"(program "strings"
 symbol n min=0 max=9
 module main {
   %s = parameter {name="s", type=string[n]}
   %w = constant {value=string[1]{"!"}}
   %b = broadcast %w {dims=[n]}
-  %j = host %s, %b {fn=concat_text, numbers=[], texts=[], types=[string[n]]}
-  %m = host %j {fn=match_text, numbers=[], texts=["[a-z]+!"], types=[bool[n]]}
+  %j = host %s, %b {fn=concat_text, numbers=[], strings=[], types=[string[n]]}
+  %m = host %j {fn=match_text, numbers=[], strings=["[a-z]+!"], types=[bool[n]]}
   return "joined"=%j, "matches"=%m
 })";
 
@@ -468,7 +468,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   CHECK(code_of([&] { save(*compiled, folder.path / "x.weft", std::vector<std::string>{"moon"}); }) == "E501");
 }
 
-TEST_CASE("saved: sizes and texts of any spelling pass through the program inside") {
+TEST_CASE("saved: sizes and strings of any spelling pass through the program inside") {
   Folder folder;
   auto program = std::make_unique<Program>();
   program->name = "odd \"names\"";

@@ -78,7 +78,7 @@ module main {
   %boxes = constant {value=f32[1,2,4]{0, 0, 1, 1, 0, 0, 2, 2}}
   %scores = constant {value=f32[1,1,2]{0.5, 0.75}}
   %nm = non_max_suppression %boxes, %scores, %qs, %zero {most=2, centers=true}
-  %ho = host %k {fn=to_text, numbers=[1, 2], texts=["a, b", "c"], types=[string[2,2]]}
+  %ho = host %k {fn=to_text, numbers=[1, 2], strings=["a, b", "c"], types=[string[2,2]]}
   %dq = dequantize %qu, %qs {to=f16, axis=2, block=0}
   return "sum"=%add, "top"=%tk, "where"=%tk.1
 }
@@ -159,9 +159,9 @@ TEST_CASE("text: constants of every type keep their values") {
 TEST_CASE("text: containers and calls of the host") {
   const char* body =
       "%s = parameter {name=\"s\", type=sequence(f32[_,3])}\n%i = constant {value=i64[]{-1}}\n"
-      "%d = host %s, %i {fn=item_sizes, numbers=[2], texts=[], types=[i64[2]]}\n%b = bind %d {symbols=[n, m], "
+      "%d = host %s, %i {fn=item_sizes, numbers=[2], strings=[], types=[i64[2]]}\n%b = bind %d {symbols=[n, m], "
       "most=[]}\n"
-      "%x = host %s, %i {fn=item, numbers=[], texts=[], types=[f32[n,3]]}\nreturn \"x\"=%x";
+      "%x = host %s, %i {fn=item, numbers=[], strings=[], types=[f32[n,3]]}\nreturn \"x\"=%x";
   auto program = parse_program(in_main(body), make_op);
   std::string text = print(*program);
   CHECK(text.find("sequence(f32[_,3])") != std::string::npos);

@@ -65,8 +65,8 @@ Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Ex
   cosine = angles(cosine), sine = angles(sine);
   if (rotary == 0) return rotated(x, cosine, sine, interleaved);
   Dim size = x.dims()[3];
-  Expr turned = rotated(slice(x, 3, 0, rotary), cosine, sine, interleaved);
-  return concat(b, {turned, slice(x, 3, rotary, size - rotary)}, 3);
+  Expr part = rotated(slice(x, 3, 0, rotary), cosine, sine, interleaved);
+  return concat(b, {part, slice(x, 3, rotary, size - rotary)}, 3);
 }
 
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity) {

@@ -29,7 +29,7 @@ std::optional<Tensor> computed(const Instruction& i) {
   const Shape& shape = i.types[0].shape;
   bool is_small = shape.is_static() && shape.elements().value() <= small_constant && !is_complex(shape.dtype);
   if (!is_small || !std::ranges::all_of(i.inputs, is_small_constant)) return {};
-  TextScope texts;
+  StringScope strings;
   std::vector<Wide> in;
   for (Value input : i.inputs) in.push_back(to_wide(input.def->as<Constant>()->tensor));
   return weft::to_tensor(i.op.info().evaluate(i.op, in).at(0));

@@ -38,10 +38,10 @@ Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
   Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
   Expr below = select(row <= number, 0, column), rest = sum(below * below, 1);
-  Expr norm = sqrt(head * head + rest), turned = select(head < 0, norm, -norm);
+  Expr norm = sqrt(head * head + rest), alpha = select(head < 0, norm, -norm);
   Expr is_clear = equal(rest, 0);
-  Expr tau = select(is_clear, 0, (turned - head) / select(is_clear, 1, turned));
-  return {select(equal(row, number), 1, below / select(is_clear, 1, head - turned)), tau};
+  Expr tau = select(is_clear, 0, (alpha - head) / select(is_clear, 1, alpha));
+  return {select(equal(row, number), 1, below / select(is_clear, 1, head - alpha)), tau};
 }
 
 Expr reflected(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by.v * m, 1); }
@@ -131,9 +131,9 @@ Qr qr(Expr x) {
   Dim rows = m.dims()[1], columns = m.dims()[2];
   Expr q = broadcast(eye(*x.at, rows, rows, x.dtype()), {m.dims()[0], rows, rows});
   Values y = loop_over(*x.at, min(rows, columns), {m, q}, 0, [](const Builder& b, const Dim& at, const Values& now) {
-    Expr r{&b, now[0]}, turned{&b, now[1]};  // q^T
+    Expr r{&b, now[0]}, q_now{&b, now[1]};  // q^T
     Reflection by = clearing(b, r, at);
-    return Values{reflected(by, r), reflected(by, turned)};
+    return Values{reflected(by, r), reflected(by, q_now)};
   });
   return {in_batches(swap_last(Expr{x.at, y[1]}), x),
           triangle_of(in_batches({x.at, y[0]}, x), number(*x.at, DType::i64, 0), true)};
@@ -161,9 +161,9 @@ Svd svd(Expr x, bool full) {
     Svd other = svd(swap_last(x), full);
     return {other.v, other.values, other.u};
   }
-  auto [turned, v] = orthogonal_columns(m);
-  Ordered order = top_k(reshape(sqrt(sum(turned * turned, 1)), {m.dims()[0], columns}), columns, 1);
-  Qr factors = qr(columns_at(turned, order.places));
+  auto [orthogonal, v] = orthogonal_columns(m);
+  Ordered order = top_k(reshape(sqrt(sum(orthogonal * orthogonal, 1)), {m.dims()[0], columns}), columns, 1);
+  Qr factors = qr(columns_at(orthogonal, order.places));
   Expr head = slice(factors.r, 1, 0, columns), unit = eye(*x.at, columns, columns, x.dtype());
   Expr side = select(sum(head * unit, 1) < 0, like(x, -1), like(x, 1));  // [batch, 1, columns]
   Expr u = slice(factors.q, 2, 0, columns) * side;
@@ -174,8 +174,8 @@ Svd svd(Expr x, bool full) {
 Expr singular_values(Expr x) {
   Expr m = matrices(x);
   if (known_size(m, 1) < known_size(m, 2)) m = swap_last(m);
-  Expr turned = orthogonal_columns(m)[0];
-  Expr squares = reshape(sum(turned * turned, 1), {m.dims()[0], m.dims()[2]});
+  Expr orthogonal = orthogonal_columns(m)[0];
+  Expr squares = reshape(sum(orthogonal * orthogonal, 1), {m.dims()[0], m.dims()[2]});
   return in_batches(sqrt(top_k(squares, m.dims()[2], 1).values), x);
 }
 

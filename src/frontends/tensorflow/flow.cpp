@@ -20,7 +20,7 @@ const OpenList* reserved(Call& c, Value value) {
 
 Expr zeros(const Builder& b, DType type, const Dims& dims) {
   if (type != DType::string) return full(b, type, dims, 0);
-  return broadcast({&b, constant(b.module(), make_text_tensor({}, {""}))}, dims);
+  return broadcast({&b, constant(b.module(), make_string_tensor({}, {""}))}, dims);
 }
 
 Expr filled(const Builder& b, const OpenList& list, const Dims& element) {

@@ -323,11 +323,11 @@ class Importer final : public Graphs {
     } else {
       for (int64_t size : *input.sizes.dims) dims.push_back(size < 0 ? program_->fresh_symbol("d") : Dim(size));
     }
-    bool is_turned = options_.channels_first && dims.size() == 4;
-    if (is_turned && wanted == options_.shapes.end()) dims = {dims[0], dims[3], dims[1], dims[2]};
+    bool is_transposed = options_.channels_first && dims.size() == 4;
+    if (is_transposed && wanted == options_.shapes.end()) dims = {dims[0], dims[3], dims[1], dims[2]};
     for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
     Value value = program_->main().parameter(input.name, Shape{*input.type, std::move(dims)});
-    return is_turned ? transpose(program_->main(), value, {0, 2, 3, 1}) : value;
+    return is_transposed ? transpose(program_->main(), value, {0, 2, 3, 1}) : value;
   }
 
   Value in_main(const Builder& builder, Value value) const {

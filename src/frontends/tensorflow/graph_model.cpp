@@ -22,7 +22,7 @@ AttributeValue type_value(int64_t code) {
 struct Listed {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;
-  std::vector<std::string> texts;
+  std::vector<std::string> strings;
 };
 
 Tensor from_bytes(DType type, std::vector<int64_t> dims, std::span<const std::byte> given) {
@@ -39,12 +39,12 @@ Tensor from_bytes(DType type, std::vector<int64_t> dims, std::span<const std::by
 Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& list) {
   std::vector<std::byte> bytes;
   if (type == DType::string) {
-    auto texts = list.texts;
+    auto strings = list.strings;
     auto want = static_cast<size_t>(element_count(dims));
-    if (texts.size() > want || (texts.empty() && want))
-      fail("E150", cat("a constant of ", want, " strings has ", texts.size()));
-    texts.resize(want, texts.empty() ? std::string() : texts.back());
-    return make_text_tensor(dims, std::move(texts));
+    if (strings.size() > want || (strings.empty() && want))
+      fail("E150", cat("a constant of ", want, " strings has ", strings.size()));
+    strings.resize(want, strings.empty() ? std::string() : strings.back());
+    return make_string_tensor(dims, std::move(strings));
   }
   for (auto piece : list.raw) bytes.insert(bytes.end(), piece.begin(), piece.end());
   if (list.raw.empty()) {
@@ -71,7 +71,7 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
       case 5: wire.fixed("float_val", 4, list.raw); break;
       case 6: wire.fixed("double_val", 8, list.raw); break;
       case 7: wire.integers("int_val", list.integers); break;
-      case 8: list.texts.emplace_back(wire.text("string_val")); break;
+      case 8: list.strings.emplace_back(wire.text("string_val")); break;
       case 9: wire.fixed("scomplex_val", 4, list.raw); break;
       case 10: wire.integers("int64_val", list.integers); break;
       case 11: wire.integers("bool_val", list.integers); break;
@@ -116,18 +116,18 @@ std::string_view function_name(Wire wire) {
 AttributeValue read_list(Wire wire) {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;
-  std::string texts;
-  bool has_texts = false, has_numbers = false;
+  std::string strings;
+  bool has_strings = false, has_numbers = false;
   while (wire.next()) switch (wire.field()) {
-      case 2: texts += cat(has_texts ? "," : "", wire.text("s")), has_texts = true; break;
+      case 2: strings += cat(has_strings ? "," : "", wire.text("s")), has_strings = true; break;
       case 3: wire.integers("i", integers); break;
       case 4: wire.fixed("f", 4, raw), has_numbers = true; break;
       case 5: wire.integers("b", integers); break;
       case 6: wire.integers("type", integers); break;
-      case 9: texts += cat(has_texts ? "," : "", function_name(wire.message("func"))), has_texts = true; break;
+      case 9: strings += cat(has_strings ? "," : "", function_name(wire.message("func"))), has_strings = true; break;
       default: wire.skip();
     }
-  if (has_texts) return texts;
+  if (has_strings) return strings;
   if (!has_numbers) return integers;
   std::vector<double> numbers;
   for (auto piece : raw) {

@@ -80,7 +80,7 @@ Values one_of(Call& c) {
 /// A variable is identified by its name: its handle is a string.
 Values var_handle(Call& c) {
   c.ignore("container");
-  return {constant(c.module(), make_text_tensor({}, {c.text("shared_name")}))};
+  return {constant(c.module(), make_string_tensor({}, {c.text("shared_name")}))};
 }
 
 std::string variable_name(Call& c) {
@@ -91,7 +91,7 @@ std::string variable_name(Call& c) {
 
 Values full_var_handle(Call& c) {
   for (auto hint : {"container", "shared_name", "shape", "allowed_devices", "debug_name"}) c.ignore(hint);
-  return {constant(c.module(), make_text_tensor({}, {variable_of(c.node())}))};
+  return {constant(c.module(), make_string_tensor({}, {variable_of(c.node())}))};
 }
 
 /// A variable of version 1, which is its own value.

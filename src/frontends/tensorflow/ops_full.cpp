@@ -274,10 +274,10 @@ Values lrn(Call& c) {
 Values batch_matmul_v3(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("grad_x"), c.ignore("grad_y");
-  auto operand = [&](size_t i, std::string_view turned) {
+  auto operand = [&](size_t i, std::string_view transposed) {
     Expr x = convert(c.input(i), c.output_type());
     if (x.rank() < 2) c.fail("E140", cat("needs matrices, has ", x.value.shape()));
-    return c.flag(turned) ? swap_last(x) : x;
+    return c.flag(transposed) ? swap_last(x) : x;
   };
   return {matmul(operand(0, "adj_x"), operand(1, "adj_y"))};
 }

@@ -49,7 +49,7 @@ std::optional<Dims> element_sizes(Call& c, size_t i) {
 Value new_list(Call& c, DType type, const Dim& count, const std::optional<Dims>& element) {
   OpenList list{.type = type, .count = count};
   return element ? filled(c, list, *element).value
-                 : constant(c.module(), make_text_tensor({}, {c.graphs().add_list(std::move(list))}));
+                 : constant(c.module(), make_string_tensor({}, {c.graphs().add_list(std::move(list))}));
 }
 
 DType element_type(Call& c, std::string_view name = "element_dtype") {
@@ -184,7 +184,7 @@ Values array_new(Call& c) {
        {"clear_after_read", "dynamic_size", "identical_element_shapes", "tensor_array_name", "element_shape"})
     c.ignore(hint);  // hints about the use of a list
   Value flow = new_list(c, element_type(c, "dtype"), count_in(c, 0), std::nullopt);
-  return {constant(c.module(), make_text_tensor({}, {cat("array ", c.node().name)})), flow};
+  return {constant(c.module(), make_string_tensor({}, {cat("array ", c.node().name)})), flow};
 }
 Values array_write(Call& c) {
   c.expect_inputs(4, 4);

@@ -181,8 +181,8 @@ class Restoration {
   /// Element `number` of the constant string operand `i` of a restoring node; empty if it is not constant.
   static std::string told(const Names& by_name, const GraphNode& node, size_t i, size_t number) {
     auto maker = i < node.inputs.size() ? by_name.find(parse(node.inputs[i]).node) : by_name.end();
-    const auto* texts = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
-    return texts && texts->strings && number < texts->strings->size() ? (*texts->strings)[number] : std::string();
+    const auto* names = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
+    return names && names->strings && number < names->strings->size() ? (*names->strings)[number] : std::string();
   }
 
   static bool read_number(std::string_view text, int64_t& number) {

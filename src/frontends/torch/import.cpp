@@ -253,7 +253,7 @@ void Importer::bind_inputs() {
     auto meta = exported_.graph.tensors.find(input.name);
     if (meta == exported_.graph.tensors.end() || options_.constants.contains(input.name)) continue;
     for (const Dim& size : type_of(meta->second).shape.dims)
-      size.visit_symbols([&](const Symbol& symbol) { told_sizes_.insert(symbol.name); });
+      size.visit_symbols([&](const Symbol& symbol) { known_sizes_.insert(symbol.name); });
   }
   for (bool is_user : {true, false}) {  // inputs that a caller must give come first
     for (size_t i = 0; i < exported_.inputs.size(); ++i)
@@ -273,7 +273,7 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
     Dim value = size_of(size->second);
-    if (const Symbol* symbol = value.as_symbol(); symbol && !told_sizes_.contains(symbol->name))
+    if (const Symbol* symbol = value.as_symbol(); symbol && !known_sizes_.contains(symbol->name))
       value = sizes_in(main, main.parameter(name, Shape{DType::i64, {}}), symbol->min)[0];
     entry.binding.scalar = Operand{.kind = Operand::Kind::integer, .integer = value};
     return;

@@ -95,7 +95,7 @@ class Importer {
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
   std::optional<int64_t> part_ = {};                          // which part of complex numbers operators read now
-  std::set<std::string> told_sizes_;                          // symbols known from the sizes of an input
+  std::set<std::string> known_sizes_;                         // symbols known from the sizes of an input
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;
   std::unordered_map<const Graph*, std::set<std::string>> read_;  // the names that nodes of a graph read

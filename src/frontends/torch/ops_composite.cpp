@@ -256,8 +256,8 @@ Values cross(Call& c) {
   for (int64_t i = 0; i < a.rank() && axis < 0; ++i)
     if (known_equal(size_at(a, i), 3)) axis = i;
   if (axis < 0 || !known_equal(size_at(a, axis), 3)) c.fail("E151", cat("needs an axis of 3 of ", a.value.shape()));
-  auto turned = [&](Expr x, int64_t by) { return rolled(x, axis, by); };
-  return one(turned(a, 2) * turned(b, 1) - turned(a, 1) * turned(b, 2));
+  auto shifted = [&](Expr x, int64_t by) { return rolled(x, axis, by); };
+  return one(shifted(a, 2) * shifted(b, 1) - shifted(a, 1) * shifted(b, 2));
 }
 
 Values products_of_rows(Call& c) {

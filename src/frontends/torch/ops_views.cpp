@@ -107,7 +107,7 @@ Values swapped(Call& c, Expr x, int64_t a, int64_t b) {
   return one(transpose(x, order));
 }
 Values transpose_two(Call& c) { return swapped(c, c.tensor("self"), c.integer("dim0"), c.integer("dim1")); }
-Values turned(Call& c) {
+Values transposed(Call& c) {
   Expr x = c.tensor("self");
   return x.rank() < 2 ? one(x) : swapped(c, x, 0, 1);
 }
@@ -506,8 +506,8 @@ constexpr Operator rows[] = {
     {"aten.swapaxes.default",
      [](Call& c) { return swapped(c, c.tensor("self"), c.integer("axis0"), c.integer("axis1")); }},
     {"aten.swapdims.default", transpose_two},
-    {"aten.t.default", turned},
-    {"aten.numpy_T.default", turned},
+    {"aten.t.default", transposed},
+    {"aten.numpy_T.default", transposed},
     {"aten.mT.default", last_two},
     {"aten.movedim.int", move_axes},
     {"aten.movedim.intlist", move_axes},

@@ -167,7 +167,7 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKerne
   return kernel.finish(lowering.plan(), cat("dot_", type));
 }
 
-/// Writes the kernel of a product, given the texts of its operands. It computes the epilogue of `region`; with `parts`
+/// Writes the kernel of a product, given the strings of its operands. It computes the epilogue of `region`; with `parts`
 /// it stores partial sums of split k instead.
 void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                    KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,

@@ -41,7 +41,7 @@ class Merger {
   void run() {
     std::vector<int> numbers;  // for each step, the first group of its run of movable steps
     for (size_t i = 0; i <= plan_.steps.size(); ++i) {
-      if (i == plan_.steps.size() || begins_stretch(i)) first_ = groups_.size();
+      if (i == plan_.steps.size() || begins_basic_block(i)) first_ = groups_.size();
       numbers.push_back(static_cast<int>(first_));
       if (i < plan_.steps.size()) place(i);
     }
@@ -62,7 +62,7 @@ class Merger {
     return launch ? launch->is_spare || std::ranges::any_of(step.buffers, is_mailbox) : !step.is<CollectiveStep>();
   }
   /// Whether a basic block begins at step `i`: steps that always run one after another.
-  bool begins_stretch(size_t i) {
+  bool begins_basic_block(size_t i) {
     if (targets_.empty()) {
       for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
     }

@@ -13,7 +13,7 @@ namespace weft::onnx {
 namespace {
 
 /// Transposes x to ONNX's channels first or, with `is_back`, back.
-std::string turned(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
+std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
   if (layout == Layout::channels_first) return x;
   std::vector<int64_t> order = {0, rank - 1};
   for (int64_t axis = 1; axis + 1 < rank; ++axis) order.push_back(axis);
@@ -54,7 +54,7 @@ std::string padded(Out& out, const std::string& x, const Dims& begin, const Dims
 Names write(Out& out, const Instruction& i, const Convolution& op) {
   DType from = i.inputs[0].dtype();
   if (!is_float(from)) refuse_export(out.source(), cat("a convolution of ", from));
-  Names inputs = {turned(out, out.name(i.inputs[0]), op.layout, i.inputs[0].rank(), false), out.name(i.inputs[1])};
+  Names inputs = {permuted(out, out.name(i.inputs[0]), op.layout, i.inputs[0].rank(), false), out.name(i.inputs[1])};
   if (from != op.type)
     for (std::string& input : inputs) input = out.add("Cast", {input}, {{"to", element_code(op.type)}});
   auto [pads, are_known] = pads_of(op.pads_begin, op.pads_end);
@@ -67,13 +67,13 @@ Names write(Out& out, const Instruction& i, const Convolution& op) {
       {"strides", op.strides}, {"dilations", op.dilations}, {"pads", pads}, {"group", op.groups}};
   if (!op.output_padding.empty()) attributes.push_back({"output_padding", op.output_padding});
   std::string y = out.add(op.transposed ? "ConvTranspose" : "Conv", inputs, attributes);
-  return {turned(out, y, op.layout, i.inputs[0].rank(), true)};
+  return {permuted(out, y, op.layout, i.inputs[0].rank(), true)};
 }
 
 Names write(Out& out, const Instruction& i, const Pool& op) {
   constexpr std::string_view ops[] = {"MaxPool", "AveragePool", "LpPool"};
   int64_t rank = i.inputs[0].rank();
-  std::string x = turned(out, out.name(i.inputs[0]), op.layout, rank, false);
+  std::string x = permuted(out, out.name(i.inputs[0]), op.layout, rank, false);
   auto [pads, are_known] = pads_of(op.pads_begin, op.pads_end);
   if (!are_known) {
     bool may_pad = !op.round_up && !op.indices && (op.fn != PoolFn::average || op.count_include_pad);
@@ -90,7 +90,7 @@ Names write(Out& out, const Instruction& i, const Pool& op) {
   if (op.fn == PoolFn::average) attributes.push_back({"count_include_pad", int64_t{op.count_include_pad}});
   if (op.fn == PoolFn::lp) attributes.push_back({"p", op.p});
   Names results = out.add_all(ops[static_cast<size_t>(op.fn)], {x}, op.indices ? 2 : 1, attributes);
-  for (std::string& result : results) result = turned(out, result, op.layout, rank, true);
+  for (std::string& result : results) result = permuted(out, result, op.layout, rank, true);
   return results;
 }
 

@@ -67,16 +67,16 @@ class ValueReader {
 
   Tensor map(Wire& wire, const Type& type, int depth) {
     std::vector<int64_t> numbers;
-    std::vector<std::string> texts;
+    std::vector<std::string> strings;
     Tensor values = make_container(Type::Kind::sequence, {});
     while (wire.next()) switch (wire.field()) {
         case 3: wire.integers("keys", numbers); break;
-        case 4: texts.emplace_back(wire.text("string_keys")); break;
+        case 4: strings.emplace_back(wire.text("string_keys")); break;
         case 5: values = read(wire.message("values"), Type::sequence(*type.element), depth + 1); break;
         default: wire.skip();
       }
     bool is_text = type.key == DType::string;
-    Tensor keys = is_text ? make_text_tensor({std::ssize(texts)}, std::move(texts)) : make_i64_tensor(numbers);
+    Tensor keys = is_text ? make_string_tensor({std::ssize(strings)}, std::move(strings)) : make_i64_tensor(numbers);
     if (keys.elements() != std::ssize(*values.items)) wire.fail_damaged("values", "are not as many as the keys");
     auto is_scalar = [&](const Tensor& value) {
       return value.is_tensor() && value.dtype == type.element->shape.dtype && value.elements() == 1;
@@ -89,9 +89,9 @@ class ValueReader {
   static Tensor side_by_side(const std::vector<Tensor>& scalars, const Type& element) {
     std::vector<int64_t> dims = {std::ssize(scalars)};
     if (element.shape.dtype == DType::string) {
-      std::vector<std::string> texts;
-      for (const Tensor& one : scalars) texts.push_back(one.strings->at(0));
-      return make_text_tensor(dims, std::move(texts));
+      std::vector<std::string> strings;
+      for (const Tensor& one : scalars) strings.push_back(one.strings->at(0));
+      return make_string_tensor(dims, std::move(strings));
     }
     std::vector<double> numbers;
     for (const Tensor& one : scalars) numbers.push_back(to_doubles(one).at(0));

@@ -202,7 +202,7 @@ std::vector<double> Call::floats(std::string_view name) const {
   auto* value = get<std::vector<float>>(name);
   return value ? std::vector<double>(value->begin(), value->end()) : std::vector<double>();
 }
-std::vector<std::string> Call::texts(std::string_view name) const {
+std::vector<std::string> Call::strings(std::string_view name) const {
   auto* value = get<std::vector<std::string_view>>(name);
   return value ? std::vector<std::string>(value->begin(), value->end()) : std::vector<std::string>();
 }

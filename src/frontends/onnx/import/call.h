@@ -74,7 +74,7 @@ class Call : public frontend::Builder {
   std::string text(std::string_view attribute, std::string_view fallback) const;
   std::vector<int64_t> integers(std::string_view attribute) const;      ///< empty when it is not given
   std::vector<double> floats(std::string_view attribute) const;         ///< empty when it is not given
-  std::vector<std::string> texts(std::string_view attribute) const;     ///< empty when it is not given
+  std::vector<std::string> strings(std::string_view attribute) const;   ///< empty when it is not given
   Tensor tensor(std::string_view attribute) const;                      ///< E142 when it is not given
   const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 when it is not given
   const Graph& graph(std::string_view attribute) const;                 ///< E142 when it is not given

@@ -172,7 +172,7 @@ std::unique_ptr<Program> Importer::run() {
 void Importer::refuse_texts() {
   for (const auto& module : program_->modules()) {
     for (const Instruction& i : *module) {
-      if (takes_texts(i.op)) continue;
+      if (takes_strings(i.op)) continue;
       bool reads = std::ranges::any_of(i.inputs, [](const Value& input) { return is_text(input.type()); });
       if (!reads && !std::ranges::any_of(i.types, is_text)) continue;
       problems_.push_back(fault("E141", cat(display_name(i.op), " is not defined for strings"), i.source));

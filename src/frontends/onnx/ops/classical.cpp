@@ -93,12 +93,12 @@ Values normalizer(Call& c) {
 
 /// One column for each category. An unknown one gives zeros, or an index out of range at run time where `zeros` is 0.
 Values one_hot_encoder(Call& c) {
-  auto texts = c.texts("cats_strings");
+  auto strings = c.strings("cats_strings");
   auto numbers = c.integers("cats_int64s");
   Expr x = arg(c, 0);
   bool is_text = x.dtype() == DType::string;
-  if (is_text ? texts.empty() : numbers.empty()) c.fail("E142", cat("needs categories for ", x.dtype()));
-  Tensor categories = is_text ? make_text_tensor({std::ssize(texts)}, texts) : make_i64_tensor(numbers);
+  if (is_text ? strings.empty() : numbers.empty()) c.fail("E142", cat("needs categories for ", x.dtype()));
+  Tensor categories = is_text ? make_string_tensor({std::ssize(strings)}, strings) : make_i64_tensor(numbers);
   if (!is_text) x = convert(x, DType::i64);
   Dims dims = x.dims();
   dims.push_back(1);
@@ -139,8 +139,8 @@ Tensor labels(Call& c, std::string_view which) {
       return make_tensor(DType::f32, {std::ssize(numbers)}, std::span<const double>(numbers));
     }
     if (std::string_view(kind) == "tensor") return c.tensor(name);
-    auto texts = c.texts(name);
-    return make_text_tensor({std::ssize(texts)}, texts);
+    auto strings = c.strings(name);
+    return make_string_tensor({std::ssize(strings)}, strings);
   }
   c.fail("E142", cat("needs ", which));
 }
@@ -155,7 +155,7 @@ Tensor label_default(Call& c, DType type) {
     tensor.dims.clear();
     return tensor;
   }
-  if (type == DType::string) return make_text_tensor({}, {c.text("default_string", "_Unused")});
+  if (type == DType::string) return make_string_tensor({}, {c.text("default_string", "_Unused")});
   return scalar_tensor(
       type, is_float(type) ? c.number("default_float", 0) : static_cast<double>(c.integer("default_int64", -1)));
 }
@@ -172,14 +172,15 @@ Values label_encoder(Call& c) {
 
 /// A string for each number, or a number for each string.
 Values category_mapper(Call& c) {
-  auto texts = c.texts("cats_strings");
-  Tensor names = make_text_tensor({std::ssize(texts)}, texts), numbers = make_i64_tensor(c.integers("cats_int64s"));
-  if (names.elements() != numbers.elements() || texts.empty())
+  auto strings = c.strings("cats_strings");
+  Tensor names = make_string_tensor({std::ssize(strings)}, strings),
+         numbers = make_i64_tensor(c.integers("cats_int64s"));
+  if (names.elements() != numbers.elements() || strings.empty())
     c.fail("E140", cat("has ", names.elements(), " strings and ", numbers.elements(), " numbers"));
   Expr x = arg(c, 0);
   bool from_text = x.dtype() == DType::string;
   Tensor other = from_text ? scalar_tensor(DType::i64, static_cast<double>(c.integer("default_int64", -1)))
-                           : make_text_tensor({}, {c.text("default_string", "_Unused")});
+                           : make_string_tensor({}, {c.text("default_string", "_Unused")});
   c.ignore("default_int64"), c.ignore("default_string");
   Expr unknown{&c, constant(c.module(), other)};
   return {from_text ? looked_up(x, names, numbers, unknown) : looked_up(x, numbers, names, unknown)};
@@ -384,11 +385,12 @@ Value map_input(Call& c) {
 /// One map from labels to scores for each row.
 Values zip_map(Call& c) {
   Expr scores = convert(arg(c, 0), DType::f32);
-  auto texts = c.texts("classlabels_strings");
+  auto strings = c.strings("classlabels_strings");
   auto numbers = c.integers("classlabels_int64s");
-  if (texts.empty() && numbers.empty()) c.fail("E142", "needs classlabels_int64s or classlabels_strings");
-  Type map = Type::map(texts.empty() ? DType::i64 : DType::string, Shape{DType::f32, {}});
-  return {host(c.module(), {.fn = HostFn::zip_map, .numbers = numbers, .texts = texts, .types = {Type::sequence(map)}},
+  if (strings.empty() && numbers.empty()) c.fail("E142", "needs classlabels_int64s or classlabels_strings");
+  Type map = Type::map(strings.empty() ? DType::i64 : DType::string, Shape{DType::f32, {}});
+  return {host(c.module(),
+               {.fn = HostFn::zip_map, .numbers = numbers, .strings = strings, .types = {Type::sequence(map)}},
                {scores})};
 }
 
@@ -418,13 +420,13 @@ Values cast_map(Call& c) {
 /// The values of a map in the order of a vocabulary; 0 or "" for keys that it lacks.
 Values dict_vectorizer(Call& c) {
   Value map = map_input(c);
-  auto texts = c.texts("string_vocabulary");
+  auto strings = c.strings("string_vocabulary");
   auto numbers = c.integers("int64_vocabulary");
-  if ((map.type().key == DType::string ? texts.empty() : numbers.empty()))
+  if ((map.type().key == DType::string ? strings.empty() : numbers.empty()))
     c.fail("E142", cat("needs a vocabulary for ", map.type()));
-  int64_t columns = texts.empty() ? std::ssize(numbers) : std::ssize(texts);
+  int64_t columns = strings.empty() ? std::ssize(numbers) : std::ssize(strings);
   Type row = Shape{map.type().element->shape.dtype, {1, columns}};
-  return {host(c.module(), {.fn = HostFn::map_vector, .numbers = numbers, .texts = texts, .types = {row}}, {map})};
+  return {host(c.module(), {.fn = HostFn::map_vector, .numbers = numbers, .strings = strings, .types = {row}}, {map})};
 }
 
 constexpr Operator table[] = {

@@ -182,7 +182,7 @@ Value replaced(const Replaced& by, Value value) {
 }
 
 Values gradient(Call& c) {
-  std::vector<std::string> names = c.texts("xs"), others = c.texts("zs");
+  std::vector<std::string> names = c.strings("xs"), others = c.strings("zs");
   size_t count = names.size();
   names.insert(names.end(), others.begin(), others.end());
   if (count == 0) c.fail("E142", "needs attribute 'xs'");

@@ -287,10 +287,10 @@ Values constant_value(Call& c) {
   }
   if (c.has("sparse_value")) return {constant(c.module(), dense_tensor(c.sparse_tensor("sparse_value")))};
   bool is_scalar = c.has("value_string");
-  auto texts = is_scalar ? std::vector<std::string>{c.text("value_string")} : c.texts("value_strings");
+  auto strings = is_scalar ? std::vector<std::string>{c.text("value_string")} : c.strings("value_strings");
   Tensor tensor{.dtype = DType::string};
-  if (!is_scalar) tensor.dims = {static_cast<int64_t>(texts.size())};
-  tensor.strings = std::make_shared<const std::vector<std::string>>(std::move(texts));
+  if (!is_scalar) tensor.dims = {static_cast<int64_t>(strings.size())};
+  tensor.strings = std::make_shared<const std::vector<std::string>>(std::move(strings));
   return {constant(c.module(), tensor)};
 }
 

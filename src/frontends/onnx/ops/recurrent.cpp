@@ -29,7 +29,7 @@ constexpr NamedActivation activations[] = {
 };
 
 std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
-  auto given = c.texts("activations");
+  auto given = c.strings("activations");
   auto alphas = c.floats("activation_alpha"), betas = c.floats("activation_beta");
   if (!given.empty() && given.size() < names.size())
     c.fail("E140", cat("needs ", names.size(), " activations, has ", given.size()));

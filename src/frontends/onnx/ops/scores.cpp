@@ -62,11 +62,11 @@ Expr transformed(Call& c, Expr scores, PostTransform how) {
 }
 
 ClassLabels class_labels(Call& c, std::string_view name) {
-  auto texts = c.texts("classlabels_strings");
+  auto strings = c.strings("classlabels_strings");
   auto numbers = c.integers(name);
-  if (texts.empty() && numbers.empty()) c.fail("E142", cat("needs ", name, " or classlabels_strings"));
-  if (texts.empty()) return {make_i64_tensor(numbers)};
-  return {make_text_tensor({std::ssize(texts)}, texts)};
+  if (strings.empty() && numbers.empty()) c.fail("E142", cat("needs ", name, " or classlabels_strings"));
+  if (strings.empty()) return {make_i64_tensor(numbers)};
+  return {make_string_tensor({std::ssize(strings)}, strings)};
 }
 
 Values classified(Call& c, const ClassLabels& labels, Expr scores) {

@@ -190,7 +190,7 @@ void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t liste
 Forest read_nodes(Call& c, NodeIds& ids) {
   auto trees = c.integers("nodes_treeids"), nodes = c.integers("nodes_nodeids");
   auto yes = c.integers("nodes_truenodeids"), no = c.integers("nodes_falsenodeids");
-  auto modes = c.texts("nodes_modes");
+  auto modes = c.strings("nodes_modes");
   auto missing = c.integers("nodes_missing_value_tracks_true");
   Forest f{.feature = c.integers("nodes_featureids"), .value = listed(c, "nodes_values")};
   c.ignore("nodes_hitrates"), c.ignore("nodes_hitrates_as_tensor");

@@ -30,7 +30,7 @@ Values string_split(Call& c) {
   pieces.shape.dims.push_back(placeholder(any_size));
   HostOp op{.fn = HostFn::split_text,
             .numbers = {c.integer("maxsplit", -1)},
-            .texts = {c.text("delimiter", "")},
+            .strings = {c.text("delimiter", "")},
             .types = {Type::optional(pieces), Shape{DType::i64, x.dims()}}};
   auto results = host_all(c.module(), op, {x});
   return {item_of(c.module(), results[0], 0), results[1]};
@@ -46,12 +46,12 @@ Values string_normalizer(Call& c) {
   c.ignore("locale");  // letters change case by the rules of Unicode in every locale
   bool fits = x.rank() == 1 || (x.rank() == 2 && known_equal(x.dims()[0], 1));
   if (!fits) c.fail("E140", cat("needs strings [n] or [1, n], has ", x.value.type()));
-  auto stopwords = c.texts("stopwords");
+  auto stopwords = c.strings("stopwords");
   Type left = as_element(x.value.type());
   left.shape.dims.back() = placeholder(any_size);
   HostOp op{.fn = HostFn::normalize_text,
             .numbers = {found - cases.begin(), c.integer("is_case_sensitive", 0)},
-            .texts = stopwords,
+            .strings = stopwords,
             .types = {Type::optional(left)}};
   return {item_of(c.module(), host(c.module(), op, {x}), 0)};
 }
@@ -59,26 +59,26 @@ Values string_normalizer(Call& c) {
 /// One row of tokens for each string. Patterns match either tokens or the text between them.
 Values tokenizer(Call& c) {
   Expr x = text(c, 0);
-  auto separators = c.texts("separators");
+  auto separators = c.strings("separators");
   bool by_token = c.has("tokenexp");
   if (by_token != separators.empty()) c.fail("E142", "needs either separators or tokenexp");
-  std::vector<std::string> texts = {c.text("pad_value")};
-  if (by_token) texts.push_back(c.text("tokenexp"));
-  texts.insert(texts.end(), separators.begin(), separators.end());
-  for (size_t i = 1; i < texts.size(); ++i) check_text_pattern(texts[i]);
+  std::vector<std::string> strings = {c.text("pad_value")};
+  if (by_token) strings.push_back(c.text("tokenexp"));
+  strings.insert(strings.end(), separators.begin(), separators.end());
+  for (size_t i = 1; i < strings.size(); ++i) check_text_pattern(strings[i]);
   Type tokens = as_element(x.value.type());
   tokens.shape.dims.push_back(placeholder(any_size));
   HostOp op{.fn = HostFn::split_text,
             .numbers = {-1, c.integer("mark"), c.integer("mincharnum"), by_token},
-            .texts = texts,
+            .strings = strings,
             .types = {Type::optional(tokens), Shape{DType::i64, x.dims()}}};
   return {item_of(c.module(), host(c.module(), op, {x}), 0)};
 }
 
 Values regex_full_match(Call& c) {
   Expr x = text(c, 0);
-  HostOp op{.fn = HostFn::match_text, .texts = {c.text("pattern")}, .types = {Shape{DType::boolean, x.dims()}}};
-  check_text_pattern(op.texts[0]);
+  HostOp op{.fn = HostFn::match_text, .strings = {c.text("pattern")}, .types = {Shape{DType::boolean, x.dims()}}};
+  check_text_pattern(op.strings[0]);
   return {host(c.module(), op, {x})};
 }
 
@@ -143,11 +143,11 @@ Expr counts(Call& c, Expr x, Value pool, const NGrams& grams, int64_t max_skippe
 
 Value pool_of(Call& c, DType type) {
   bool is_text = type == DType::string;
-  auto texts = c.texts("pool_strings");
+  auto strings = c.strings("pool_strings");
   auto numbers = c.integers("pool_int64s");
-  if (is_text ? texts.empty() : numbers.empty())
+  if (is_text ? strings.empty() : numbers.empty())
     c.fail("E142", cat("needs ", is_text ? "pool_strings" : "pool_int64s", " for ", type));
-  if (is_text) return constant(c.module(), make_text_tensor({std::ssize(texts)}, texts));
+  if (is_text) return constant(c.module(), make_string_tensor({std::ssize(strings)}, strings));
   return constant(c.module(), make_i64_tensor(numbers));
 }
 

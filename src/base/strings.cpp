@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/texts.h"
+#include "base/strings.h"
 
 #include "base/error.h"
 
@@ -16,49 +16,49 @@ void count_bytes(size_t& sum, size_t more) {
 
 }  // namespace
 
-TextPool::TextPool(const TextPool* base) : base_(base), first_(base ? base->size() : 0) {}
+StringPool::StringPool(const StringPool* base) : base_(base), first_(base ? base->size() : 0) {}
 
-const int64_t* TextPool::find(std::string_view text) const {
+const int64_t* StringPool::find(std::string_view text) const {
   if (auto found = codes_.find(text); found != codes_.end()) return &found->second;
   return base_ ? base_->find(text) : nullptr;
 }
 
-int64_t TextPool::code(std::string_view text) {
+int64_t StringPool::code(std::string_view text) {
   if (const int64_t* known = find(text)) return *known;
   int64_t code = size();
   count_bytes(bytes_, text.size());
-  texts_.emplace_back(text);
-  codes_.emplace(texts_.back(), code);
+  strings_.emplace_back(text);
+  codes_.emplace(strings_.back(), code);
   return code;
 }
 
-const std::string& TextPool::text(int64_t code) const {
+const std::string& StringPool::text(int64_t code) const {
   if (code < first_ && base_) return base_->text(code);
-  return texts_.at(code - first_);
+  return strings_.at(code - first_);
 }
 
-void TextPool::clear() {
+void StringPool::clear() {
   codes_.clear();
-  texts_.clear();
+  strings_.clear();
   bytes_ = 0;
 }
 
-std::vector<int64_t> TextPool::encode(std::span<const std::string> texts) {
+std::vector<int64_t> StringPool::encode(std::span<const std::string> strings) {
   std::vector<int64_t> codes;
-  codes.reserve(texts.size());
-  for (const std::string& text : texts) codes.push_back(code(text));
+  codes.reserve(strings.size());
+  for (const std::string& text : strings) codes.push_back(code(text));
   return codes;
 }
 
-Tensor TextPool::decode(std::vector<int64_t> dims, std::span<const int64_t> codes) const {
-  std::vector<std::string> texts;
-  texts.reserve(codes.size());
+Tensor StringPool::decode(std::vector<int64_t> dims, std::span<const int64_t> codes) const {
+  std::vector<std::string> strings;
+  strings.reserve(codes.size());
   size_t bytes = 0;
   for (int64_t code : codes) {
     count_bytes(bytes, text(code).size());
-    texts.push_back(text(code));
+    strings.push_back(text(code));
   }
-  return make_text_tensor(std::move(dims), std::move(texts));
+  return make_string_tensor(std::move(dims), std::move(strings));
 }
 
 }  // namespace weft

@@ -13,13 +13,13 @@
 namespace weft::host {
 namespace {
 
-const std::vector<std::string>& texts(const Tensor& tensor) { return *tensor.strings; }
+const std::vector<std::string>& strings(const Tensor& tensor) { return *tensor.strings; }
 
 template <class F>
 Values each_text(const Tensor& x, F f) {
   std::vector<std::string> out;
-  for (const std::string& text : texts(x)) out.push_back(f(text));
-  return {make_text_tensor(x.dims, std::move(out))};
+  for (const std::string& text : strings(x)) out.push_back(f(text));
+  return {make_string_tensor(x.dims, std::move(out))};
 }
 
 // --- numbers as strings ----------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t
     std::ranges::move(row, std::back_inserter(out));
   }
   dims.push_back(static_cast<int64_t>(longest));
-  return make_text_tensor(std::move(dims), std::move(out));
+  return make_string_tensor(std::move(dims), std::move(out));
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ std::vector<std::string> pieces(std::string_view text, std::string_view delimite
 }
 
 std::string text_of(const Tensor& tensor, int64_t index) {
-  if (tensor.dtype == DType::string) return texts(tensor)[index];
+  if (tensor.dtype == DType::string) return strings(tensor)[index];
   Tensor one = tensor;
   one.dims = {1};
   size_t width = static_cast<size_t>(bits(tensor.dtype)) / 8;
@@ -172,18 +172,18 @@ Values to_text(Operands in) {
   if (bits(in[0].dtype) < 8 && in[0].dtype != DType::string) refuse("E149", "strings of ", in[0].dtype);
   std::vector<std::string> out;
   for (int64_t i = 0; i < in[0].elements(); ++i) out.push_back(text_of(in[0], i));
-  return {make_text_tensor(in[0].dims, std::move(out))};
+  return {make_string_tensor(in[0].dims, std::move(out))};
 }
 
 Values from_text(const HostCall& call, Operands in) {
   auto type = static_cast<DType>(call.numbers.at(0));
   if (is_float(type)) {
     std::vector<double> values;
-    for (const std::string& text : texts(in[0])) values.push_back(number_of(text));
+    for (const std::string& text : strings(in[0])) values.push_back(number_of(text));
     return {make_tensor(type, in[0].dims, std::span<const double>(values))};
   }
   std::vector<int64_t> values;
-  for (const std::string& text : texts(in[0])) {
+  for (const std::string& text : strings(in[0])) {
     std::string_view digits = trim(text);
     int64_t value = 0;
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -196,7 +196,7 @@ Values from_text(const HostCall& call, Operands in) {
 
 Values concat_text(Operands in) {
   size_t at = 0;
-  return each_text(in[0], [&](const std::string& text) { return text + texts(in[1])[at++]; });
+  return each_text(in[0], [&](const std::string& text) { return text + strings(in[1])[at++]; });
 }
 
 /// `split_text` by patterns. `numbers`: any value, whether ends are marked, the least characters of a token, whether
@@ -204,11 +204,11 @@ Values concat_text(Operands in) {
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;
-  for (size_t i = 1; i < call.texts.size(); ++i) patterns.emplace_back(call.texts[i]);
-  bool by_character = call.texts.size() == 2 && call.texts[1].empty();
+  for (size_t i = 1; i < call.strings.size(); ++i) patterns.emplace_back(call.strings[i]);
+  bool by_character = call.strings.size() == 2 && call.strings[1].empty();
   std::vector<std::vector<std::string>> rows;
   std::vector<int64_t> counts;
-  for (const std::string& text : texts(in[0])) {
+  for (const std::string& text : strings(in[0])) {
     std::vector<std::string> tokens;
     if (by_character) tokens = single_characters(text);
     else if (!is_token) tokens = between(patterns, text);
@@ -224,7 +224,7 @@ static Values tokens_of(const HostCall& call, Operands in) {
     counts.push_back(std::ssize(tokens));
     rows.push_back(std::move(tokens));
   }
-  return {boxed(filled_up(std::move(rows), in[0].dims, call.texts.at(0))),
+  return {boxed(filled_up(std::move(rows), in[0].dims, call.strings.at(0))),
           make_tensor(DType::i64, in[0].dims, std::span<const int64_t>(counts))};
 }
 
@@ -232,8 +232,8 @@ Values split_text(const HostCall& call, Operands in) {
   if (call.numbers.size() > 1) return tokens_of(call, in);
   std::vector<std::vector<std::string>> rows;
   std::vector<int64_t> counts;
-  for (const std::string& text : texts(in[0])) {
-    rows.push_back(pieces(text, call.texts.at(0), call.numbers.at(0)));
+  for (const std::string& text : strings(in[0])) {
+    rows.push_back(pieces(text, call.strings.at(0), call.numbers.at(0)));
     counts.push_back(std::ssize(rows.back()));
   }
   return {boxed(filled_up(std::move(rows), in[0].dims, "")),
@@ -245,21 +245,21 @@ Values normalize_text(const HostCall& call, Operands in) {
   // Stopwords are compared in one case if they are case-insensitive.
   Case compared = call.numbers.at(1) ? Case::keep : to == Case::keep ? Case::lower : to;
   std::unordered_set<std::string> stopwords;
-  for (const std::string& word : call.texts) stopwords.insert(in_case(word, compared));
+  for (const std::string& word : call.strings) stopwords.insert(in_case(word, compared));
   std::vector<std::string> out;
-  for (const std::string& text : texts(in[0])) {
+  for (const std::string& text : strings(in[0])) {
     if (!stopwords.contains(in_case(text, compared))) out.push_back(in_case(text, to));
   }
   if (out.empty()) out.emplace_back();
   std::vector<int64_t> dims = in[0].dims;
   dims.back() = std::ssize(out);
-  return {boxed(make_text_tensor(dims, std::move(out)))};
+  return {boxed(make_string_tensor(dims, std::move(out)))};
 }
 
 Values match_text(const HostCall& call, Operands in) {
-  Pattern pattern(call.texts.at(0));
+  Pattern pattern(call.strings.at(0));
   std::vector<int64_t> matches;
-  for (const std::string& text : texts(in[0])) matches.push_back(pattern.matches(text));
+  for (const std::string& text : strings(in[0])) matches.push_back(pattern.matches(text));
   return {make_tensor(DType::boolean, in[0].dims, std::span<const int64_t>(matches))};
 }
 

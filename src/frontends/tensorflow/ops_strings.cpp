@@ -33,7 +33,7 @@ Values split_rows(Call& c, int64_t form, bool skips_empty, int64_t most) {
   Shape places{DType::i64, {placeholder(any_size), 2}};
   HostOp op{.fn = HostFn::split_rows,
             .numbers = {form, skips_empty, most},
-            .texts = {constant_text(c, 1)},
+            .strings = {constant_text(c, 1)},
             .types = {Type::optional(open_vector()), Type::optional(places)}};
   Values found = host_all(c.module(), op, {x});
   Expr pieces{&c, item_of(c.module(), found[0], 0)}, indices{&c, item_of(c.module(), found[1], 0)};
@@ -55,7 +55,7 @@ Values string_ngrams(Call& c) {
   Expr splits = convert(c.input(1), DType::i64);
   HostOp op{.fn = HostFn::ngrams_text,
             .numbers = {c.integer("pad_width", 0), c.flag("preserve_short_sequences")},
-            .texts = {c.text("separator"), c.text("left_pad"), c.text("right_pad")},
+            .strings = {c.text("separator"), c.text("left_pad"), c.text("right_pad")},
             .types = {Type::optional(open_vector()), Shape{DType::i64, splits.dims()}}};
   for (int64_t width : c.integers("ngram_widths")) {
     if (width < 1) c.fail("E145", cat("has runs of ", width, " tokens"));
@@ -78,7 +78,7 @@ Values hash_bucket(Call& c) {
 /// Concatenates strings element by element; a scalar joins every element.
 Values string_join(Call& c) {
   if (c.input_count() == 0) c.fail("E140", "needs at least one input");
-  Expr separator{&c, constant(c.module(), make_text_tensor({}, {c.text("separator")}))}, joined = text(c, 0);
+  Expr separator{&c, constant(c.module(), make_string_tensor({}, {c.text("separator")}))}, joined = text(c, 0);
   auto behind = [&](Expr x) {
     const Dims dims = joined.rank() ? joined.dims() : x.dims();
     HostOp op{.fn = HostFn::concat_text, .types = {Shape{DType::string, dims}}};
@@ -94,8 +94,8 @@ Values string_join(Call& c) {
 Values full_match(Call& c) {
   c.expect_inputs(1, 1);
   HostOp op{
-      .fn = HostFn::match_text, .texts = {c.text("pattern")}, .types = {Shape{DType::boolean, text(c, 0).dims()}}};
-  check_text_pattern(op.texts[0]);
+      .fn = HostFn::match_text, .strings = {c.text("pattern")}, .types = {Shape{DType::boolean, text(c, 0).dims()}}};
+  check_text_pattern(op.strings[0]);
   return {host(c.module(), op, {c.input(0)})};
 }
 
@@ -112,7 +112,7 @@ Values string_to_number(Call& c) {
 /// A table is identified by its node: its handle is a string.
 Values table_handle(Call& c) {
   for (auto hint : {"container", "shared_name", "use_node_name_sharing"}) c.ignore(hint);
-  return {constant(c.module(), make_text_tensor({}, {c.node().name}))};
+  return {constant(c.module(), make_string_tensor({}, {c.node().name}))};
 }
 
 const LookupTable& table_of(Call& c) {
