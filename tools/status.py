@@ -428,8 +428,10 @@ def torch_speed(rows, page):
         text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s"], cells)
     if cost:
         row = cost[-1]
-        cells = [["microseconds", number(row["values"]["us"]), number(torch_peer(row, "us")[0]), number(row["peers"]["eager"]["us"])]]
-        text += table(["a call of a small product, less the program itself", "Weft", "inductor", "eager"], cells)
+        peers = {"Weft": row["values"]["us"], "inductor": torch_peer(row, "us")[0], "eager": row["peers"]["eager"]["us"]}
+        if "torch" in row["peers"]:
+            peers["torch.compile's own part"] = row["peers"]["torch"]["us"]
+        text += table(["a call of a small product, less the program itself", *peers], [["microseconds", *map(number, peers.values())]])
     return text + sources([*calls, *first, *cost], page)
 
 
