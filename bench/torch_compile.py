@@ -7,10 +7,11 @@ a call costs beside the program itself, and the time of a call.
                                       [--seconds 0.3] [--device cpu] [--type f32] [--limit 500] [--out FILE]
                                       [--modes default,freezing]
 
-cold: a new process without kernels on disk, from torch.compile to the first answer. overhead: a model of one small product,
-called by torch.compile, less the same program called through the C ABI. calls: in one process, taking turns: torch.compile
-with weft, weft.compile of the exported program, torch.compile with inductor in each of its modes ("freezing" is its default mode
-with weights that it may pack), eager. A row for each, in the form of bench/results/README.md. After --limit seconds no other
+cold: a new process without kernels on disk, from torch.compile to the first answer; "torch" traces the graph and runs it in
+eager. overhead: a model of one small product, called by torch.compile, less the same program called through the C ABI;
+"torch" is what torch.compile itself adds to eager. calls: in one process, taking turns: torch.compile with weft,
+weft.compile of the exported program, torch.compile with inductor in each of its modes ("freezing" is its default mode with
+weights that it may pack), eager. A row for each, in the form of bench/results/README.md. After --limit seconds no other
 network begins; a line names those that are left out.
 """
 import argparse
@@ -60,6 +61,8 @@ def compiled(module, backend, arguments):
 
     if backend == "eager":
         return module
+    if backend == "torch":
+        return torch.compile(module, backend="aot_eager")
     if backend == "weft":
         import weft.torch  # noqa: F401
 
@@ -92,7 +95,7 @@ def first_call(name, backend, arguments):
 
 def cold(name, arguments):
     found = {}
-    for backend in backends(arguments):
+    for backend in (*backends(arguments), "torch"):
         with tempfile.TemporaryDirectory() as folder:
             places = {"WEFT_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder}
             words = [sys.executable, __file__, "--first", f"{name},{backend}", "--threads", str(arguments.threads)]
@@ -151,8 +154,12 @@ def overhead(arguments):
             fast = compiled(module, backend, arguments)
             fast(x)
             calls[backend] = lambda fast=fast: fast(x)
+        alone = torch.compile(module, backend="eager")
+        alone(x)
+        calls["torch"] = lambda: alone(x)
         found = times(calls, arguments)
-    return {name: {"us": 1e6 * (value - found["program"])} for name, value in found.items()}
+    without = {name: found["eager" if name == "torch" else "program"] for name in found}
+    return {name: {"us": 1e6 * (value - without[name])} for name, value in found.items()}
 
 
 def calls(name, arguments):

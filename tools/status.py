@@ -424,12 +424,14 @@ def torch_speed(rows, page):
     head = [f"network, {calls[0]['of']['type']}", "Weft ms", "to Weft alone", "inductor ms", "to inductor", "inductor's fastest mode", "eager ms"]
     text = f"\n\nIn short: {in_short(ratios, 'the fastest mode of inductor')}.\n" + table(head, lines)
     if first:
-        cells = [[row["of"]["model"], number(row["values"]["seconds"]), number(torch_peer(row, "seconds")[0])] for row in first]
-        text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s"], cells)
+        cells = [[row["of"]["model"], number(row["values"]["seconds"]), number(torch_peer(row, "seconds")[0]), number(row["peers"].get("torch", {}).get("seconds", ""))] for row in first]
+        text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s", "torch's tracing alone s"], cells)
     if cost:
         row = cost[-1]
-        cells = [["microseconds", number(row["values"]["us"]), number(torch_peer(row, "us")[0]), number(row["peers"]["eager"]["us"])]]
-        text += table(["a call of a small product, less the program itself", "Weft", "inductor", "eager"], cells)
+        peers = {"Weft": row["values"]["us"], "inductor": torch_peer(row, "us")[0], "eager": row["peers"]["eager"]["us"]}
+        if "torch" in row["peers"]:
+            peers["torch.compile's own part"] = row["peers"]["torch"]["us"]
+        text += table(["a call of a small product, less the program itself", *peers], [["microseconds", *map(number, peers.values())]])
     return text + sources([*calls, *first, *cost], page)
 
 

@@ -76,17 +76,19 @@ def test_what_weft_lacks_runs_in_eager():
         run(model, x, fullgraph=True)
 
 
-def test_parameters_that_change_are_read_again():
+@pytest.mark.parametrize("options", [{}, {"freeze": False}, {"guard_filter_fn": torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe}])
+def test_parameters_that_change_are_read_again(options):
     model, x = torch.nn.Linear(3, 3).eval(), torch.randn(2, 3)
-    for freeze in (True, False):
-        torch._dynamo.reset()
-        fast = torch.compile(model, backend="weft", options={"device": "cpu", "freeze": freeze})
-        with torch.no_grad():
-            torch.testing.assert_close(fast(x), model(x))
-            model.weight.mul_(2)
-            torch.testing.assert_close(fast(x), model(x))
-            model.bias.data = torch.ones(3)
-            torch.testing.assert_close(fast(x), model(x))
+    torch._dynamo.reset()
+    fast = torch.compile(model, backend="weft", options={"device": "cpu", **options})
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+        model.weight.mul_(2)
+        torch.testing.assert_close(fast(x), model(x))
+        model.bias.data = torch.ones(3)
+        torch.testing.assert_close(fast(x), model(x))
+        model.weight = torch.nn.Parameter(torch.randn(3, 3))
+        torch.testing.assert_close(fast(x), model(x))
 
 
 def test_buffers_and_inputs_that_change():

@@ -34,7 +34,7 @@ import torch
 import vision
 from places import BUILD
 from torch.export import Dim
-from zoo_models import NAMES, PORTS, TEXTS, TIMM, configured
+from zoo_models import NAMES, PORTS, SMALLER, TEXTS, TIMM, configured
 
 import weft
 import weft.torch
@@ -44,8 +44,9 @@ NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def names(given=()):
+    """All, or those given in their order."""
     every = [f"timm/{name}" for name in sorted(TIMM)] + [f"transformers/{name}" for name in sorted(TEXTS)]
-    return [name for name in every if not given or name in given or name.partition("/")[2] in given]
+    return [name for one in given for name in every if one in (name, name.partition("/")[2])] if given else every
 
 
 class Answer(torch.nn.Module):
@@ -61,14 +62,16 @@ class Answer(torch.nn.Module):
         return out if isinstance(out, torch.Tensor) else out[0]
 
 
-def loaded(name):
-    """The model, a function from batch and length to inputs, dynamic shapes, and the sizes to try."""
+def loaded(name, place):
+    """The model, a function from batch and length to inputs, dynamic shapes, and the sizes to try. On a processor the largest
+    models take smaller pictures, where they take any."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
     if kind == "timm":
         import timm
 
         model_name, size = TIMM[rest]
+        size = SMALLER.get(rest, size) if place == "cpu" else size
         model = timm.create_model(model_name, pretrained=False, num_classes=10).eval()
         batch = Dim("batch", min=1, max=64)
         return Answer(model), lambda b, _: (torch.randn(b, *size),), (({0: batch},),), [(1, 0), (3, 0), (8, 0)]
@@ -146,7 +149,7 @@ def checked(name, device="cpu", precision="f32", with_compile=True):
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
-    model, inputs, shapes, sizes = loaded(name)
+    model, inputs, shapes, sizes = loaded(name, place)
     given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
     spread(model, given[0])
     file = io.BytesIO()
