@@ -113,10 +113,14 @@ def by_onnxruntime_blocks(method=None):
     return quantize
 
 
-def by_nncf(judge, out):
-    import nncf
+def by_nncf(is_transformer=False):
+    def quantize(judge, out):
+        import nncf
 
-    onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=judges.LEARN), out)
+        kind = nncf.ModelType.TRANSFORMER if is_transformer else None
+        onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=judges.LEARN, model_type=kind), out)
+
+    return quantize
 
 
 def by_nncf_blocks(**how):
@@ -142,7 +146,8 @@ ENGINES = {
     "onnxruntime percentile": by_onnxruntime("Percentile"),
     "onnxruntime entropy": by_onnxruntime("Entropy"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
-    "nncf": by_nncf,
+    "nncf": by_nncf(),
+    "nncf transformer": by_nncf(is_transformer=True),
 }
 # For large models with large outliers: mostly methods that change the weights.
 LANGUAGE = {
@@ -159,7 +164,8 @@ LANGUAGE = {
     "weft int4 awq": by_weft(to="int4", weights="awq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "onnxruntime minmax": by_onnxruntime("MinMax"),
-    "nncf": by_nncf,
+    "nncf": by_nncf(),
+    "nncf transformer": by_nncf(is_transformer=True),
     "onnxruntime int4": by_onnxruntime_blocks(),
     "onnxruntime int4 hqq": by_onnxruntime_blocks("hqq"),
     "onnxruntime int4 k-quant": by_onnxruntime_blocks("k_quant"),
