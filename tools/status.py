@@ -572,10 +572,12 @@ def quantised_speed(rows, page):
     if not rows:
         return "\n\nNot measured yet: `./x python bench/quantisation.py --judges speed --out FILE`.\n\n"
     def unit(row):
-        return next((name for flag, name in (("amx_tile", "AMX"), ("avx512_vnni", "VNNI"), ("avx2", "AVX2")) if flag in row["machine"]), "")
+        has = row["of"]["level"].replace("avx512vnni", "avx512_vnni").replace("x86-64-v3", "avx2") if "level" in row["of"] else row["machine"]
+        return next((name for flag, name in (("amx", "AMX"), ("avx512_vnni", "VNNI"), ("avx2", "AVX2")) if flag in has), "")
     found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"], unit(row)))
     lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, processor, f"{row['values']['ms']:.2f}",
-              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}", f"{row['peers']['onnxruntime']['ms']:.2f}"] for (model, _, to, processor), row in sorted(found.items())]
+              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}",
+              f"{row['peers']['onnxruntime']['ms']:.2f}" if row.get("peers") else ""] for (model, _, to, processor), row in sorted(found.items())]
     return table(["model", "sizes", "becomes", "processor has", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
 
 
