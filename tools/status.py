@@ -563,8 +563,11 @@ def quantisation(rows, page):
             share = values.get("of the float's")
             return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "")
         return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
-    lines = [[engine, *(cell(engine, judge) for judge in judges)] for engine in dict.fromkeys(engine for engine, _ in found)]
-    return table(["", *judges], lines) + sources(rows, page)
+    def size(engine):
+        values = found[engine, "perplexity"]["values"] if (engine, "perplexity") in found else {}
+        return f"{values['MB']:.0f}" if "MB" in values else ""
+    lines = [[engine, *(cell(engine, judge) for judge in judges), size(engine)] for engine in dict.fromkeys(engine for engine, _ in found)]
+    return table(["", *judges, "MB of SmolLM2"], lines) + sources(rows, page)
 
 
 def quantised_speed(rows, page):
