@@ -556,17 +556,25 @@ def quantisation(rows, page):
     if not rows:
         return "\n\nNot measured yet: `./x python bench/quantisation.py --out FILE`.\n\n"
     found = best(rows, lambda row: (row["of"]["engine"], row["of"]["judge"]))
-    judges = list(dict.fromkeys(judge for _, judge in found))
+    judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
+    engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
+    def mark(values, judge):
+        """A star where the float model had another figure then: the row is of earlier data."""
+        now = found["float", judge]["values"]
+        if "refused" in values or values == now:
+            return ""
+        then = values["perplexity"] / values["of the float's"] if "perplexity" in values else values["score"] + values["lost"]
+        return " *" if abs(then / now.get("perplexity", now.get("score")) - 1) > 0.001 else ""
     def cell(engine, judge):
         values = found[engine, judge]["values"] if (engine, judge) in found else {}
         if "perplexity" in values:
             share = values.get("of the float's")
-            return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "")
-        return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
+            return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "") + mark(values, judge)
+        return f"{values['score']:.1f}{mark(values, judge)}" if "score" in values else "refused" if values else ""
     def size(engine):
         values = found[engine, "perplexity"]["values"] if (engine, "perplexity") in found else {}
         return f"{values['MB']:.0f}" if "MB" in values else ""
-    lines = [[engine, *(cell(engine, judge) for judge in judges), size(engine)] for engine in dict.fromkeys(engine for engine, _ in found)]
+    lines = [[engine, *(cell(engine, judge) for judge in judges), size(engine)] for engine in engines]
     return table(["", *judges, "MB of SmolLM2"], lines) + sources(rows, page)
 
 
