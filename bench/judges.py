@@ -8,7 +8,6 @@ import ast
 import functools
 import json
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -72,13 +71,13 @@ def distance(a, b):
 
 
 class Files:
-    """At most 60 files of each extension; every third one is calibration data."""
+    """Files of the system, at most 240 of each extension; every third one is calibration data."""
 
     KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
              "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",
              "png": "png", "svg": "svg", "gif": "gif", "ini": "ini", "csv": "csv", "pl": "perl", "java": "java",
              "go": "go", "rs": "rust", "cmake": "cmake", "so": "elf", "whl": "zip", "pdf": "pdf"}  # fmt: skip
-    ROOTS = ("/usr/share", "/usr/lib/python3", "/usr/include", sys.prefix, str(machine.ROOT))
+    ROOTS, MOST = ("/usr/share", "/usr/lib", "/usr/include"), 240
 
     def __init__(self):
         folder = fetch.package("magika") / "magika/models/standard_v3_3"
@@ -87,8 +86,9 @@ class Files:
         found = []
         for ending, kind in self.KINDS.items():
             paths = sorted({str(p.resolve()) for root in self.ROOTS for p in Path(root).rglob(f"*.{ending}")})
-            usable = [p for p in paths[:: max(1, len(paths) // 80)] if Path(p).is_file() and Path(p).stat().st_size > 200]
-            found += [(self.features(Path(p).read_bytes()), kind) for p in usable[:60]]
+            usable = [p for p in paths if Path(p).is_file() and Path(p).stat().st_size > 200]
+            usable = usable[:: max(1, len(usable) // self.MOST)][: self.MOST]
+            found += [(self.features(Path(p).read_bytes()), kind) for p in usable]
         self.learn, self.test = found[::3], [f for i, f in enumerate(found) if i % 3]
 
     @staticmethod
@@ -115,22 +115,21 @@ def folder():
 
 
 @functools.cache
-def topics():
-    """Paragraphs of Python's own reference, in order."""
-    from pydoc_data.topics import topics as texts
-
-    paragraphs = [" ".join(part.split()) for name in sorted(texts) for part in texts[name].split("\n\n")]
-    return list(dict.fromkeys(part for part in paragraphs if len(part) > 150))
-
-
 def docstrings():
-    """The docstrings of classes and functions of Python's own modules, each once."""
+    """The docstrings of modules, classes and functions of scikit-image, each once: a text of a pinned package, the same
+    with each version of Python."""
     texts = []
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+    for path in sorted(fetch.package("scikit-image").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                texts.append(" ".join((ast.get_docstring(node) or "").split()))
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                texts.append(ast.get_docstring(node) or "")
     return list(dict.fromkeys(texts))
+
+
+def paragraphs():
+    """Paragraphs of them that are neither headings nor examples."""
+    texts = [" ".join(part.split()) for text in docstrings() for part in text.split("\n\n")]
+    return list(dict.fromkeys(part for part in texts if len(part) > 150 and "---" not in part and ">>>" not in part))
 
 
 class Speech:
@@ -186,7 +185,7 @@ class Retrieval:
         language.minilm(Path(self.model))
         tokens = language.minilm_tokens()
         tokens.no_padding()
-        pairs = [part.split(". ", 1) for part in docstrings()]
+        pairs = [" ".join(text.split()).split(". ", 1) for text in docstrings()]
         pairs = [pair for pair in pairs if len(pair) == 2 and len(pair[0]) > 40 and len(pair[1]) > 150]
         chosen = np.random.default_rng(2).permutation(len(pairs))[: self.TEST + LEARN // 2]
         self.pairs = []
@@ -211,7 +210,7 @@ class NextWord:
         self.model = str(folder() / "smollm2.onnx")
         language.smollm2(Path(self.model))
         tokens = language.smollm2_tokens()
-        text = np.array(tokens.encode("\n\n".join(topics()[:600])).ids)
+        text = np.array(tokens.encode("\n\n".join(paragraphs())).ids)
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
         few = LEARN // 6

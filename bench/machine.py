@@ -80,7 +80,7 @@ def result(what, of, values, peers=None, command=None, machine=None):
         row["peers"] = rounded(peers)
     script = os.path.relpath(sys.argv[0], ROOT)
     return row | {
-        "command": command or " ".join(["python", script, *words()]),
+        "command": command or " ".join([*(f"WEFT_CPU={level}" for level in [os.environ.get("WEFT_CPU")] if level), "python", script, *words()]),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "machine": machine or processor(),
         "commit": commit(),

@@ -8,7 +8,8 @@ text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the s
 files: magika says the type of files of this machine; the figure is the share that their endings agree with.
 speech: silero says when somebody speaks in noise; the share of pieces of 32 ms that it is right about.
 retrieval: MiniLM finds a paragraph by its first sentence; the share of first places.
-perplexity: SmolLM2 foresees the words of Python's reference.
+perplexity: SmolLM2 foresees the words of scikit-image's documentation.
+speed: WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor without AMX.
 walk: the commands of the documents' first page, timed.
 bits: the integers of int8 models are equal on each device and run; WEFT_HIP_LIBRARY may name an emulated GPU.
 Every model is run by Weft, which computes what the file says, so that engines differ in the file alone. Peers are measured where they
@@ -113,10 +114,14 @@ def by_onnxruntime_blocks(method=None):
     return quantize
 
 
-def by_nncf(judge, out):
-    import nncf
+def by_nncf(is_transformer=False):
+    def quantize(judge, out):
+        import nncf
 
-    onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=judges.LEARN), out)
+        kind = nncf.ModelType.TRANSFORMER if is_transformer else None
+        onnx.save(nncf.quantize(onnx.load(judge.model), nncf.Dataset(judge.data()), subset_size=judges.LEARN, model_type=kind), out)
+
+    return quantize
 
 
 def by_nncf_blocks(**how):
@@ -142,7 +147,8 @@ ENGINES = {
     "onnxruntime percentile": by_onnxruntime("Percentile"),
     "onnxruntime entropy": by_onnxruntime("Entropy"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
-    "nncf": by_nncf,
+    "nncf": by_nncf(),
+    "nncf transformer": by_nncf(is_transformer=True),
 }
 # For large models with large outliers: mostly methods that change the weights.
 LANGUAGE = {
@@ -159,7 +165,8 @@ LANGUAGE = {
     "weft int4 awq": by_weft(to="int4", weights="awq"),
     "onnxruntime dynamic": by_onnxruntime_dynamic,
     "onnxruntime minmax": by_onnxruntime("MinMax"),
-    "nncf": by_nncf,
+    "nncf": by_nncf(),
+    "nncf transformer": by_nncf(is_transformer=True),
     "onnxruntime int4": by_onnxruntime_blocks(),
     "onnxruntime int4 hqq": by_onnxruntime_blocks("hqq"),
     "onnxruntime int4 k-quant": by_onnxruntime_blocks("k_quant"),
@@ -260,23 +267,25 @@ def speed(model, feeds, data, of, out, **options):
         made = str(Path(folder) / "out.onnx")
         weft.quantize(model, data, made, **options)
         both = [weft.compile(path, device="cpu", threads=1) for path in (model, made)]
-        peer = onnxruntime_run(made, feeds)
-    floats, small, other = seconds([*(lambda run=run: run.run(feeds) for run in both), peer])
+        peer = [] if "level" in of else [onnxruntime_run(made, feeds)]  # which takes all that the processor has
+    floats, small, *other = seconds([*(lambda run=run: run.run(feeds) for run in both), *peer])
     values = {"ms": small * 1e3, "ms of f32": floats * 1e3, "times f32": floats / small}
-    machine.tell(machine.result("speed of quantised models", of, values, {"onnxruntime": {"ms": other * 1e3}}), out)
+    machine.tell(machine.result("speed of quantised models", of, values, {"onnxruntime": {"ms": ms * 1e3} for ms in other}), out)
 
 
 def speeds(out):
+    level = {"level": os.environ["WEFT_CPU"]} if os.environ.get("WEFT_CPU") else {}
     for name, sizes in ("resnet50", {"batch": 1}), ("bert_base", {"batch": 1, "seq": 128}):
         feeds = models.fill.feeds(name, sizes)
         data = [models.fill.feeds(name, sizes, seed=i + 2) for i in range(4)]
         for to in ("int8", "int8-dynamic") if name == "bert_base" else ("int8",):
-            speed(models.fill.cached(name), feeds, data, {"model": name, "sizes": sizes, "to": to}, out, to=to)
+            speed(models.fill.cached(name), feeds, data, {"model": name, "sizes": sizes, "to": to, **level}, out, to=to)
     decoder = judges.folder() / "decoder.onnx"
     judges.language.smollm2(decoder, is_drawn=True)
     past = np.random.default_rng(0).standard_normal((30, 2, 1, 3, 128, 64)).astype("f") / 8
     for to in "int8-weights", "int4":
-        speed(decoder, {"ids": [[42]], "past": past}, None, {"model": "SmolLM2-135M", "sizes": {"past": 128}, "to": to}, out, to=to)
+        of = {"model": "SmolLM2-135M", "sizes": {"past": 128}, "to": to, **level}
+        speed(decoder, {"ids": [[42]], "past": past}, None, of, out, to=to)
 
 
 # --- Bits ------------------------------------------------------------------------------------------------------------

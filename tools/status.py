@@ -558,15 +558,26 @@ def quantisation(rows, page):
     if not rows:
         return "\n\nNot measured yet: `./x python bench/quantisation.py --out FILE`.\n\n"
     found = best(rows, lambda row: (row["of"]["engine"], row["of"]["judge"]))
-    judges = list(dict.fromkeys(judge for _, judge in found))
+    judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
+    engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
+    def mark(values, judge):
+        """A star where the float model had another figure then: the row is of earlier data."""
+        now = found["float", judge]["values"]
+        if "refused" in values or values == now:
+            return ""
+        then = values["perplexity"] / values["of the float's"] if "perplexity" in values else values["score"] + values["lost"]
+        return " *" if abs(then / now.get("perplexity", now.get("score")) - 1) > 0.001 else ""
     def cell(engine, judge):
         values = found[engine, judge]["values"] if (engine, judge) in found else {}
         if "perplexity" in values:
             share = values.get("of the float's")
-            return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "")
-        return f"{values['score']:.1f}" if "score" in values else "refused" if values else ""
-    lines = [[engine, *(cell(engine, judge) for judge in judges)] for engine in dict.fromkeys(engine for engine, _ in found)]
-    return table(["", *judges], lines) + sources(rows, page)
+            return (f"{values['perplexity']:.2f}" if values["perplexity"] < 1000 else "above 1000") + (f" ({share:.3f})" if share and share < 1000 else "") + mark(values, judge)
+        return f"{values['score']:.1f}{mark(values, judge)}" if "score" in values else "refused" if values else ""
+    def size(engine):
+        values = found[engine, "perplexity"]["values"] if (engine, "perplexity") in found else {}
+        return f"{values['MB']:.0f}" if "MB" in values else ""
+    lines = [[engine, *(cell(engine, judge) for judge in judges), size(engine)] for engine in engines]
+    return table(["", *judges, "MB of SmolLM2"], lines) + sources(rows, page)
 
 
 def quantised_speed(rows, page):
@@ -574,10 +585,12 @@ def quantised_speed(rows, page):
     if not rows:
         return "\n\nNot measured yet: `./x python bench/quantisation.py --judges speed --out FILE`.\n\n"
     def unit(row):
-        return next((name for flag, name in (("amx_tile", "AMX"), ("avx512_vnni", "VNNI"), ("avx2", "AVX2")) if flag in row["machine"]), "")
+        has = row["of"]["level"].replace("avx512vnni", "avx512_vnni").replace("x86-64-v3", "avx2") if "level" in row["of"] else row["machine"]
+        return next((name for flag, name in (("amx", "AMX"), ("avx512_vnni", "VNNI"), ("avx2", "AVX2")) if flag in has), "")
     found = best(rows, lambda row: (row["of"]["model"], str(row["of"]["sizes"]), row["of"]["to"], unit(row)))
     lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, processor, f"{row['values']['ms']:.2f}",
-              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}", f"{row['peers']['onnxruntime']['ms']:.2f}"] for (model, _, to, processor), row in sorted(found.items())]
+              f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}",
+              f"{row['peers']['onnxruntime']['ms']:.2f}" if row.get("peers") else ""] for (model, _, to, processor), row in sorted(found.items())]
     return table(["model", "sizes", "becomes", "processor has", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
 
 

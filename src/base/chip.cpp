@@ -69,6 +69,18 @@ int level_of(std::string_view arch) {
                .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, gfx942, sm_90a"});
 }
 
+/// "x86-64-v4+avx512vnni": a level, and further features.
+Chip chip_with_features(const std::string& name, size_t plus) {
+  Chip chip{.arch = name.substr(0, plus)};
+  if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
+  for (std::string_view feature : split(std::string_view(name).substr(plus + 1), '+')) {
+    if (std::ranges::find(features, feature, &Feature::name) == features.end())
+      refuse(name, cat("has a feature '", printable(feature), "' that is unknown"));
+    chip.features += cat(chip.features.empty() ? "+" : ",+", feature);
+  }
+  return chip;
+}
+
 #if defined(__x86_64__)
 
 struct Leaf {
@@ -166,9 +178,15 @@ Chip ask_host() {
   Chip chip{.arch = std::string(processor->name), .features = host_features(), .tune = host_tune()};
   const std::string& wish = knobs().cpu;
   if (wish.empty()) return chip;
-  if (level_of(wish) == 0) refuse(wish, "(from WEFT_CPU) is no x86-64 level");
-  if (level_of(wish) > level) refuse(wish, cat("(from WEFT_CPU) is above this machine, which is ", chip.arch));
-  return {.arch = wish, .features = "", .tune = chip.tune};
+  size_t plus = wish.find('+');
+  Chip wanted = plus == std::string::npos ? Chip{.arch = wish} : chip_with_features(wish, plus);
+  wanted.tune = chip.tune;
+  bool is_here = level_of(wanted.arch) <= level && std::ranges::all_of(features, [&](const Feature& f) {
+                   return !has_feature(wanted, f.name) || on_host(f);
+                 });
+  if (level_of(wanted.arch) == 0) refuse(wish, "(from WEFT_CPU) is no x86-64 level");
+  if (!is_here) refuse(wish, cat("(from WEFT_CPU) is above this machine, which is ", chip.arch));
+  return wanted;
 }
 
 #elif defined(__aarch64__)
@@ -202,18 +220,6 @@ Chip ask_host() { refuse("host", "is neither x86-64 nor AArch64, the processors 
 
 const Chip& host_chip() {
   static const Chip chip = ask_host();
-  return chip;
-}
-
-/// "x86-64-v4+avx512vnni": a level, and further features.
-static Chip chip_with_features(const std::string& name, size_t plus) {
-  Chip chip{.arch = name.substr(0, plus)};
-  if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
-  for (std::string_view feature : split(std::string_view(name).substr(plus + 1), '+')) {
-    if (std::ranges::find(features, feature, &Feature::name) == features.end())
-      refuse(name, cat("has a feature '", printable(feature), "' that is unknown"));
-    chip.features += cat(chip.features.empty() ? "+" : ",+", feature);
-  }
   return chip;
 }
 

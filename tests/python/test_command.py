@@ -7,6 +7,7 @@ import re
 import shlex
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,6 +223,18 @@ def test_processor_without_fused_multiply_add_is_refused(weft_command):
     refused = weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v2"})
     assert refused.returncode == 4
     assert "E204" in refused.stderr and "x86-64-v3" in refused.stderr
+
+
+def test_processor_with_some_of_the_machines_features(weft_command):
+    """WEFT_CPU takes a level with features behind it; those that the machine lacks, and unknown ones, are refused."""
+    assert weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v3+fma"}).returncode == 0
+    found = Path("/proc/cpuinfo").read_text()
+    for chip, flag in ("x86-64-v4+avx512vnni", "avx512_vnni"), ("x86-64-v3+avxvnni", "avx_vnni"):
+        done = weft_command("run", MODEL, env={"WEFT_CPU": chip})
+        assert done.returncode == (0 if flag in found else 2)
+        assert flag in found or ("E204" in done.stderr and "above this machine" in done.stderr)
+    refused = weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v3+avx1024"})
+    assert refused.returncode == 2 and "avx1024" in refused.stderr
 
 
 def test_saved_program_needs_no_compiler(weft_command, tmp_path):

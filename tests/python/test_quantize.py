@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -830,6 +831,25 @@ def test_a_budget_that_cannot_be_met_says_by_how_much(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx"]
 
 
+@pytest.mark.parametrize("share", [1.5, 0.9, 0.5, 0.1, 1e-6])
+@pytest.mark.parametrize("to", ["int8", "fp8", "int8-dynamic", *WEIGHTS])
+def test_budgets_of_every_target(tmp_path, to, share):
+    """The answers of the file are within the budget; or the error says which loss is the least, and no file is left."""
+    model, data = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional(), data_for(to)
+    out, whole = quantized(tmp_path, model, data, to=to)
+    out.unlink()
+    budget, x = whole["loss"] * share, np.concatenate(data)
+    try:
+        out, report = quantized(tmp_path, model, data, to=to, budget=budget)
+    except weft.UsageError as refused:
+        least = re.search(r"budget of \S+ %: the least loss found is (\S+) %", str(refused))
+        assert refused.code == "E221" and share < 1 and float(least[1]) / 100 > budget
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx"]
+    else:
+        assert report["loss"] <= budget and len(report["evaluations"]) <= 20
+        assert error(weft.compile(out, device="cpu")(x), peer(tmp_path / "model.onnx", x)) < budget * 1.2
+
+
 def test_a_metric_of_the_users(tmp_path):
     x, tried = np.concatenate(pictures()), []
 
@@ -858,13 +878,14 @@ BAD_DATA = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_DATA)
-def test_data_that_says_nothing(tmp_path, case):
+@pytest.mark.parametrize("to, case", [(to, case) for to in ("int8", "fp8", "int8-dynamic", "int4") for case in BAD_DATA
+                                      if case != "no data" or to == "int8"])  # fmt: skip
+def test_data_that_says_nothing(tmp_path, to, case):
     data, code, words = BAD_DATA[case]
     with pytest.raises(weft.UsageError, match=words) as caught:
-        quantized(tmp_path, convolutional(), data)
+        quantized(tmp_path, convolutional(), data, to=to)
     assert caught.value.code == code
-    assert not (tmp_path / "out.onnx").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.onnx"]
 
 
 def test_a_model_that_is_quantised_already(tmp_path):
