@@ -165,9 +165,20 @@ def checked(name, device="cpu", precision="f32", with_compile=True):
             most = max(most, found["torch_apart"])
     if "archive" not in found:
         found |= through_archive(file.getvalue(), given, wanted[1:], options, most, got)
+    if precision == "f32" and found.get("apart", 0) > most:
+        # Two orders of summing in f32 differ by more. Double precision judges, within twice torch's own distance from it.
+        exact = in_eager(copy.deepcopy(model), given, place, torch.float64)
+        found["torch_apart"] = max(map(apart, wanted[1:], exact[1:]))
+        wanted, most = exact, max(most, 2 * found["torch_apart"])
+        found["apart"] = max(map(apart, got, wanted[1:]))
+        found["archive"] = verdict(found["apart"], most)
     if with_compile:
         found |= through_compile(model, given, wanted, place, options, most, got[1:])
     return {**found, "seconds": round(time.time() - begin, 1)}
+
+
+def verdict(worst, most):
+    return "right" if worst <= most else f"apart by {worst:.2g}"
 
 
 def through_archive(file, given, wanted, options, most, got):
@@ -178,7 +189,7 @@ def through_archive(file, given, wanted, options, most, got):
             y = run(*x)
             got.append(torch.as_tensor(y[0] if isinstance(y, tuple) else y))
         worst = max(map(apart, got, wanted))
-        row = {"apart": worst, "archive": "right" if worst <= most else f"apart by {worst:.2g}"}
+        row = {"apart": worst, "archive": verdict(worst, most)}
         return row | {"command": command_line(file, run, given[2], options) or "right"}
     except weft.Error as error:
         return {"archive": str(error)[:400]}
@@ -199,7 +210,7 @@ def through_compile(model, given, wanted, place, options, most, of_archive):
     bits = {} if other is None else {"bits": other or "equal"}
     left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
     if worst > most or left:
-        return {"compile": left[0] if left else f"apart by {worst:.2g}", **bits}
+        return {"compile": left[0] if left else verdict(worst, most), **bits}
     graphs = len(weft.torch.placements)
     return {"compile": "right" if graphs == 1 else f"right, {graphs} graphs", **bits}
 
