@@ -177,9 +177,9 @@ LANGUAGE = {
 
 
 def mended_axes(path):
-    """onnxruntime 1.32 (magika's last bias, [1, 214]) and NNCF 3.4 (blocks of a Gemm's transposed weight) write DequantizeLinear with
-    an axis that the sizes of the scale do not fit; onnxruntime does not run such files either. Corrects each axis and gives their
-    number."""
+    """Corrects each DequantizeLinear whose axis does not fit the sizes of its scale; returns how many there were.
+    onnxruntime 1.32 writes one for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed weight in
+    blocks. onnxruntime cannot run such files either."""
     model = onnx.load(path)
     dims = {w.name: list(w.dims) for w in model.graph.initializer}
     count = 0

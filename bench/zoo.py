@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty networks that are not among the bench models, beside other engines, taking turns.
+"""Times forty networks that are not among the bench models. Weft and the other engines run alternately.
 
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
 
-On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time by the peer's.
-The summary takes the better peer of each network. Needs torch, torchvision, timm, transformers and, for the export to
-ONNX, onnxscript. On a GPU a network comes as a `.pt2` file of torch.export; times are the device's.
+On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the
+peer's. The summary takes the faster peer of each network. On a GPU, Weft reads each network from a `.pt2` file of
+torch.export, and the times are measured on the device. Needs torch, torchvision, timm, transformers and, for the export
+to ONNX, onnxscript.
 """
 
 import argparse

@@ -73,8 +73,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Twelve chains of multiply-adds hide the latency of an FMA. One function for each instruction set, as the attribute
-// asks; the loop is the same.
+// Twelve independent chains of multiply-adds hide the latency of an FMA. The macro makes one function for each
+// instruction set: `attribute` selects the set, and the loop is the same.
 constexpr int chains = 12;
 #define MULTIPLY_ADDS(name, attribute, Vector, splat, fused)                             \
   attribute double name(int rounds) {                                                    \

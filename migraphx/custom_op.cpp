@@ -37,7 +37,7 @@ std::map<std::string, std::shared_ptr<const CustomOp>>& registry() {
   return *made;
 }
 
-/// Calls a function of the operator; its message becomes the error's text.
+/// Calls a function of the operator. If it fails, throws E302 with the message that it wrote.
 template <class Function>
 void call(const CustomOp& op, const char* what, const Function& function) {
   char message[1024] = {};

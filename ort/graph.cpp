@@ -105,7 +105,7 @@ std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const Ort
   return std::pair(dtype_of(element), dims);
 }
 
-/// onnxruntime makes a value for each item on request.
+/// Copies a sequence or map. GetValue of onnxruntime makes a new value for each item, freed here.
 Tensor container_of(const OrtValue* value, weft_kind kind) {
   OrtAllocator* allocator = nullptr;
   ok(api.ort->GetAllocatorWithDefaultOptions(&allocator));

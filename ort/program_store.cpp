@@ -14,7 +14,7 @@ namespace {
 constexpr const char* content_key = "weft.content";  // in the metadata of the model, and so of the saved program
 constexpr int model_metadata = 14;
 
-/// The model with its fingerprint inside. Fields of a message may come in any order.
+/// Adds the fingerprint to the model's metadata. It is appended: protobuf allows the fields of a message in any order.
 std::string with_identity(const std::string& model, const std::string& identity) {
   return Message{model}.message(model_metadata, Message().text(1, content_key).text(2, identity)).data;
 }
@@ -32,7 +32,7 @@ Program compile_and_say(const std::string& model, CompileOptions options, const 
   return program;
 }
 
-/// If a model runs in several parts, their programs lie beside each other.
+/// The file of part `number` of a model: `path`, then `path`.1, `path`.2 ...
 std::string numbered(const std::string& path, int number) {
   return number == 0 ? path : path + "." + std::to_string(number);
 }

@@ -51,7 +51,7 @@ class Joiner {
   };
 
   explicit Joiner(Program program) : program_(std::move(program)) {}
-  /// Shorter sequences get zeros at their end.
+  /// One batch with the rows of all requests; shorter sequences are padded with zeros at their end.
   Inputs join(std::span<const Inputs* const> requests);
 
  private:

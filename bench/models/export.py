@@ -279,8 +279,8 @@ def export_network(name):
 
 
 def quantize(name, source):
-    """The filled `source` in int8, as QuantizeLinear and DequantizeLinear around each operator. Weights and biases are
-    described by those of `source`; the scales that calibration found stay in the graph."""
+    """Quantises the model `source` to int8, with QuantizeLinear and DequantizeLinear around each operator. The recipe
+    derives weights and biases from those of `source`; the calibrated scales stay in the graph."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 

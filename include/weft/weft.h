@@ -131,9 +131,9 @@ typedef enum weft_dtype {
 WEFT_API const char* weft_dtype_name(weft_dtype type); /* "f32"; "" for a number that is no type */
 WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for strings */
 
-/* A tensor over the caller's memory, without copying. The memory stays as it is until `release(user)` is called (at
- * once when the call fails); without `release`, until the tensor and all that runs with it are gone. `bytes` is checked
- * against the dims. */
+/* A tensor over the caller's memory, without copying. The caller keeps the memory valid and unchanged until
+ * `release(user)` is called (at once when this call fails); without `release`, until the tensor and all runs that use
+ * it have ended. `bytes` is checked against the dims. */
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
 /* A tensor over a file from `offset` on, mapped: a run reads what it needs. The file may be removed or replaced by
@@ -452,7 +452,7 @@ WEFT_API weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** o
 /* "f32[batch,64]" */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
 WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
-/* Compiles; the graph is used up by that, whether it succeeds or not, and only weft_graph_free may follow. */
+/* Compiles and consumes the graph, even if it fails: afterwards only weft_graph_free may be called on it. */
 WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options,
                                          weft_program** program);
 

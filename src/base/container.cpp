@@ -13,7 +13,7 @@ int64_t saturating_add(int64_t a, int64_t b) { return __builtin_add_overflow(a, 
 
 const Items& items_of(const Tensor& container) { return static_cast<const Items&>(*container.items); }
 
-/// The items of a container, to be modified; they were never made constant.
+/// The items, to be modified: copied first if shared. The cast is legal: make_shared made them non-const.
 Items& own_items(Tensor& container) {
   if (container.items.use_count() != 1) container.items = std::make_shared<Items>(items_of(container));
   return const_cast<Items&>(items_of(container));

@@ -57,7 +57,7 @@ class Dim {
   /// True when every value is a multiple of `divisor`.
   bool is_multiple_of(int64_t divisor) const;
 
-  /// Compares expressions. The canonical form is unique; known_equal proves more.
+  /// Whether the canonical forms are the same. known_equal also proves other expressions equal.
   bool operator==(const Dim& other) const;
 
   friend Dim operator+(const Dim& a, const Dim& b);

@@ -31,7 +31,7 @@ struct ModelPlace {
   std::filesystem::path folder = {};
 };
 ModelPlace place_of(const std::filesystem::path& file);
-/// The file of a model: that in the folder of a SavedModel, any other path as it is. E106 for another folder.
+/// For a folder, the saved_model.pb in it (E106 if there is none); any other path as it is.
 std::filesystem::path model_file(const std::filesystem::path& path);
 
 /// The program of a model of another framework than ONNX, recognised by its first bytes; null for any other file. With

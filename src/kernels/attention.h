@@ -132,9 +132,9 @@ struct RowState {
   i32 begin, end;
 };
 
-/// One row of a block of scores. Applies `score`, hides keys that the row does not see, and turns scores into exp(score
-/// - largest), of type To and in place. Returns the factor that rescales earlier sums. Keys past the row's end get 0,
-/// up to the furthest end of the tile's rows.
+/// The online softmax of one row of a block of scores. Applies `score`, masks keys outside the row's range and replaces
+/// each score by exp(score - largest), in place and in type To. Masked keys get 0, up to `count`. Returns the factor
+/// that rescales the sums of earlier blocks.
 template <class To, int L, class Score>
 WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;

@@ -116,8 +116,8 @@ WEFT_INLINE void set_row(T* to, T x, i64 count) {
   WEFT_NO_UNROLL for (i64 i = 0; i < count; i += W) store(to + i, splat<T, W>(x), Full{});
 }
 
-/// One line of a window that begins at `w0`: along the width, taps and channels are contiguous in the input as well.
-/// `line` is a line of the image, or null outside.
+/// Copies the part of an image line that a window starting at column `w0` reads; columns outside the image become
+/// `outside`. Its taps and channels are contiguous in the line too. `line` is null for a line outside the image.
 template <class T, class X>
 WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);

@@ -92,9 +92,9 @@ struct PaddedRows {
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 
-/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`. Needs X = Mac::Direct, one
-/// dimension of depth 1, channels_in in whole tiles of units and a multiple of 64 bytes, not transposed. Scratch:
-/// padded_scratch(s).
+/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`. Requirements: X is
+/// Mac::Direct; depth is 1; channels_in fills whole tiles of units and a multiple of 64 bytes; the convolution is not
+/// transposed. Scratch: padded_scratch(s).
 template <class Mac, GemmTile tile, class L, class X, class Store>
 WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                              const Store& store) {

@@ -54,7 +54,7 @@ template <int... lanes>
 struct LaneList {};
 template <class T, T... lanes>
 using ListOfLanes = LaneList<lanes...>;
-/// Channel `from` of each group of G lanes in all O lanes of the group of the result.
+/// Repeats lane `from` of each group of G lanes O times, once for each output channel of the group.
 template <int G, int O, int from, class V, int... lanes>
 WEFT_INLINE auto spread_lanes(V v, LaneList<lanes...>) {
   return __builtin_shufflevector(v, v, (lanes / O * G + from)...);

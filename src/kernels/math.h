@@ -259,7 +259,7 @@ WEFT_INLINE V exp_tail(V r) {
     return r * r * poly(r, {0.4999999355, 0.1666652145, 0.04166837368, 0.008368639287, 0.001381498068});
   }
 }
-/// Limits keep the integer arithmetic in range; NaN passes.
+/// Clamps x to [low, high], so that the integer arithmetic stays in range; NaN stays NaN.
 template <class V>
 WEFT_INLINE V limit(V x, f64 low, f64 high) {
   x = select(x < constant<V>(low), constant<V>(low), x);

@@ -339,8 +339,8 @@ WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// Full precision from three products of TF32: x = high + low to 22 bits, and low * low is below the rounding of f32.
-/// The unit rounds sums towards zero, so it adds up one k step, smallest first; the vector units add the steps (Ootomo,
+/// f32 precision from three TF32 products: x = high + low to 22 bits, and low * low is below the rounding of f32. The
+/// matrix unit rounds sums towards zero, so it only sums one k step, smallest first; FP32 units add the steps (Ootomo,
 /// Yokota, "Recovering single precision accuracy from Tensor Cores", 2022). An infinite operand gives NaN.
 template <>
 struct MatrixCore<f32> : MmaSync<f32, f32> {

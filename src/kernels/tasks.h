@@ -207,8 +207,8 @@ constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i6
   return (b.positions * (b.mt * (b.stride + 1) + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
 }
 
-/// Depthwise convolution and pooling: a task is this many output pixels (of all images in one row), about `work` steps:
-/// whole lines of `width` pixels unless one is far more than that.
+/// Output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has whole lines
+/// of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one row.
 constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {
   const i64 line = at_least(width * channels * taps, 1);
   const i64 pixels = line <= 3 * work ? width * at_least(work / line, 1) : ceil_div(width, ceil_div(line, work));

@@ -344,8 +344,8 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
   }
 }
 
-/// N lanes from an address where whole vectors begin on multiples of their size, or of 16 bytes. (Not an invariant
-/// load, which LLVM may move: it would move ahead of wait_for_inputs() of device.h.)
+/// Loads N lanes; a whole vector must be aligned to its size or, if larger, to 16 bytes. (Not an invariant load: LLVM
+/// could move that ahead of wait_for_inputs() of device.h.)
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
 #ifdef WEFT_NVIDIA

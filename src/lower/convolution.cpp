@@ -100,7 +100,7 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
   if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
-  // The matrix unit takes 16 units at a time; shorter lines would leave it idle.
+  // The matrix unit multiplies 16 units of a line at once; a line of another length would leave it partly idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   if (lines) return "Lines";
   // The matrix unit loads rows at equal distances. A copy with padding always has these.

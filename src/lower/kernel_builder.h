@@ -87,7 +87,7 @@ class KernelBuilder {
 
   /// GPUs: blocks that should fit on a compute unit at once, which limits registers.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
-  /// The kernel itself waits for the previous launch (kernels/device.h: WEFT_KERNEL_AHEAD), not its first statement.
+  /// The body waits for the previous launch; WEFT_KERNEL would wait before it (kernels/device.h: WEFT_KERNEL_AHEAD).
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }

@@ -230,8 +230,8 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// If a value of the body is computed from row `counter` of an outside value: its values of all trips, along a new
-  /// first axis.
+  /// The values that `value` has in all trips, along a new first axis, if it is row `counter` of a value from outside
+  /// the loop; else null.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;
     Dims dims = value.dims();

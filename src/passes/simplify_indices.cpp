@@ -54,7 +54,7 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
     if (!axis) return std::nullopt;
     axes.push_back(*axis);
   }
-  // In the order of the result's axes; equal axes (a diagonal) are no view.
+  // Transposes x to the order of the result's axes. Two equal axes read a diagonal, which is not a view.
   std::vector<int64_t> order(static_cast<size_t>(x.rank()));
   for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),

@@ -101,7 +101,7 @@ struct LaunchStep {
   bool is_spare = false;  ///< GPU: launched only if the library does not do the work of the step before
 };
 
-/// Gives run-time symbols their values, in order, then checks the conditions that they decide.
+/// Sets run-time symbols to their values, in order, then checks the conditions that depend on them.
 struct SizesStep {
   static constexpr std::string_view name = "sizes";
   std::vector<SizeSetting> settings = {};

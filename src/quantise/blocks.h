@@ -19,7 +19,7 @@ struct BlockFormat {
   int greatest() const { return (1 << bits) - 1; }
 };
 
-/// A matrix [n, k] of weights by rows.
+/// A quantised weight matrix [n, k], in row-major order.
 struct BlockWeights {
   BlockFormat format = {};
   int64_t n = 0, k = 0;

@@ -46,10 +46,10 @@ using RowsOfValues = std::map<std::string, RowSteps>;
 /// models hold values a thousand times as large as the others. `known`: values that are quantised already.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 
-/// DequantizeLinear of a matrix in blocks before MatMul (operator set 21), in the place of MatMul and Gemm.
+/// Replaces MatMul or Gemm by MatMul with a DequantizeLinear of the weights in blocks (operator set 21).
 void place_block_pairs(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);
 
-/// MatMulNBits (com.microsoft) in the place of MatMul and Gemm.
+/// Replaces MatMul or Gemm by MatMulNBits (com.microsoft).
 void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weights);
 
 }  // namespace weft::quantise

@@ -51,7 +51,7 @@ Grid grid_of(Range range, DType type);
 /// steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// The mean square of the grid's rounding error over that of the values, or of their `smallest` share; 0 for all 0.
+/// The sum of squared rounding errors over that of the squared values, or of their `smallest` share; 0 if all are 0.
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

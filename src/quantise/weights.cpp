@@ -12,7 +12,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The rounded weights as numbers, element by element.
+/// Calls visit(i, weight, rounded weight) for each element, both as real numbers.
 template <class Visit>
 void for_each_pair(const Layer& layer, const ChannelWeights& rounded, const Visit& visit) {
   ChannelOrder channel = order_of(layer.values, layer.channels);

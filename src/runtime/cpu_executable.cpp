@@ -511,7 +511,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Marks buffers that this step writes first as unwritten.
+  /// Marks as unwritten the buffers whose first writer is this step.
   void begin_buffers(CheckedRun& checked, int step) {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];

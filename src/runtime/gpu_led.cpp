@@ -256,7 +256,7 @@ class LedContext final : public GpuRun {
     trace_ = nullptr;
     run.is_too_long = trace.launches.size() > most;
     if (!run.is_too_long) capture(run, trace);
-    memory_ = run.memory, bytes_ = placed_->bytes, values_ = run.values;  // steps have swapped some and set others
+    memory_ = run.memory, bytes_ = placed_->bytes, values_ = run.values;  // undoes what the traced steps changed
   }
 
   void capture(Captured& run, const Trace& trace) {
@@ -531,7 +531,7 @@ class LedContext final : public GpuRun {
     hold(id, take(id, bytes_[id]));
   }
 
-  /// Doubles the room when it is too small, so that adding row after row costs a constant for each.
+  /// At least doubles a buffer that is too small, so that appending rows has an amortised constant cost.
   void grow(size_t id, int64_t bytes) {
     int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
     bytes_[id] = bytes;

@@ -112,7 +112,7 @@ template <class A, Is<PartStep> T>
 void fields(A& a, T& step) {
   a(step.part, step.settings);
 }
-/// A saved program runs on other machines, so it has no such step; tools compare their plans.
+/// No fields: a saved program runs on other machines, so it has no such step. Only tools that compare plans get here.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """What Weft could not do. `str(error)` is the whole message; docs/errors.md explains the codes."""
+    """A failure that Weft reports. `str(error)` is the whole message; docs/errors.md explains the codes."""
 
     kind: str = "internal"
 

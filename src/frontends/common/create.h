@@ -2,7 +2,7 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Tensors that are made rather than computed: ranges, triangles, unit matrices.
+/// Operators that create tensors from sizes and scalars: ranges, triangular masks, unit matrices.
 namespace weft::frontend {
 
 /// start, start + delta ... below `limit`; three scalars of one type, which may be numbers, symbolic sizes or run-time

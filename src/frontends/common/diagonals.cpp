@@ -21,7 +21,7 @@ Expr diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset) {
 }
 
 Expr on_diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset) {
-  Dim size = offset >= 0 ? rows : columns;  // element i is in row i; below the main diagonal, in column i
+  Dim size = offset >= 0 ? rows : columns;  // element i is in row i, or in column i if offset < 0
   Dims none(x.dims().size(), 0), behind = none;
   behind.back() = size - x.dims().back();
   x = pad(x, none, behind);

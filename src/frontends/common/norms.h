@@ -4,7 +4,7 @@
 
 #include "frontends/common/expr.h"
 
-/// Normalisations. x is [batch, channels, spatial...] where channels are named.
+/// Normalisations. Functions that speak of channels take x[batch, channels, spatial...].
 namespace weft::frontend {
 
 /// Mean and variance over `axes`, which stay as axes of size 1.

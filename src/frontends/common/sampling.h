@@ -3,7 +3,7 @@
 #include "frontends/common/windows.h"
 #include "ops/indexed.h"
 
-/// Images read between their pixels. x is [batch, channels, spatial...].
+/// Sampling of images at fractional coordinates. x is [batch, channels, spatial...].
 namespace weft::frontend {
 
 /// The value of a sample outside the image.

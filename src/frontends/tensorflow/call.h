@@ -73,7 +73,7 @@ class Call : public Builder {
   /// `outputs` are the types that the model declares; none where Weft knows no such type.
   Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
        std::vector<bool> pairs = {});
-  /// The same node with other, real inputs.
+  /// The same node with other inputs, none of them complex.
   Call with(Values inputs) const;
 
   size_t input_count() const { return inputs_.size(); }

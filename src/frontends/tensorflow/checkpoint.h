@@ -23,7 +23,7 @@ class Checkpoint {
  public:
   /// A model without variables.
   Checkpoint() = default;
-  /// The variables in `variables/` of the model's folder. E103, E108 for a damaged index, E160, E161 for its file.
+  /// Reads `variables/` of the model's folder. E103, E108: the index is damaged; E160, E161: it cannot be opened.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& key) const { return entries_.contains(key); }

@@ -73,7 +73,7 @@ class Guard:
 
 
 async def body_of(request: Request, options: Options) -> bytes:
-    """The body, if it is not too large and comes in time."""
+    """Reads the body; refuses one that is compressed, too large or too slow."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused(415, "compressed requests are not supported")
     too_large = Refused(413, f"a request may have {options.max_request} bytes; --max-request says how many")

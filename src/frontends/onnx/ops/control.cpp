@@ -14,7 +14,7 @@ constexpr int64_t max_batches = 4096;
 
 // --- If --------------------------------------------------------------------------------------------------------------
 
-/// The results of a graph of the node for `inputs`, in the module of `b`.
+/// Translates a subgraph of the node (a branch, a loop body) into the module of `b`; returns its results for `inputs`.
 Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values& inputs, std::string_view what) {
   if (inputs.size() != graph.inputs.size())
     c.fail("E158", cat("has a body with ", graph.inputs.size(), " inputs where ", inputs.size(), " belong"));
