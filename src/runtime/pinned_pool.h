@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// Pinned host memory for the inputs and results of a program's runs. A block is reused, for a tensor of about its size,
-/// when its last tensor is freed. Fresh memory costs a page fault for every 4 KiB, and copies to unpinned memory pass through a
-/// buffer of the driver.
+/// Pinned host memory for the inputs and results of a program's runs. A block is reused, for a tensor of about its
+/// size, when its last tensor is freed. Fresh memory costs a page fault for every 4 KiB, and copies to unpinned memory
+/// pass through a buffer of the driver.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   static constexpr int64_t min_bytes = int64_t{64} << 10, max_held_bytes = int64_t{512} << 20;
