@@ -351,12 +351,18 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views.
+/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views; constants in 8 or 16 bits.
 std::optional<Value> before_widening(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
     auto narrow = before_widening(module, i.inputs[0]);
     return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
+  }
+  if (i.is<Constant>() && value.dtype() == DType::i32) {
+    Range range = range_of(value);
+    for (DType type : {DType::i8, DType::i16})
+      if (lowest_integer(type) <= range.low && range.high <= highest_integer(type)) return convert(module, value, type);
+    return std::nullopt;
   }
   if (as_fn(value, Fn::sub) && value.dtype() == DType::i32) return short_difference(module, value);
   if (!i.is<Convert>() || value.dtype() != DType::i32) return std::nullopt;
