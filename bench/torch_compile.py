@@ -66,8 +66,7 @@ def compiled(module, backend, arguments):
     if backend == "weft":
         import weft.torch  # noqa: F401
 
-        on = {"device": "cpu"} if arguments.device == "cpu" else {}  # else Weft takes a GPU for tensors of the processor too
-        options = {"fullgraph": True, "threads": arguments.threads, **on}
+        options = {"fullgraph": True, "threads": arguments.threads}
         return torch.compile(module, backend="weft", options=options)
     mode = backend.partition(" ")[2]
     if mode == "freezing":

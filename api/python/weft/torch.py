@@ -63,9 +63,9 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """The backend "weft" of torch.compile. options={"device": "cpu", "precision": "bf16", "threads": 4} as for weft.compile;
-    "freeze": False reads parameters anew at each call instead of packing them once; "fullgraph": True refuses models of
-    which a part would run in eager mode."""
+    """The backend "weft" of torch.compile. options={"device": "amd:0", "precision": "bf16", "threads": 4} as for weft.compile;
+    the device is by default that of the tensors. "freeze": False reads parameters anew at each call instead of packing them
+    once; "fullgraph": True refuses models of which a part would run in eager mode."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -523,8 +523,8 @@ class _Graph:
         if len(places) > 1 or not {p.type for p in places} <= {"cpu", "cuda"}:
             return self.in_eager(f"tensors are on {' and '.join(sorted(map(str, places)))}")
         self.place = next((p for p in places if p.type == "cuda"), None)
-        if self.place is not None:
-            self.options.setdefault("device", f"{'amd' if torch.version.hip else 'nvidia'}:{self.place.index or 0}")
+        here = f"{'amd' if torch.version.hip else 'nvidia'}:{self.place.index or 0}" if self.place else "cpu"
+        self.options.setdefault("device", here)
         try:
             text = _text(self.gm)
             refused = self.refused(text)
