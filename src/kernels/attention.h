@@ -237,7 +237,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
           return SeenRows<Mac, tile>{tile_rows<Mac, tile>(left + row * stride, stride, rest), seen, pass == 1};
         };
         multiply_block<Mac, tile>(block, BlockStep{0, 1, 0, length, 0, pass == 0 || first, false}, pointers,
-                                  [](i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
+                                  [](i64, i64, i64, i64, const f32*, i64) WEFT_LAMBDA {});
         if (pass) continue;
         WEFT_NO_UNROLL for (i64 row = 0; row < rows; ++row) {
           const i64 head = head_of(row), query = query_of(row);

@@ -336,13 +336,13 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
             if constexpr (in_place) return TableRows<Mac>{table + (index * taps + step.segment) * tile.mr};
             else return tile_rows<Mac, tile>(filled + row * stride, stride, left, step.length % tasks::amx_side == 0);
           },
-          [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+          [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
             if (!by_phase)
-              return store_tile<tile>(store, group, row0 + row, count, col0 + col, s.channels_out, acc, acc_stride);
+              return store_tile<tile>(store, group, row0 + row, count, col0 + col, col0 + end, acc, acc_stride);
             ConvPixel pixel = phased_pixel(s, row0 + row);
             for (i64 i = 0; i < count; ++i, acc += acc_stride, next_phased(s, row0 + row + i, pixel)) {
               if (!is_pixel(s, pixel)) continue;
-              store_tile<tile>(store, group, row_of_pixel(s, pixel), 1, col0 + col, s.channels_out, acc, acc_stride);
+              store_tile<tile>(store, group, row_of_pixel(s, pixel), 1, col0 + col, col0 + end, acc, acc_stride);
             }
           });
     } while (tap < taps);

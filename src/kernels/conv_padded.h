@@ -127,13 +127,13 @@ WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, co
     multiply_block<Mac, tile>(
         block, BlockStep{0, s.taps(), 0, units, 0, true, true},
         [&](i64, i64 row, i64) WEFT_LAMBDA { return PaddedRows<Mac>{table, row_stride, row * row_stride}; },
-        [&](i64 row, i64 count, i64 col, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
+        [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
           for (i64 i = 0, n; i < count; i += n) {
             const i64 line = (row + i) / b.grid, from = (row + i) % b.grid, valid = s.out[2] - from;
             n = least(count - i, b.grid - from);
             if (valid <= 0) continue;
             const i64 pixel = (image * s.out[1] + first + line) * s.out[2] + from;
-            store_tile<tile>(store, group, pixel, least(n, valid), col0 + col, s.channels_out, acc + i * acc_stride,
+            store_tile<tile>(store, group, pixel, least(n, valid), col0 + col, col0 + end, acc + i * acc_stride,
                              acc_stride);
           }
         });

@@ -63,19 +63,18 @@ WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 
   }
 }
 
-/// Passes a finished tile to the epilogue: whole rows at once, so that independent vectors overlap, and the last
-/// columns vector by vector.
+/// Passes the finished columns [col, end) of a tile to the epilogue: many of a row at once, so that independent vectors
+/// overlap, and the last columns vector by vector.
 template <GemmTile tile, class Acc, class Store>
-WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 n, const Acc* acc,
+WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 end, const Acc* acc,
                             i64 stride) {
-  constexpr int L = tile.lanes;
-  const i64 cols = n - col;
+  constexpr int L = tile.lanes, N = tile.nr(), W = N * tile.together;
+  const i64 cols = end - col;
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i, acc += stride) {
-    if (cols >= tile.nr()) {
-      store(batch, row + i, col, load<tile.nr()>(acc, Full{}), Full{});
-      continue;
-    }
-    WEFT_NO_UNROLL for (i64 j = 0; j < cols; j += L) {
+    i64 j = 0;
+    WEFT_NO_UNROLL for (; j + W <= cols; j += W) store(batch, row + i, col + j, load<W>(acc + j, Full{}), Full{});
+    if (W > N && j + N <= cols) store(batch, row + i, col + j, load<N>(acc + j, Full{}), Full{}), j += N;
+    WEFT_NO_UNROLL for (; j < cols; j += L) {
       store(batch, row + i, col + j, load<L>(acc + j, Full{}), Part{static_cast<int>(tasks::at_most(cols - j, L))});
     }
   }
@@ -193,7 +192,7 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
-/// k that tile needs; `finish(row, count, col, sums, stride)` is the epilogue. A small piece of B stays in the cache
+/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). A small piece of B stays in the cache
 /// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
 /// With `thin` a block of one row has a kernel of its own.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
@@ -201,7 +200,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
                                 const Finish& finish, const FinishRow& finish_row = {}) {
   using Acc = typename Mac::Acc;
   using Near = NearPanel<Mac, tile>;
-  alignas(64) Acc tile_sums[tile.mr * tile.nr()];
+  constexpr i64 wide = tile.nr() * tile.together;
+  alignas(64) Acc tile_sums[tile.mr * wide];
   [[maybe_unused]] const AmxTiles<tile.amx> tiles;
   [[maybe_unused]] Acc terms[Mac::header > 0 ? tasks::max_rows(tile) : 1];
   [[maybe_unused]] Near near;
@@ -211,7 +211,7 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   const bool small = !Near::used && panels * units * unit_bytes <= (block.far ? 16384 : tile.near);
   if constexpr (Mac::header > 0) make_row_terms<Mac, tile>(block, step, pointers, terms);
   const i64 group = small || is_thin ? panels * tile.nr() : tile.nr();
-  const i64 stride = block.sums ? block.stride : tile.nr();
+  const i64 stride = block.sums ? block.stride : wide;
   const auto panel_of = [&](i64 col) WEFT_LAMBDA {
     return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
   };
@@ -239,16 +239,17 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
       call.length = length;
       if (tile.short_runs > 0 && step.length <= tile.short_runs && left > count)
         fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count), block.zeros);
-      for (i64 col = col0, next; col < end; col = next) {
+      for (i64 col = col0, done = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);
         if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
-        Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums;
+        Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums + (col - done);
         const Acc* row_terms = Mac::header > 0 ? terms + row : nullptr;
         next = col + tile.nr();
         if constexpr (!is_same<FinishRow, None>) {
           if (step.last && count == tile.mr && next <= block.cols && !is_thin) {
             short_tile<Mac, tile>(rows.at, length, panel,
                                   [&](int i, auto v) WEFT_LAMBDA { finish_row(row + i, col, v); });
+            done = next;
             continue;
           }
         }
@@ -263,8 +264,9 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
           else call.b = panel;
           Micro<typename Near::Near, tile>::run(call, which, block.cols - col);
         }
-        if (!step.last) continue;
-        for (i64 at = col; at < next; at += tile.nr()) finish(row, count, at, acc + (at - col), stride);
+        if (next - done < wide && next < end) continue;
+        if (step.last) finish(row, count, done, least(next, block.cols), acc - (col - done), stride);
+        done = next;
       }
       row += count;
     }
@@ -331,8 +333,8 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
         [&](i64, i64 row, i64 left) WEFT_LAMBDA {
           return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0);
         },
-        [&](i64 row, i64 count, i64 col, const typename Mac::Acc* acc, i64 acc_stride)
-            WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, s.n, acc, acc_stride); },
+        [&](i64 row, i64 count, i64 col, i64 end, const typename Mac::Acc* acc, i64 acc_stride)
+            WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, col0 + end, acc, acc_stride); },
         [&] {
           if constexpr (!is_short) return None{};
           else return [&](i64 row, i64 col, auto v) WEFT_LAMBDA { store(batch, row0 + row, col0 + col, v, Full{}); };

@@ -25,6 +25,7 @@ struct GemmTile {
   int fma = 2;
   int deep = 512, few = 4096, columns = 1;
   int short_runs = 0, near = 131072, ahead = 0;
+  int together = 1;  ///< panels whose sums of a row go to the epilogue at once
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
@@ -48,7 +49,7 @@ inline constexpr int amx_side = 16;
 /// The tile of AMX, for units of 4 bytes.
 inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
 /// The tile of MacQuads.
-inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64};
+inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// The properties of a processor that decide its tile. Kernels ask the compiler's macros, the host asks the processor;

@@ -352,8 +352,8 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
         finish_tile<Form, tile>(sums + t * positions * nr, results);
         const i64 y0 = line * M, x0 = column * M, rows = least(M, s.out[1] - y0), cols = least(M, s.out[2] - x0);
         WEFT_NO_UNROLL for (i64 y = 0; y < rows; ++y) {
-          store_tile<tile>(store, group, (plane * s.out[1] + y0 + y) * s.out[2] + x0, cols, col, s.channels_out,
-                           results + y * M * nr, nr);
+          store_tile<tile>(store, group, (plane * s.out[1] + y0 + y) * s.out[2] + x0, cols, col,
+                           least(col + nr, s.channels_out), results + y * M * nr, nr);
         }
       });
     }

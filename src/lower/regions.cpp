@@ -174,7 +174,7 @@ class Grouping {
   }
 
   /// A conversion to a wider type whose value is read much later, like a residual connection, through elementwise
-  /// functions of it alone. The narrow value is then stored, and the reader widens it.
+  /// functions of it alone, or is summed while others read the narrow value. That is stored, and the reader widens it.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || region_of(i.inputs[0]) < 0) return false;
@@ -182,7 +182,7 @@ class Grouping {
     const Instruction* at = &i;
     for (int step = 0; step < limit && at->users.size() == 1; ++step) {
       const Instruction* user = at->users[0];
-      if (!is_pointwise(*user)) return false;
+      if (!is_pointwise(*user)) return user->is<Reduce>() && i.inputs[0].def->users.size() > 1;
       auto is_later = [&](const Value& input) {
         return input.def != at && !is_leaf(*producer(input)) && origin(input)->order > origin(i.inputs[0])->order;
       };

@@ -32,3 +32,28 @@ module main {
   CHECK(regions[1].anchor != nullptr);
   CHECK(regions[1].epilogue.size() == 4);
 }
+
+TEST_CASE("regions: bytes that others read too are summed from memory as bytes") {
+  auto program = parse_program(R"(program "p"
+module main {
+  %x = parameter {name="x", type=i16[8,4]}
+  %w = parameter {name="w", type=i16[4,4]}
+  %one = constant {value=i32[]{1}}
+  %ones = broadcast %one {dims=[8, 4]}
+  %d = dot %x, %w {type=i32}
+  %q = convert %d {to=i8, saturate=true}
+  %wide = convert %q {to=i32, saturate=true}
+  %moved = sub %wide, %ones
+  %sum = reduce %moved {fn=sum, axes=[0, 1], keep=false}
+  %gate = broadcast %sum {dims=[8, 4]}
+  %again = convert %q {to=i32, saturate=true}
+  %y = mul %again, %gate
+  return "y"=%y
+})",
+                               make_op);
+  std::vector<Region> regions = form_regions(program->main());
+  REQUIRE(regions.size() == 3);
+  REQUIRE(regions[0].outputs.size() == 1);
+  CHECK(regions[0].outputs[0].dtype() == DType::i8);
+  CHECK(regions[1].prologue.size() == 2);
+}
