@@ -362,7 +362,6 @@ std::optional<Value> before_widening(Module& module, Value value) {
     Range range = range_of(value);
     for (DType type : {DType::i8, DType::i16})
       if (lowest_integer(type) <= range.low && range.high <= highest_integer(type)) return convert(module, value, type);
-    return std::nullopt;
   }
   if (as_fn(value, Fn::sub) && value.dtype() == DType::i32) return short_difference(module, value);
   if (!i.is<Convert>() || value.dtype() != DType::i32) return std::nullopt;
