@@ -61,8 +61,7 @@ class KernelBuilder {
   std::string number(const Dim& dim);
 
   void set_header(std::string header) { header_ = std::move(header); }
-  /// CPUs: names functions of a header that are compiled once for all kernels that use them: "Micro<MacF32,
-  /// native_tile>".
+  /// CPUs: names functions of a header, "Micro<MacF32, native_tile>", that are compiled once for all kernels with them.
   void share(const std::string& header, const std::string& functions);
   /// Sets the declarations that stand before the kernel.
   void set_prelude(std::string text) { prelude_ = std::move(text); }
@@ -100,7 +99,7 @@ class KernelBuilder {
 
   /// Sets buffers whose memory the result may overwrite (PlanStep::in_place).
   void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
-  /// True when a line so far reads or writes this buffer.
+  /// True if a line written so far reads or writes this buffer.
   bool uses(int buffer) const;
 
   /// Adds the kernel to the plan unless it has an equal one; returns the launch step.

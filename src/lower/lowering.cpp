@@ -142,7 +142,7 @@ int Lowering::new_buffer(PlanBuffer buffer) {
 }
 
 int Lowering::mailbox() {
-  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // one Mailbox for each rank except the first
+  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // plus one pointer for each rank after the first
   if (all_.mailbox < 0)
     all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
   return all_.mailbox;

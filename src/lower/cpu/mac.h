@@ -15,7 +15,7 @@ struct MacRow {
   DType packed;  ///< type of B after packing
   DType sum;     ///< type of the accumulators
   int group;     ///< elements of k that one instruction multiplies: a unit
-  int header;    ///< units before the weights in each panel, such as sums of columns
+  int header;    ///< units at the start of each panel that hold initial values of sums
 };
 namespace macs {
 #define WEFT_MAC_ROW(row, name, direct, packed, sum, group, header) \

@@ -9,8 +9,7 @@ namespace weft {
 
 class Lowering;
 
-/// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h), whose programs are limited by the number of
-/// launches.
+/// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h), where the number of launches limits such programs.
 
 /// Joins two products of the same rows with constant matrices of equal sizes (a gate and its input in an MLP), if only
 /// the epilogue of one reads the other. One launch then reads both matrices, and the value between is never stored.
