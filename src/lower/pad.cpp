@@ -67,8 +67,7 @@ void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std:
   kernel.line("  from += i", g, " * ", kernel.size(groups[g].stride), ";");
 }
 
-/// Lowers the other modes by one loop over the result; vectors run along the last axis where operand lanes are
-/// neighbours.
+/// Lowers the other modes by one loop over the result, with vectors along the last axis where the operand allows it.
 void pad_with_itself(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();

@@ -41,7 +41,7 @@ double magnitude(Value value, int depth = 8) {
   return constant_size(value);
 }
 
-/// A sum with at most one unbounded term: `open`, a wide integer times a constant.
+/// `bounded`: bound on the sum of the bounded terms; `open`: number of other terms, wide integers times a constant.
 struct Sum {
   double bounded = 0;
   int open = 0;

@@ -68,7 +68,7 @@ static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
   return f32_mac(lowering);
 }
 
-/// Returns the Mac that multiplies pairs of bf16, if the chip can.
+/// Returns the Mac that multiplies pairs of bf16, for chips that can.
 static Mac bf16_mac(const Lowering& lowering) {
   return on_amx({macs::MacBf16Pairs, "native_tile", lowering.tile()}, lowering.chip(), "amx-bf16");
 }
