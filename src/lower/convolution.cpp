@@ -364,7 +364,7 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
     return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
   }
-  // k runs over one line of the kernel per tap in mode Lines, over the whole kernel in mode Im2col (kernels/conv.h).
+  // In mode Lines, one tap covers a line of the kernel; in mode Im2col, it covers the whole kernel (kernels/conv.h).
   bool lines = mode == "Lines", whole = mode == "Im2col";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;

@@ -13,8 +13,8 @@ namespace weft {
 /// How a kernel walks the result. Each coordinate that it passes to the store lambda covers some neighbouring axes: a
 /// pointwise loop has one coordinate per axis; a matrix product has (batch, row, column).
 struct Iteration {
-  Dims dims;                        ///< axes of the region
-  std::vector<size_t> group_begin;  ///< the first axis of each coordinate, in rising order from 0
+  Dims dims;                             ///< axes of the region
+  std::vector<size_t> group_begin;       ///< the first axis of each coordinate, in rising order from 0
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the size of the last coordinate is a multiple of the lanes
   bool loads_early = false;              ///< loads values without coordinates once, at the start of the kernel

@@ -20,7 +20,7 @@ struct LowerOptions {
 /// runtime places the memory. Throws E402 naming every instruction without a kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
-/// A value or operator that has no kernel on the target.
+/// A value or operator that has no kernel on any chip.
 struct Unsupported {
   std::string what;    ///< "sort", "output 'y'"
   std::string source;  ///< the node of the model that it came from

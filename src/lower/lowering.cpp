@@ -62,7 +62,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
-/// Whether the host decides something between two steps of a GPU: then not all sizes are known before the run.
+/// True if the host decides something between two steps of a GPU, so that not all sizes are known before the run.
 static bool needs_host(const Program& program) {
   bool needs = false;
   for (const auto& module : program.modules()) {
@@ -181,7 +181,7 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// A result that some region computes is written to its place at once, unless it is also another result.
+/// Makes regions write results directly to their output buffers. A value that is several results gets only the first.
 void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);

@@ -116,7 +116,7 @@ class Lowering {
   /// The vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
-  /// decision. A candidate that is worth measuring only counts if `can_take` accepts its index.
+  /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.
   size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
   /// Adds a kernel launch. `load_time`: it runs once, when the program is loaded.

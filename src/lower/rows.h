@@ -29,7 +29,7 @@ std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& 
 /// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, one team (wave or block) for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch = "0", const KeptRow& kept = {});
-/// Returns the lanes of one 16-byte register of this type on a GPU.
+/// Returns the lanes of a vector of this compute type on a GPU: 4, or 2 for 64-bit types.
 int gpu_lanes(DType type);
 /// A reduction over the axis n of [outer, n, inner], with vectors of `lanes` elements along inner.
 struct Columns {

@@ -350,7 +350,7 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// Returns the value before its conversion to i32 from at most 16 bits (not u16), through views; a constant narrowed.
+/// Returns the value before its conversion to i32 from at most 16 bits (not u16), through views; narrows constants.
 std::optional<Value> before_widening(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {

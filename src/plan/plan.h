@@ -98,7 +98,7 @@ struct LaunchStep {
   Dim blocks = 0;                          ///< GPU: number of blocks with work; any number gives right results
   Dim work = 0;                            ///< GPU: an amount that grows with the sizes, by which the variant is chosen
   std::vector<StepVariant> variants = {};  ///< ordered by `from`
-  bool is_spare = false;  ///< GPU: launched only if the library refused the work of the step before
+  bool is_spare = false;                   ///< GPU: launched only if the library refused the work of the step before
 };
 
 /// Sets run-time symbols in order, then checks the conditions that depend on them.
