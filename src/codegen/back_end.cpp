@@ -15,7 +15,7 @@
 namespace weft::codegen {
 namespace {
 
-/// NVIDIA's kernels are named by module metadata in LLVM 19, by calling convention later.
+/// Returns the kernels. For NVIDIA, LLVM 19 marks them by module metadata, later versions by calling convention.
 std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
   std::vector<llvm::Function*> kernels;
   for (llvm::Function& function : module) {
@@ -36,7 +36,7 @@ std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
 void set_amd_launch(llvm::Function& kernel, const KernelSource& source) {
   kernel.addFnAttr("amdgpu-flat-work-group-size", cat(source.work_group, ",", source.work_group));
   kernel.addFnAttr("uniform-work-group-size", "true");
-  // LLVM reserves separate registers for the sums of CDNA's matrix unit if only one wave fits, and then copies them.
+  // With one wave, LLVM would reserve separate registers for CDNA's matrix sums and then copy them; ask for two.
   kernel.addFnAttr("amdgpu-waves-per-eu", cat(std::max(source.occupancy, 2)));
 }
 
@@ -71,7 +71,7 @@ bool is_ours_alone(const llvm::GlobalValue& value) {
   return !value.isDeclaration() && !value.hasAppendingLinkage() && value.isDiscardableIfUnused();
 }
 
-/// Merged PTX has one name space, so a kernel's private names get its own name as a suffix.
+/// Appends the kernel's name to a private name, because merged PTX has one name space.
 void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!is_ours_alone(value)) return;
   if (auto* object = llvm::dyn_cast<llvm::GlobalObject>(&value)) object->setComdat(nullptr);
@@ -84,7 +84,7 @@ bool is_cpu(const llvm::TargetMachine& machine) {
   return machine.getTargetTriple().isX86() || machine.getTargetTriple().isAArch64();
 }
 
-/// Kernels on CPUs may call only libc's memory functions; GPU code calls nothing.
+/// Returns the library functions that LLVM may call: libc's memory functions on CPUs, none on GPUs.
 llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   llvm::TargetLibraryInfoImpl info(machine.getTargetTriple());
   info.disableAllFunctions();
@@ -94,9 +94,9 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   return info;
 }
 
-/// For CPU kernels. These use vectors already and mark code to be inlined or unrolled. This pipeline keeps each useful
-/// pass once. It takes about half the time of O3 and spills less, because O3's early LICM and IndVars lengthen the live
-/// ranges of addresses.
+/// Passes for CPU kernels, which use vectors and mark code to be inlined or unrolled themselves. The pipeline runs each
+/// useful pass once. It takes about half the time of O3 and spills less, because O3's early LICM and IndVars lengthen
+/// the live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"

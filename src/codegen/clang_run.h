@@ -10,15 +10,15 @@
 
 namespace weft::codegen {
 
-/// The files that clang sees: the embedded headers under /weft, and added ones. No other file exists for it.
+/// The only files that clang sees: the embedded headers under /weft, and files added by the caller.
 using Files = llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem>;
 Files embedded_file_system();
 
-/// clang's own (cc1) arguments for a source and chip, without the input. Sources with equal arguments may share a
+/// Returns clang's (cc1) arguments for a source and chip, without the input. Sources with equal arguments may share a
 /// prelude.
 std::vector<std::string> clang_arguments(const KernelSource& source, const Chip& chip);
 
-/// Runs `action` on `input`; false if there were errors. clang's messages are appended to `diagnostics`.
+/// Runs `action` on `input`; appends clang's messages to `diagnostics`; returns false if there were errors.
 bool run_clang(clang::FrontendAction& action, const std::vector<std::string>& arguments, const std::string& input,
                const Files& files, std::string& diagnostics);
 

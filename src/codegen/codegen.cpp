@@ -21,10 +21,10 @@
 namespace weft::codegen {
 namespace {
 
-/// Processor time of this thread, because a compile runs on one thread and machines are shared.
+/// Measures the CPU time of this thread, because a compilation runs on one thread and the machine may be shared.
 class Stopwatch {
  public:
-  /// Milliseconds since the last call or construction.
+  /// Returns the milliseconds since the last call or construction.
   double lap() {
     double before = last_;
     last_ = now();
@@ -40,7 +40,7 @@ class Stopwatch {
   double last_ = now();
 };
 
-/// Collects the back end's messages; LLVM's own handler would end the process on an error.
+/// Collects messages of the back end; LLVM's own handler would end the process on an error.
 class Reports : public llvm::DiagnosticHandler {
  public:
   explicit Reports(std::string& text) : text_(text) {}
@@ -107,8 +107,8 @@ std::string make_identity() {
   return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
 }
 
-/// The prelude of a source. None for a source without includes, nor if warnings are wanted, because a prelude shows
-/// those of headers only once.
+/// Returns a source's prelude; none if it has no includes, or if warnings are wanted, because a prelude shows those of
+/// headers only once.
 Prelude prelude_of(const KernelSource& source, const Chip& chip) {
   if (source.warnings || source.code.find("#include") == source.code.npos) return nullptr;
   std::string why;

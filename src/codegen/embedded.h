@@ -5,14 +5,14 @@
 
 namespace weft::codegen {
 
-/// A file that the build put into the library. `name` is its path from src/, as #include spells it: "kernels/math.h".
+/// A file embedded in the library. `name` is its path relative to src/, as in #include: "kernels/math.h".
 struct EmbeddedFile {
   std::string_view name;
   std::string_view text;
 };
 
-/// Every header of the kernel library and the elementwise table, sorted by name, so that compiling a kernel reads no
-/// file; cmake/embed_files.cmake makes the definition.
+/// Returns all headers of the kernel library and the elementwise table, sorted by name, so that compiling a kernel
+/// reads no files. cmake/embed_files.cmake generates the definition.
 std::span<const EmbeddedFile> embedded_files();
 
 }  // namespace weft::codegen

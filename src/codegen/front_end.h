@@ -11,7 +11,7 @@
 
 namespace weft::codegen {
 
-/// Runs clang on the source: C++ -> LLVM IR, not optimised. Null if there are errors; `diagnostics` holds clang's
+/// Compiles C++ to unoptimised LLVM IR with clang. Returns null if there are errors; `diagnostics` gets clang's
 /// messages. `prelude` may be null.
 std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip, const Prelude& prelude,
                                     llvm::LLVMContext& context, std::string& diagnostics);

@@ -15,7 +15,7 @@
 namespace weft::codegen {
 namespace {
 
-constexpr unsigned stack_bytes = 64u << 20;  // of address space; pages are allocated as the stack grows
+constexpr unsigned stack_bytes = 64u << 20;  // address space; the system allocates pages as the stack grows
 constexpr size_t signal_stack_bytes = 64u << 10;
 constexpr std::array crash_signals = {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 
@@ -31,7 +31,7 @@ void leave_guard(const char* reason) {
 void on_fatal_error(void*, const char* reason, bool) { leave_guard(reason); }
 void on_bad_alloc(void*, const char* reason, bool) { leave_guard(reason); }
 
-/// LLVM's handlers run on the crashed thread's stack, which a stack overflow has used up.
+/// Gives signal handlers a stack of their own, because a stack overflow leaves no room on the crashed thread's stack.
 void handle_signals_on_own_stack() {
   for (int number : crash_signals) {
     struct sigaction action{};
@@ -41,7 +41,7 @@ void handle_signals_on_own_stack() {
   }
 }
 
-/// LLVM's handlers take SIGBUS too, but other threads need it for mapped files (base/file_reading.h).
+/// Undoes LLVM's SIGBUS handler, because other threads need theirs for mapped files (base/file_reading.h).
 class KeepBusHandler {
  public:
   KeepBusHandler() { ::sigaction(SIGBUS, nullptr, &action_); }
@@ -52,7 +52,7 @@ class KeepBusHandler {
   struct sigaction action_{};
 };
 
-/// LLVM's crash handlers are process-wide, so they are installed only while something compiles.
+/// Installs LLVM's crash handlers, which are process-wide, only while something compiles.
 class CrashHandlers {
  public:
   CrashHandlers() {
@@ -116,7 +116,7 @@ bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
   std::string fatal, thrown;
   llvm::CrashRecoveryContext outer;
   int crash_code = 0;
-  // The outer context only provides the large stack; the inner one is entered with the signal stack in place.
+  // The outer context only provides the large stack; the inner one runs with the signal stack in place.
   outer.RunSafelyOnThread(
       [&] {
         SignalStack signal_stack;
@@ -129,8 +129,8 @@ bool run_guarded(llvm::function_ref<void()> work, std::string& message) {
             thrown = error.what();
           }
         });
-        // A crashed context is leaked. Destroying it would run destructors of clang's objects over frames that are
-        // gone.
+        // Leaks a crashed context: destroying it would run destructors of clang's objects on stack frames that no
+        // longer exist.
         if (!finished) crash_code = std::max(guard.release()->RetCode, 1);
         fatal_message = nullptr;
       },

@@ -6,11 +6,11 @@
 
 namespace weft::codegen {
 
-/// Sends LLVM's fatal errors to `run_guarded`. Called once, before any other use of LLVM.
+/// Redirects LLVM's fatal errors to `run_guarded`. Call it once, before any other use of LLVM.
 void install_fatal_error_handler();
 
-/// Runs `work` on a thread of its own with a large stack. A crash (signal) or fatal error inside LLVM ends only `work`:
-/// the result is false, and `message` has the cause. Memory that `work` held is then leaked. No exception leaves it.
+/// Runs `work` on a new thread with a large stack. If `work` crashes (signal) or LLVM reports a fatal error, only
+/// `work` ends: returns false, sets `message` to the cause, and leaks the memory of `work`. Throws no exceptions.
 bool run_guarded(llvm::function_ref<void()> work, std::string& message);
 
 }  // namespace weft::codegen

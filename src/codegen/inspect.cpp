@@ -34,7 +34,7 @@ llvm::MemoryBufferRef buffer_of(std::span<const std::byte> object) {
   return {llvm::StringRef(reinterpret_cast<const char*>(object.data()), object.size()), "object"};
 }
 
-/// Null for bytes that are not a 64-bit little-endian ELF file.
+/// Opens a 64-bit little-endian ELF file; null for other bytes.
 std::unique_ptr<Elf> open(std::span<const std::byte> object) {
   auto opened = llvm::object::ObjectFile::createELFObjectFile(buffer_of(object));
   if (!opened) {
@@ -77,8 +77,8 @@ void read_kernels(llvm::StringRef note, std::vector<ResourceUse>& out) {
   }
 }
 
-/// Functions that an object may call without defining them. The process provides memory functions and sanitizers'
-/// runtimes, the linker the bounds of sections, and shared parts provide functions of the kernel library (WEFT_SHARED).
+/// True for functions that an object may call without defining them: memory functions and sanitizers' runtimes (from
+/// the process), bounds of sections (from the linker), functions of shared parts (WEFT_SHARED).
 bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   constexpr std::array memory = {"memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_"};
   constexpr std::array prefixes = {"__asan_", "__tsan_", "__start_asan_", "__stop_asan_", "_ZN4weft6kernel"};
@@ -88,7 +88,7 @@ bool may_be_missing(llvm::StringRef name, ChipKind kind) {
   return std::ranges::any_of(prefixes, starts) || std::ranges::find(memory, name) != memory.end();
 }
 
-/// LLVM's machine-code layer for one chip; its members depend on each other.
+/// LLVM's machine-code objects for one chip; they refer to each other.
 struct Machine {
   std::unique_ptr<llvm::MCRegisterInfo> registers;
   std::unique_ptr<llvm::MCAsmInfo> assembly;
@@ -140,8 +140,7 @@ void print_labels(const Labels& labels, uint64_t address, llvm::raw_ostream& out
   for (; first != last; ++first) out << '\n' << first->second << ":\n";
 }
 
-/// Calls `visit(address, length, instruction)` for each instruction; the instruction is null for bytes that decode to
-/// none.
+/// Calls `visit(address, length, instruction)` for each instruction, with null for bytes that do not decode.
 template <class Visit>
 void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRef code, const Visit& visit) {
   auto bytes = llvm::arrayRefFromStringRef(code);
@@ -155,7 +154,7 @@ void for_each_instruction(const Machine& machine, uint64_t start, llvm::StringRe
   }
 }
 
-/// The target of a branch; nothing if the instruction is no branch, or if its target is not in the code.
+/// Returns the target of a branch; nothing for other instructions and for targets outside the code.
 std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, uint64_t length,
                                       const llvm::MCInst& instruction) {
   uint64_t target = 0;
@@ -166,7 +165,7 @@ std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, 
 
 std::string label_at(uint64_t address) { return cat("L", address); }
 
-/// Gives branch targets a label, and branches a comment with the label. AMD's branches count words from the next
+/// Gives branch targets a label, and branches a comment with that label. AMD's branches count words from the next
 /// instruction.
 void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
   for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
@@ -187,7 +186,7 @@ void print_section(Machine& machine, const Labels& labels, bool shows_targets, u
   });
 }
 
-/// The size of the file: its table of sections comes last.
+/// Returns the size of the file, whose section table comes last.
 uint64_t size_of(const Elf& elf) {
   const auto& header = elf.getELFFile().getHeader();
   return header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;

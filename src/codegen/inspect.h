@@ -8,15 +8,15 @@
 
 namespace weft::codegen {
 
-/// The kernels' entries in the notes of an AMD object or code object; empty when there are none.
+/// Returns the resource use of each kernel, from the notes of an AMD object; empty if there are none.
 std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 
-/// Functions that the object calls and nobody provides: kernels have no libc and no libm. On x86, memory functions and
-/// those of sanitizers are allowed.
+/// Returns functions that the object calls but does not define; kernels have no libc or libm. On x86, memory functions
+/// and those of sanitizers are allowed and not listed.
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
-/// Instructions of every code section, of each object of an AMD image, with the symbols as headings, in LLVM's own
-/// syntax. AMD branches name their target: "s_cbranch_scc1 65409  ; L6912" leads to the label "L6912:".
+/// Disassembles the code sections of an object, or of each object in an AMD image, in LLVM's syntax with symbols as
+/// headings. AMD branches get their target as a comment: "s_cbranch_scc1 65409  ; L6912" leads to the label "L6912:".
 std::string disassemble_object(std::span<const std::byte> object, const Chip& chip);
 
 }  // namespace weft::codegen

@@ -24,7 +24,7 @@ namespace weft::codegen {
 namespace {
 
 std::mutex lld_mutex;
-bool lld_is_broken = false;  // guarded by lld_mutex: a crash inside lld leaves its global state broken
+bool lld_is_broken = false;  // set after a crash in lld, which leaves its globals broken; guarded by lld_mutex
 
 void close_quietly(int fd) {
   if (fd >= 0) ::close(fd);
@@ -32,7 +32,7 @@ void close_quietly(int fd) {
 
 std::string path_of(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// An input of lld, which takes only paths: an anonymous file in memory.
+/// An anonymous file in memory as an input of lld, which accepts only paths.
 class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("weft", MFD_CLOEXEC)) {}
@@ -57,8 +57,8 @@ bool MemoryFile::write(std::span<const std::byte> data) {
   return fd_ >= 0;
 }
 
-/// The output of lld: a pipe with a reading thread. lld would write a regular file through a temporary one and rename
-/// it; a pipe is written to directly.
+/// A pipe with a reading thread as the output of lld. lld writes directly to a pipe, but to a regular file through a
+/// temporary file.
 class OutputPipe {
  public:
   OutputPipe() {
@@ -75,7 +75,7 @@ class OutputPipe {
 
   bool good() const { return reader_.joinable(); }
   std::string path() const { return path_of(ends_[1]); }
-  /// The bytes written, after the writer has closed its end.
+  /// Returns the bytes written, once the writer has closed its end.
   std::vector<std::byte> finish();
 
  private:
@@ -137,7 +137,7 @@ std::vector<std::string> command_line(const Inputs& inputs, ChipKind kind, bool 
   return list;
 }
 
-/// True if lld succeeds; its messages are in `text`.
+/// Runs lld; returns true if it succeeds; `text` gets its messages.
 bool run_lld(const std::vector<std::string>& list, std::string& text) {
   std::vector<const char*> pointers;
   for (const auto& argument : list) pointers.push_back(argument.c_str());

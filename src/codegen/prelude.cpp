@@ -19,7 +19,7 @@ namespace {
 constexpr const char* source_path = "/weft/prelude.h";
 constexpr const char* compiled_path = "/weft/prelude.pch";
 
-/// An `#include` for every kernel header; each header guards its own chip-specific parts.
+/// Returns an `#include` of each kernel header; headers guard their chip-specific parts themselves.
 const std::string& source_text() {
   static const std::string text = [] {
     std::string lines;

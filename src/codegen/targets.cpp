@@ -51,7 +51,7 @@ const char* triple_of(ChipKind kind) {
 
 const std::string& processor_of(const Chip& chip) {
   static const std::string generic = "generic";
-  return chip.kind == ChipKind::arm ? generic : chip.arch;  // features beyond NEON are in a list
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // a feature list names what exceeds NEON
 }
 
 std::string features_of(const Chip& chip) {
@@ -64,7 +64,7 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
   if (!target) return nullptr;
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fused as the source's contract flags allow, no further
+  options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fuse as the source's contract flags allow
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(triple, processor_of(chip), features_of(chip), options, llvm::Reloc::PIC_,
                                   std::nullopt, llvm::CodeGenOptLevel::Default));

@@ -9,19 +9,19 @@
 
 namespace weft::codegen {
 
-/// Registers the LLVM targets that this library holds. Called once.
+/// Registers the LLVM targets that this library contains. Call it once.
 void initialise_targets();
 
-/// "x86_64-unknown-linux-gnu" and so on.
+/// Returns LLVM's target triple: "x86_64-unknown-linux-gnu" ...
 const char* triple_of(ChipKind kind);
 
-/// The processor name for LLVM.
+/// Returns LLVM's name for the processor.
 const std::string& processor_of(const Chip& chip);
 
-/// The feature string for LLVM: the chip's own, with this library's defaults if it names none.
+/// Returns LLVM's feature string: the chip's own, or this library's defaults if the chip names none.
 std::string features_of(const Chip& chip);
 
-/// Null, with the reason in `why`, if LLVM does not know the target or processor.
+/// Makes LLVM's target machine; null, with the reason in `why`, if LLVM does not know the target or processor.
 std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::string& why);
 
 }  // namespace weft::codegen

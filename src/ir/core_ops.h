@@ -2,7 +2,7 @@
 #pragma once
 #include "ir/op.h"
 
-/// The operators that belong to the IR itself, the sources of values: parameters, constants, sizes.
+/// Operators that produce values without operands: parameters, constants, sizes.
 namespace weft {
 
 /// An input of a module.
@@ -15,7 +15,7 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-/// A tensor known while compiling. Large ones keep pointing into the mapped model file.
+/// A tensor known while compiling. The data of large ones stays in the mapped model file.
 struct Constant {
   static constexpr std::string_view name = "constant";
   Tensor tensor;
@@ -25,7 +25,7 @@ struct Constant {
   bool operator==(const Constant&) const = default;
 };
 
-/// Sizes as data: dims -> i64[rank], for models that compute with shapes. Known without running anything; see
+/// Size expressions as data: dims -> i64[rank], for models that compute with shapes. Known while compiling; see
 /// known_contents in ops/build.h.
 struct Sizes {
   static constexpr std::string_view name = "sizes";

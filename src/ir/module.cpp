@@ -15,7 +15,7 @@ namespace {
 
 thread_local GuardCollector* collector = nullptr;
 
-/// A model's size lists may have any length, and some code here takes time that grows with the square of it.
+/// Throws for very high ranks: models may contain size lists of any length, and some code here is quadratic in it.
 void check_rank(const Type& type) {
   constexpr int64_t most = 256;
   if (!type.is_tensor() || type.shape.rank() <= most) return;
@@ -120,7 +120,7 @@ void Module::link(Instruction& instruction, Instruction* place) {
   (instruction.previous ? instruction.previous->next : first_) = &instruction;
   (place ? place->previous : last_) = &instruction;
   ++size_;
-  // Instructions have order numbers with gaps between them. When a gap is full, all are renumbered.
+  // Order numbers have gaps; if a gap is full, all instructions are renumbered.
   constexpr int64_t gap = int64_t{1} << 32;
   int64_t low = instruction.previous ? instruction.previous->order : 0;
   instruction.order = place ? low + (place->order - low) / 2 : low + gap;
@@ -172,18 +172,18 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // mostly the last user, since dead code is removed from the end
+  for (const Value& input : instruction.inputs) {  // usually the last user, since dead code is removed from the end
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }
   instruction.inputs.clear();
-  if (instruction.is<Constant>()) instruction.op = Constant{};  // releases its data
+  if (instruction.is<Constant>()) instruction.op = Constant{};  // frees its data
   if (instruction.is<Parameter>())
     std::erase_if(parameters_, [&](const Value& value) { return value.def == &instruction; });
   unlink(instruction);
 }
 
-/// Removes those of `setters` whose results nothing reads and whose symbols occur in no size.
+/// Removes those of `setters` whose results are unread and whose symbols occur in no size.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };
@@ -206,7 +206,7 @@ size_t Module::remove_dead() {
   std::vector<bool> needed(id_limit());
   for (const Result& result : results_) needed[result.value.def->id] = true;
   size_t before = size_;
-  std::vector<Instruction*> setters;  // instructions whose results nothing reads, last first
+  std::vector<Instruction*> setters;  // instructions without readers, in reverse order
   for (Instruction* at = last_; at;) {
     Instruction* previous = at->previous;
     bool keep = needed[at->id] || !at->users.empty() || at->is<Parameter>() || at->op.info().has_side_effects;
@@ -278,7 +278,7 @@ Dim Program::symbol(Symbol symbol) {
 Dim Program::fresh_symbol(std::string_view stem, int64_t min, int64_t max) {
   auto name = [&](size_t number) { return number == 0 ? std::string(stem) : cat(stem, "_", number - 1); };
   auto is_taken = [&](size_t number) { return symbols_.contains(name(number)); };
-  size_t taken = 0, free = 0;  // numbers are taken in order, so bisection finds the first free one
+  size_t taken = 0, free = 0;  // names are taken in order, so bisection finds the first unused one
   while (is_taken(free)) taken = free, free = free * 2 + 1;
   while (free - taken > 1) {
     size_t middle = taken + (free - taken) / 2;

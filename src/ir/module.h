@@ -17,8 +17,8 @@
 ///     Value y = main.append(Softmax{.axis = -1}, {x});     // shapes are inferred, sources inherited
 ///     main.set_results({{"y", y}});
 ///
-/// A program holds modules (main, and the bodies of if, loop, scan and call); a module is an ordered list of
-/// instructions, each after all that it reads. Instructions live in an arena: addresses are stable and ids dense.
+/// A program holds modules: main and the bodies of control flow. A module is an ordered list of instructions, each
+/// after all instructions that it reads. Instructions live in an arena: addresses are stable and ids dense.
 namespace weft {
 
 struct Instruction;
@@ -31,13 +31,13 @@ struct Value {
   explicit operator bool() const { return def != nullptr; }
   bool operator==(const Value&) const = default;
   const Type& type() const;
-  const Shape& shape() const;  ///< of a tensor; internal error for other kinds
+  const Shape& shape() const;  ///< shape of a tensor; internal error for other kinds
   DType dtype() const { return shape().dtype; }
   const Dims& dims() const { return shape().dims; }
   int64_t rank() const { return shape().rank(); }
   const std::string& source() const;
 };
-/// "%12" or "%12.1", and the source: names a value in profiles and reports, the same for every target.
+/// Returns "%12" or "%12.1" and the source: the value's name in profiles and reports, the same for every target.
 std::string value_name(Value value);
 
 struct ValueHash {
@@ -54,15 +54,15 @@ struct Instruction {
   Types types;                   ///< of the results
   std::string source;            ///< "node 12 'cat_3' (Concat)": where in the model this came from
 
-  // Module keeps these up to date.
+  // Maintained by Module.
   Module* parent = nullptr;
   Instruction *previous = nullptr, *next = nullptr;
   int64_t order = 0;
-  std::vector<Instruction*> users = {};  ///< one entry for each operand that reads a result
+  std::vector<Instruction*> users = {};  ///< instructions that read a result, once for each such operand
 
   bool before(const Instruction* other) const { return order < other->order; }
   Value result(uint32_t index = 0) { return {this, index}; }
-  /// The operator's fields when it is a T.
+  /// Returns the operator's fields if it is a T, else null.
   template <class T>
   const T* as() const {
     return op.as<T>();
@@ -75,7 +75,7 @@ struct Instruction {
 
 class Module;
 
-/// A condition on sizes that could not be proved while compiling; checked when its sizes are known.
+/// A condition on sizes that cannot be proved while compiling; it is checked as soon as its sizes are known.
 struct Guard {
   enum class Kind : uint8_t { equal, less_equal };
   Kind kind = Kind::equal;
@@ -100,7 +100,7 @@ class Module {
   Program& program() const { return program_; }
   const std::string& name() const { return name_; }
 
-  /// Instructions in order: `for (Instruction& i : module)`. Erasing the current one inside the loop is allowed.
+  /// Iterates in order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
   class iterator {
    public:
     explicit iterator(Instruction* at) : at_(at), next_(at ? at->next : nullptr) {}
@@ -118,7 +118,7 @@ class Module {
   iterator begin() const { return iterator(first_); }
   iterator end() const { return iterator(nullptr); }
   size_t size() const { return size_; }
-  uint32_t id_limit() const { return static_cast<uint32_t>(arena_.size()); }  ///< the size of vectors by id
+  uint32_t id_limit() const { return static_cast<uint32_t>(arena_.size()); }  ///< all ids are smaller
   Instruction* last() const { return last_; }
 
   Value parameter(std::string name, Type type);
@@ -126,28 +126,27 @@ class Module {
   const std::vector<Result>& results() const { return results_; }
   void set_results(std::vector<Result> results);
 
-  /// Adds an instruction at the current place (the end, unless a pass chose one) or before `place`, with inferred
-  /// types. An error of the shape rule is thrown with `source` as its place. An empty source means the current one
-  /// (SourceScope).
+  /// Appends an instruction at the current place (the end, unless a pass set another) or before `place`; infers its
+  /// types. If the shape rule throws, the error names `source`. An empty source means the current one (SourceScope).
   Value append(Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
   Value insert_before(Instruction* place, Op op, std::vector<Value> inputs, std::vector<Module*> modules = {});
 
-  /// Makes every reader of `old`, and the module's results, read `replacement` instead.
+  /// Makes all readers of `old` and the module's results read `replacement` instead.
   void replace(Value old, Value replacement);
   void set_input(Instruction& user, size_t operand, Value value);
-  /// Removes an instruction that nothing reads.
+  /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes every instruction whose results nothing needs and that sets no size in use; returns how many.
+  /// Removes all instructions whose results are unread and whose sizes are unused; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
-  /// Moves `instruction` to just before `place`.
+  /// Moves `instruction` to directly before `place`.
   void move_before(Instruction& instruction, Instruction* place);
 
-  /// Where append adds: before this instruction; null: at the end.
+  /// Returns the instruction before which append inserts; null: append at the end.
   Instruction* place() const { return place_; }
   void set_place(Instruction* place) { place_ = place; }
 
-  /// The source that new instructions get.
+  /// Returns the source that new instructions get.
   const std::string& current_source() const { return source_; }
   void set_current_source(std::string source) { source_ = std::move(source); }
 
@@ -167,7 +166,7 @@ class Module {
   size_t size_ = 0;
   std::vector<Value> parameters_;
   std::vector<Result> results_;
-  std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // places of each value among the results
+  std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // indices of each value among the results
 };
 
 /// Sets the source of new instructions while it lives.
@@ -184,7 +183,7 @@ class SourceScope {
   std::string old_;
 };
 
-/// While this lives, new instructions go before `place` and take its source. Passes write replacements this way.
+/// While it lives, new instructions go before `place` and get its source; passes write replacements this way.
 class ReplaceScope {
  public:
   ReplaceScope(Module& module, Instruction& place)
@@ -207,33 +206,33 @@ class Program {
 
   Module& main() { return *modules_.front(); }
   const Module& main() const { return *modules_.front(); }
-  Module& add_module(std::string name);  ///< numbered if the name is taken
-  /// Removes bodies that no instruction runs any more, and their guards.
+  Module& add_module(std::string name);  ///< adds a number if the name is taken
+  /// Removes bodies that no instruction runs, and their guards.
   void remove_unused_modules();
   const std::vector<std::unique_ptr<Module>>& modules() const { return modules_; }
 
-  /// The symbol called `name`: declared before, or new with these bounds.
+  /// Returns the symbol called `name`; declares it with these bounds if it is new.
   Dim symbol(Symbol symbol);
-  /// A symbol with a new name, for sizes that a model leaves open: "d0", "d1" ...
+  /// Returns a symbol with an unused name, "d0", "d1" ..., for sizes that a model leaves open.
   Dim fresh_symbol(std::string_view stem, int64_t min = 0, int64_t max = INT64_MAX);
   const std::map<std::string, Symbol, std::less<>>& symbols() const { return symbols_; }
 
-  /// Conditions on sizes that are checked when sizes are bound.
+  /// Conditions on sizes that are checked when their symbols get values.
   const std::vector<Guard>& guards() const { return guards_; }
   void add_guard(Guard guard);
 
-  /// Replaces symbols by other sizes in all operators, types and guards.
+  /// Replaces symbols by size expressions in all operators, types and guards.
   void replace_symbols(const std::function<Dim(const Symbol&)>& replace);
 
-  /// Restores this number of modules and guards; later ones are dropped. Nothing else may refer to them.
+  /// Drops modules and guards added after the mark; nothing else may refer to them.
   struct Mark {
     size_t modules = 0, guards = 0;
   };
   Mark mark() const { return {modules_.size(), guards_.size()}; }
   void forget_since(Mark mark);
 
-  std::string name;                             ///< of the model, for messages
-  std::map<std::string, Tensor> defaults;       ///< defaults of main's parameters; never folded
+  std::string name;                             ///< model name for messages
+  std::map<std::string, Tensor> defaults;       ///< default values of main's parameters; never folded
   std::map<std::string, std::string> metadata;  ///< of the model
 
  private:
@@ -242,8 +241,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// Shape rules do not see the program. Conditions that they cannot prove become guards of the module whose collector is
-/// the innermost on this thread (Module::append sets one). Without a collector, an unproved condition is an error.
+/// Collects the conditions that shape rules cannot prove, as guards of `module`, from the rules that this thread calls
+/// while it lives (the innermost collects). Module::append makes one; without any, such a condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

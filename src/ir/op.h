@@ -14,7 +14,7 @@
 #include "base/tensor.h"
 #include "base/wide.h"
 
-/// Operators. Each is an aggregate in its own file of ops/, which lists its fields once:
+/// Operators. Each is an aggregate in a file of ops/ that lists its fields once:
 ///
 ///     struct Softmax {
 ///       static constexpr std::string_view name = "softmax";
@@ -25,8 +25,8 @@
 ///       bool operator==(const Softmax&) const = default;
 ///     };
 ///
-/// `Op` holds any of them by value. Printing, parsing, comparing, saving and substituting sizes all follow from
-/// fields().
+/// `Op` holds any operator by value. Printing, parsing, comparison, saving and substitution of sizes are all derived
+/// from fields().
 namespace weft {
 
 class Op;
@@ -48,9 +48,9 @@ Field(const char*, Value T::*) -> Field<T, Value>;
 /// The context for parsing an operator's fields.
 struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
-  std::function<Tensor(std::string_view)> blob_of;  ///< a large constant by its name `@...`
+  std::function<Tensor(std::string_view)> blob_of;  ///< returns a large constant by its name `@...`
 };
-/// The context for printing: `name_blob` stores a large constant and returns its name; null: only the hash is printed.
+/// How to print: `name_blob` stores a large constant and returns its name; if null, only its hash is printed.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };
@@ -60,21 +60,21 @@ struct Attribute {
   std::string text;
 };
 
-/// The functions that `Op` calls: one table for each operator.
+/// The functions of one operator, called through `Op`.
 struct OpInfo {
   std::string_view name;
-  /// Result types from operand types; throws an Error without place for operands that do not fit.
+  /// Returns result types for operand types; throws an Error (still without the node) if the operands do not fit.
   Types (*infer)(const Op&, Operands);
-  /// The meaning, in wide types. Null if the reference interpreter runs the operator itself (control flow).
+  /// Computes the results in wide types (reference). Null if the interpreter runs the operator itself (control flow).
   std::vector<Wide> (*evaluate)(const Op&, std::span<const Wide>);
   std::vector<Attribute> (*print)(const Op&, const PrintContext&);
   Op (*parse)(std::span<const Attribute>, const ParseContext&);
   bool (*equal)(const Op&, const Op&);
-  /// The same operator with every symbolic size replaced.
+  /// Returns the operator with its symbolic sizes replaced.
   Op (*substitute)(const Op&, const std::function<Dim(const Symbol&)>&);
-  /// The name to show instead of `name` (an elementwise operator shows its function); null for most.
+  /// Returns the name to show instead of `name`, such as the function of an elementwise operator; null for most.
   std::string_view (*display)(const Op&);
-  bool has_side_effects;  ///< never removed, merged or reordered (random, custom operators that say so)
+  bool has_side_effects;  ///< never removed, merged or reordered (random numbers, some custom operators)
 };
 
 /// Any operator, immutable, cheap to copy.
@@ -99,7 +99,7 @@ class Op {
   std::shared_ptr<const void> data_;
 };
 
-/// The table of an operator, made in ops/registry.cpp.
+/// Returns the function table of an operator; defined in ops/registry.cpp.
 template <class T>
 [[gnu::const]] const OpInfo& op_info();
 
@@ -108,9 +108,9 @@ const T* Op::as() const {
   return info_ == &op_info<T>() ? static_cast<const T*>(data_.get()) : nullptr;
 }
 
-/// The operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
+/// Returns the operator's name in the text form, "softmax"; for an elementwise operator its function, "add".
 std::string_view display_name(const Op& op);
-/// The operator with its fields: "softmax {axis=-1}".
+/// Returns the operator with its fields: "softmax {axis=-1}".
 std::string to_string(const Op& op);
 
 }  // namespace weft

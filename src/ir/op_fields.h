@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// How the fields of operators are printed and parsed, and how symbols in them are replaced: by their types.
+/// Overloads that print and parse the fields of operators and replace their symbols, selected by the field's type.
 #include <concepts>
 #include <tuple>
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace weft::fields {
 
-// Enumerations of operators print by name: `std::span<const std::string_view> names(MyEnum)` is found beside the enum.
+// An enumeration prints by name if its namespace has `std::span<const std::string_view> names(MyEnum)`.
 template <class T>
 concept NamedEnum = std::is_enum_v<T> && requires(T value) {
   { names(value) } -> std::convertible_to<std::span<const std::string_view>>;
@@ -35,7 +35,7 @@ std::string print(const std::vector<T>& values, const PrintContext& context) {
 }
 
 [[noreturn]] void refuse(std::string_view text, std::string_view wanted);
-/// The items of "[a, b(c, d), e]".
+/// Splits "[a, b(c, d), e]" into its items.
 std::vector<std::string_view> list_items(std::string_view text);
 
 void parse(std::string_view text, bool& out, const ParseContext&);

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// True when a field of the operator is a size that is known only at run time.
+/// True if a field of the operator contains a symbolic size.
 bool has_symbols(const Op& op);
 
 }  // namespace weft

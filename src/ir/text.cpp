@@ -103,7 +103,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// A cursor over one line; each read checks the expected token.
+/// Reads one line token by token; each read checks that it finds the expected token.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}
@@ -162,7 +162,7 @@ class Cursor {
     return text;
   }
 
-  /// Text up to `stop`, a comma or a closing bracket outside brackets and quotes.
+  /// Returns the text up to `stop`, a comma or a closing bracket outside brackets and quotes.
   std::string_view balanced(char stop) {
     skip_space();
     int depth = 0;
@@ -209,7 +209,7 @@ class Cursor {
   size_t number_;
 };
 
-/// Parses `{name=value, ...}`. The attributes are views of the line's text.
+/// Parses `{name=value, ...}`; the attributes point into the line's text.
 std::vector<Attribute> parse_attributes(Cursor& cursor) {
   std::vector<Attribute> attributes;
   if (!cursor.take("{")) return attributes;
@@ -249,7 +249,7 @@ class Parser {
     return added;
   }
 
-  /// Bodies may be named before they are defined.
+  /// Declares all modules first, because instructions may name bodies that are defined later.
   void declare_modules(std::string_view text) {
     size_t number = 0;
     for (std::string_view line : split(text, '\n')) {
@@ -383,7 +383,7 @@ class Parser {
     return {found->second, index};
   }
 
-  /// The written type must equal the one of the shape rule.
+  /// Throws unless the written types equal those of the shape rule.
   void check_types(Cursor& cursor, const std::string& written, const Types& inferred) {
     if (written.empty() || written.front() == '(') return;
     Type type;

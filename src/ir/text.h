@@ -19,14 +19,14 @@
 ///     }
 ///
 /// Later results of an instruction are `%4.1`, `%4.2`; bodies of control flow follow the operands as `[module, ...]`.
-/// Any word may stand after `%` in a text that is parsed.
+/// When parsing, any word may follow `%`.
 namespace weft {
 
 std::string print(const Program& program, const PrintContext& context = {});
-/// One instruction, as in print, with operand names from the ids.
+/// Prints one instruction; operands are named by their ids.
 std::string print(const Instruction& instruction);
 
-/// An operator as written in a program, "softmax {axis=-1}"; the names are parts of `text`. Throws E191.
+/// An operator in text form, "softmax {axis=-1}"; the names point into `text`. Throws E191 if malformed.
 struct OpText {
   std::string_view name;
   std::vector<Attribute> attributes;
@@ -35,8 +35,8 @@ OpText parse_op_text(std::string_view text);
 
 using OpFactory = std::function<Op(std::string_view name, std::span<const Attribute>, const ParseContext&)>;
 
-/// Throws E191 with the line for text that does not parse, and the errors of the shape rules. `blob_of` supplies the
-/// large constants that print put elsewhere.
+/// Parses a program. Throws E191 with the line for malformed text, and the errors of the shape rules. `blob_of` returns
+/// the large constants that print stored elsewhere.
 std::unique_ptr<Program> parse_program(std::string_view text, const OpFactory& make_op,
                                        std::function<Tensor(std::string_view)> blob_of = {});
 

@@ -27,7 +27,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
   }
 }
 
-/// A rewrite may have simplified a size further than the rule does, so sizes must only be possibly equal.
+/// True if two types may be equal; a pass may have simplified a size further than the shape rule can.
 bool compatible(const Type& a, const Type& b) {
   if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;
@@ -66,7 +66,7 @@ void verify_bodies(const Instruction& i, std::string_view after) {
   }
 }
 
-/// Checks that every run-time symbol gets its value before anything depends on it.
+/// Checks that each run-time symbol gets its value before anything uses it.
 class SymbolOrder {
  public:
   SymbolOrder(const Program& program, std::string_view after) : after_(after) {

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Checks the invariants between passes: operands come before their readers (in the same or an outer module), user
-/// lists agree with operands, types agree with the shape rules. `after` names the pass; a breach is an internal error.
+/// Checks the invariants of a program after the pass `after`: operands precede their readers (in the same or an outer
+/// module), user lists match operands, types match the shape rules. Throws an internal error otherwise.
 void verify(const Program& program, std::string_view after);
 
 }  // namespace weft

@@ -53,7 +53,7 @@ std::vector<std::string> candidates() {
 Codegen& open() {
   std::string path = find_codegen_library();
   if (path.empty()) refuse(cat("no such file: ", candidates()));
-  // RTLD_LOCAL, because other versions of LLVM may be loaded in this process. Never closed: LLVM cannot be unloaded.
+  // RTLD_LOCAL: other versions of LLVM may be loaded in the process. Never closed, because LLVM cannot be unloaded.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) refuse(::dlerror());
   auto create = reinterpret_cast<Codegen* (*)()>(::dlsym(library, "weft_codegen_create"));
@@ -63,7 +63,7 @@ Codegen& open() {
   return *made;
 }
 
-/// A copy of the T at `offset`; zeros if the file is too short.
+/// Copies the T at `offset`; zeros if the file is too short.
 template <class T>
 T read_at(std::span<const std::byte> file, uint64_t offset) {
   T value{};
@@ -84,7 +84,7 @@ std::string build_id_in(std::span<const std::byte> notes) {
   return "";
 }
 
-/// The build id of an ELF file; without one, the hash of the whole file.
+/// Returns the build id of an ELF file, or if it has none, the hash of the whole file.
 std::string build_of(std::span<const std::byte> file) {
   auto header = read_at<Elf64_Ehdr>(file, 0);
   for (uint64_t i = 0; i < header.e_phnum; ++i) {

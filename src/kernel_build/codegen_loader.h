@@ -6,19 +6,19 @@
 
 namespace weft {
 
-/// The code generator, opened at the first call (about 30 ms, because it loads LLVM) and kept. WEFT_CODEGEN names the
-/// library. Otherwise it is searched beside the file that holds this code (libweft.so or an executable), beside the
-/// executable, and in ../lib of both. Throws E205 with every path tried if none can be opened.
+/// Returns the code generator. The first call opens its library (about 30 ms, because it loads LLVM): WEFT_CODEGEN if
+/// set, else searched next to the file with this code (libweft.so or an executable), next to the executable, and in
+/// ../lib of both. Throws E205 with all paths tried if none can be opened.
 Codegen& codegen();
 
 /// True once `codegen()` has opened the library.
 bool codegen_is_loaded();
 
-/// The path of the library; empty if it was not found. Opens nothing.
+/// Returns the path of the library without opening it; empty if it is not found.
 std::string find_codegen_library();
 
-/// Identifies the build of that library without opening it: its build id, a hash of its whole content. So cache keys
-/// change whenever LLVM, the kernel headers or Weft's use of LLVM does. Empty if there is no library.
+/// Returns the library's build id, a hash of its contents, without opening it; empty if there is no library. It is part
+/// of cache keys, so these change with LLVM, the kernel headers and Weft's use of LLVM.
 const std::string& codegen_build();
 
 }  // namespace weft

@@ -35,7 +35,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Bytes and resources as one cache entry: a line of text for each kernel, an empty line, the bytes.
+/// Writes a cache entry: a line of text with the resources of each kernel, an empty line, the bytes.
 std::vector<std::byte> to_entry(const CodegenResult& result) {
   std::string head;
   for (const ResourceUse& k : result.kernels) {
@@ -73,7 +73,7 @@ bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
   return true;
 }
 
-/// A compiled kernel or an image as the cache keeps it.
+/// A compiled kernel or image in the form of the cache.
 struct Piece {
   Bytes bytes{};
   std::vector<ResourceUse> kernels{};
@@ -108,7 +108,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// The key covers everything that shapes the code. Lengths separate neighbouring strings.
+/// Hashes everything that affects the code. Lengths separate neighbouring strings.
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",
@@ -133,10 +133,10 @@ CodegenResult compile(const KernelSource& source, const Chip& chip) {
   return result;
 }
 
-/// Kernels that a thread is compiling, so that no other thread compiles them too.
+/// Kernels being compiled, so that no two threads compile the same kernel.
 class InFlight {
  public:
-  /// True: the caller must compile `key` and then call `done`. False, after waiting: another thread has finished it.
+  /// Returns true if the caller must compile `key` and call `done`; otherwise waits for another thread to finish it.
   bool begin(const Hash128& key) {
     std::unique_lock lock(mutex_);
     auto [entry, mine] = busy_.insert({key, 0});
@@ -199,10 +199,10 @@ int default_threads() {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-/// The sources and, after them, the shared parts that they request by lines WEFT_SHARED_PART("header", class).
+/// The sources, followed by the shared parts that they request in lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // for each source, the kernel that needs it (a kernel: itself)
+  std::vector<size_t> asker;  // index of the kernel that needs each source (itself for kernels)
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -236,9 +236,9 @@ WithParts with_parts(std::span<const KernelSource> sources) {
 
 /// The distinct kernels among the sources.
 struct Distinct {
-  std::vector<size_t> source;  // of each distinct kernel, its first source
+  std::vector<size_t> source;  // index of the first source of each
   std::vector<Hash128> keys;
-  std::vector<std::vector<size_t>> all;  // every source of that kernel
+  std::vector<std::vector<size_t>> all;  // indices of all sources of each
 };
 
 Distinct find_distinct(std::span<const KernelSource> sources, const Chip& chip, const std::string& compiler) {
@@ -315,13 +315,12 @@ BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, cons
   return built;
 }
 
-/// A build on a thread of its own, whose caller may leave early, because the compiler cannot be stopped within a
-/// kernel.
+/// A build on its own thread. Its caller may stop waiting, because the compiler cannot be interrupted within a kernel.
 struct WatchedBuild {
   std::vector<KernelSource> sources;
   Chip chip;
   BuildOptions options;
-  std::function<void(int, int)> progress;  // the caller's callback, guarded by the mutex; null once the caller has left
+  std::function<void(int, int)> progress;  // guarded by the mutex; null once the caller has left
   std::atomic<bool> given_up = false;
   std::mutex mutex = {};
   std::condition_variable changed = {};
@@ -358,11 +357,11 @@ struct WatchedBuild {
   }
 };
 
-/// Builds that their callers have abandoned. The process waits at its end for the kernels in compilation.
+/// Builds whose callers stopped waiting; at exit the process waits for the kernels that they are compiling.
 class LeftBuilds {
  public:
   static LeftBuilds& instance() {
-    // Everything that a build uses is constructed earlier, so it is destroyed later.
+    // Constructs everything that a build uses first, so that it is destroyed later.
     codegen(), in_flight(), KernelCache::shared();
     static LeftBuilds builds;
     return builds;

@@ -15,48 +15,48 @@ class KernelPack;
 struct PackEntry;
 
 struct BuildOptions {
-  int threads = 0;                      ///< that compile at once; 0: as many as this process may run on
+  int threads = 0;                      ///< compiler threads; 0: one for each CPU that this process may use
   KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
                                         ///< live as long as the process
   const KernelPack* pack = nullptr;     ///< looked into after the cache
-  std::vector<std::string> exported{};  ///< visible symbols of an x86 image; empty: all entries
+  std::vector<std::string> exported{};  ///< symbols that an x86 image exports; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel, from any of the threads, one at a time
 };
 
-/// A kernel that the compiler refused (or crashed on); `index` is its place among the sources.
+/// A source, by index, that the compiler refused or crashed on.
 struct KernelFailure {
   size_t index = 0;
   std::string diagnostics;
 };
 
-/// The compiled and linked kernels of one program. The image is empty if one of them failed.
+/// The compiled and linked kernels of a program; `image` is empty if a kernel failed.
 struct BuiltKernels {
   Bytes image{};
   std::vector<ResourceUse> kernels{};  ///< AMD only
   std::vector<KernelFailure> failures{};
 };
 
-/// Builds one loadable image from sources: looks up each distinct kernel in the cache, compiles missing ones in
-/// parallel, links. A kernel that several threads request is compiled once. If everything is cached, the code generator
-/// is not even opened. Refused kernels are listed in the result; a failing link is an internal error; a missing code
-/// generator is E205. When the watch of this thread ends the work (E403, E404), kernels in compilation still enter the
-/// cache; no further ones are started.
+/// Builds one loadable image: looks up each distinct source in the cache, compiles the missing ones in parallel, and
+/// links. A kernel that several threads request is compiled once. If everything is cached, the code generator is not
+/// opened. Refused sources are listed in the result; a failed link is an internal error; a missing code generator is
+/// E205. If the thread's watch ends the work (E403, E404), running compilations still finish into the cache, but no
+/// others start.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
-/// The same, but a refused kernel is an internal error with the compiler's messages and the place of the kept source.
+/// The same, but a refused source is an internal error with the compiler's messages and the path of the saved source.
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// These kernels and their shared parts for a pack (kernel_build/kernel_pack.h), compiled for the chip as kernels see it
-/// (base/chip_features.h). Refused kernels are left out. `options.pack` is not read.
+/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h), for the chip features that kernels
+/// can see (base/chip_features.h). Leaves out refused kernels. Does not read `options.pack`.
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options = {});
 
-/// Counts of this process so far, for `--json` and for tests that require "nothing was compiled".
+/// Counters of this process, for `--json` and for tests that require that nothing was compiled.
 struct BuildCounts {
   int64_t compiles = 0, links = 0;
-  int64_t kernel_hits = 0, image_hits = 0;  ///< found in the cache
+  int64_t kernel_hits = 0, image_hits = 0;  ///< hits in the cache
   int64_t pack_hits = 0;
   double compile_ms = 0, link_ms = 0;  ///< summed over threads
 };

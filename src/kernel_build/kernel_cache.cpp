@@ -23,7 +23,7 @@ constexpr int64_t hour = 3600;
 constexpr const char* prune_mark = "pruned";
 constexpr std::string_view temporary_prefix = "tmp-";
 
-/// The header of a cache file; `magic` includes its version.
+/// The header of a cache file; `magic` contains its version.
 struct Header {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'c', '0', '1'};
   uint64_t size = 0;
@@ -50,7 +50,7 @@ bool is_private_file(int fd, struct stat& info) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 022) == 0;
 }
 
-/// The data of an entry; nothing if the file is damaged or has another key.
+/// Reads the data of an entry; nothing if the file is damaged or has another key.
 std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   struct stat info{};
   Header header;
@@ -64,7 +64,7 @@ std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   return Bytes(std::move(data));
 }
 
-/// The modification time is the time of last use, kept to the hour so that reading seldom writes.
+/// Sets the modification time, which is the time of last use, at most once an hour, so that reads seldom write.
 void touch(int fd) {
   struct stat info{};
   if (::fstat(fd, &info) == 0 && info.st_mtime + hour < ::time(nullptr)) ::futimens(fd, nullptr);
@@ -92,7 +92,7 @@ std::vector<File> files_in(int folder) {
   return files;
 }
 
-/// A name that is unique among threads and processes, also across machines that share a file system.
+/// Returns a name that is unique among threads, processes and machines that share the file system.
 std::string temporary_name() {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
@@ -100,8 +100,8 @@ std::string temporary_name() {
   return cat(temporary_prefix, ::getpid(), "-", now.tv_sec, now.tv_nsec, "-", count++);
 }
 
-/// Writes a file under a temporary name, then renames it: readers see all of it or nothing. No fsync: after a loss of
-/// power, the checksum reveals an entry that is half written.
+/// Writes a file under a temporary name and renames it, so that readers see all of it or nothing. Needs no fsync: after
+/// a power loss, the checksum reveals a half-written entry.
 bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -149,7 +149,7 @@ void KernelCache::warn(const std::string& what) {
   log(LogLevel::warning, "W210: the kernel cache ", printable(folder_.string()), " is not used: ", what);
 }
 
-/// The folder's descriptor; -1, without a warning, if it does not exist and `create` is false.
+/// Returns the folder's descriptor; -1 without a warning if it does not exist and `create` is false.
 int KernelCache::open_folder(bool create) {
   std::scoped_lock lock(mutex_);
   if (limit_ <= 0 || unusable_) return -1;
@@ -199,7 +199,7 @@ void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {
 
 bool KernelCache::prune_is_due(int folder, int64_t bytes) {
   if ((written_ += bytes) > limit_ / 16) return true;
-  if (written_ != bytes) return false;  // looks at the mark only at the first put after a prune
+  if (written_ != bytes) return false;  // checks the time only at the first put after a prune
   struct stat mark{};
   return ::fstatat(folder, prune_mark, &mark, AT_SYMLINK_NOFOLLOW) != 0 || mark.st_mtime + hour < ::time(nullptr);
 }

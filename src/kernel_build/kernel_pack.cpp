@@ -16,11 +16,11 @@
 namespace weft {
 namespace {
 
-/// The header of a pack; `magic` includes its version. After it come the places of the entries, then their data.
+/// The header of a pack; `magic` contains its version. The table of entries and then their data follow.
 struct Header {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'p', '0', '1'};
   uint64_t count = 0;
-  Hash128 compiler, checksum;  // of the table of places
+  Hash128 compiler, checksum;  // checksum: of the table of entries
 };
 static_assert(sizeof(Header) == 48);
 
@@ -57,7 +57,7 @@ const KernelPack& KernelPack::shared() {
   return pack;
 }
 
-/// Reads the table of entries; returns the fault of the file, or "".
+/// Reads the table of entries; returns what is wrong with the file, or "".
 std::string KernelPack::read_places(const std::string& compiler) {
   struct stat info{};
   Header header;
@@ -83,7 +83,7 @@ std::optional<Bytes> KernelPack::get(const Hash128& key) const {
 void write_pack(const std::filesystem::path& file, const std::string& compiler, std::span<const PackEntry> entries) {
   std::map<Hash128, const Bytes*> sorted;
   for (const PackEntry& entry : entries) sorted.emplace(entry.key, &entry.data);
-  std::map<Hash128, uint64_t> known;  // the offset of data by its checksum
+  std::map<Hash128, uint64_t> known;  // checksum of data -> its offset
   std::vector<KernelPack::Place> places;
   std::vector<std::span<const std::byte>> pieces(2);
   uint64_t end = sizeof(Header) + sorted.size() * sizeof(KernelPack::Place);

@@ -11,27 +11,27 @@
 
 namespace weft {
 
-/// A compiled kernel of a pack: the key and the data of an entry of the kernel cache.
+/// A compiled kernel of a pack: key and data as in the kernel cache.
 struct PackEntry {
   Hash128 key;
   Bytes data;
 };
 
-/// Compiled kernels of common networks in one file beside the code generator that compiled them (tools/pack.cpp). It is read like the
-/// kernel cache, so a first run need not compile what is in it. Thread-safe.
+/// A file with compiled kernels of common networks, next to the code generator that compiled them (tools/pack.cpp). It
+/// is read like the kernel cache, so that a first run need not compile these kernels. Thread-safe.
 class KernelPack {
  public:
-  /// No file is an empty pack. So is one that is damaged or of another `compiler`, with the reason in problem().
+  /// Opens a pack. A missing file is an empty pack; so is a damaged one or one of another `compiler`, see problem().
   KernelPack(std::filesystem::path file, const std::string& compiler);
 
-  /// The process's pack: WEFT_PACK, or weft-kernels.pack beside the code generator.
+  /// Returns the process's pack: WEFT_PACK, or weft-kernels.pack next to the code generator.
   static const KernelPack& shared();
 
-  /// Nothing if the key is not there or its data is damaged.
+  /// Returns the data of a key; nothing if it is missing or damaged.
   std::optional<Bytes> get(const Hash128& key) const;
   size_t size() const { return places_.size(); }
   const std::filesystem::path& file() const { return file_; }
-  /// Why the file cannot be used; empty if it can or is missing.
+  /// Returns why the file cannot be used; empty if it is fine or missing.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -48,7 +48,7 @@ class KernelPack {
   std::string problem_ = {};
 };
 
-/// Writes a pack for the code generator with build `compiler`. Equal data is kept once.
+/// Writes a pack for code generator build `compiler`; stores equal data once.
 void write_pack(const std::filesystem::path& file, const std::string& compiler, std::span<const PackEntry> entries);
 
 }  // namespace weft

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
                .hint = "delete the file, or name another with WEFT_TUNINGS"});
 }
 
-/// SQLite's functions, found at run time: only tuning needs them, and wheels contain no library.
+/// SQLite's functions, loaded at run time, because only tuning needs them and wheels do not contain the library.
 struct Sqlite {
 #define WEFT_SQLITE(name) decltype(&sqlite3_##name) name = nullptr
   WEFT_SQLITE(open_v2);
@@ -70,7 +70,7 @@ const Sqlite& sqlite() {
   return functions;
 }
 
-/// An open database. `table_version` is the version of our table; a file with another version counts as foreign.
+/// An open database. `table_version` is the version of Weft's table; files with another version are refused as foreign.
 class Database {
  public:
   Database(const fs::path& file, bool create) : file_(file) {
@@ -110,7 +110,7 @@ class Database {
     if (sqlite().prepare_v2(database_.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) refuse();
     return Statement(statement);
   }
-  /// True if there is a row.
+  /// Returns true if there is a row.
   bool step(const Statement& statement) const {
     int code = sqlite().step(statement.get());
     if (code != SQLITE_ROW && code != SQLITE_DONE) refuse();
@@ -150,7 +150,7 @@ std::vector<Tuning> rows(const Database& database, const Database::Statement& st
 
 constexpr const char* columns = "SELECT chip, library, problem, candidate, nanoseconds FROM tunings ";
 
-using Times = std::map<std::string, double>;  // seconds of each candidate
+using Times = std::map<std::string, double>;  // candidate -> seconds
 
 Choice fastest(const Decision& decision, const Times& times) {
   constexpr double worth_changing = 0.97;

@@ -8,20 +8,20 @@
 namespace weft {
 namespace {
 
-/// Text of {batch stride, head stride, row stride}.
+/// Returns the text {batch stride, head stride, row stride}.
 std::string strides_text(KernelBuilder& kernel, const View& view) {
   return cat("{", kernel.size(view.strides[0]), ", ", kernel.size(view.strides[1]), ", ", kernel.size(view.strides[2]),
              "}");
 }
 
-/// The operand with dense rows, as the kernel requires; copied if necessary.
+/// Returns the view of an operand whose rows are dense, as the kernel requires; copies it if necessary.
 View dense_rows(Lowering& lowering, Value value) {
   View view = lowering.view_of(value);
   bool dense = known_equal(view.strides[3], 1) || known_equal(view.dims[3], 1);
   return dense ? view : lowering.contiguous_view_of(value);
 }
 
-/// The mask with all four axes: missing axes and axes of size 1 repeat.
+/// Broadcasts the mask to all four axes: missing axes and axes of size 1 get stride 0.
 View spread_mask(const View& mask, const Dims& dims) {
   View view = mask;
   view.dims = dims;
@@ -33,14 +33,14 @@ View spread_mask(const View& mask, const Dims& dims) {
   return view;
 }
 
-/// True if each even-numbered key of the mask is aligned to a pair.
+/// True if an even key has its mask element at an even offset, so that two keys can be loaded as an aligned pair.
 bool has_even_rows(const View& mask) {
   bool even = mask.offset.is_multiple_of(2);
   for (size_t axis = 0; axis < 3; ++axis) even &= mask.strides[axis].is_multiple_of(2);
   return even;
 }
 
-/// Writes the lambda that returns a row's range of keys (which ends at `last`) and the score of the sink.
+/// Emits the lambda that returns the range of keys of a row (which ends at `last`) and its attention sink's score.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -62,8 +62,8 @@ void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, 
   kernel.line("    },");
 }
 
-/// Writes the lines of the score lambda: scale (unless the kernel applies it), soft cap and mask of `W` keys from `key`
-/// on. `load` reads them as one vector.
+/// Emits the body of the score lambda for `W` keys from `key` on: scale (unless the kernel applies it), soft cap, mask.
+/// `load` is the function that reads the mask as one vector.
 void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bool scale, const std::string& load) {
   kernel.line(
       "    [&]([[maybe_unused]] i64 batch, [[maybe_unused]] i64 head, [[maybe_unused]] i64 query, [[maybe_unused]] i64 "
@@ -90,11 +90,11 @@ void emit_score(KernelBuilder& kernel, const Attention& op, const View* mask, bo
   kernel.line("    },");
 }
 
-/// The parameters of a GPU's kernel: the head size rounded up, keys taken at a time, rows and threads of a block.
+/// Parameters of a GPU attention kernel: padded head size, keys per step, query rows and threads of a block.
 struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
-  int groups = 0, split = 1, occupancy = 0;  ///< warp groups, and blocks among which the keys are split
-  int few = 0;                               ///< rows of attention_few
+  int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per unit
+  int few = 0;                               ///< query rows of the kernel attention_few
   int rows() const { return few > 0 ? few : tasks::attention_wave_rows * waves; }
   int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups) : 0; }
   std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
@@ -105,7 +105,7 @@ struct GpuAttention {
   }
 };
 
-/// Whether rows begin on multiples of 16 bytes and are whole vectors, as asynchronous copies require.
+/// True if rows start on multiples of 16 bytes and have whole 16-byte vectors, as asynchronous copies require.
 bool has_whole_rows(const View& view) {
   bool whole = view.dims[3].is_multiple_of(8) && view.offset.is_multiple_of(8);
   for (size_t axis = 0; axis < 3; ++axis) whole &= view.strides[axis].is_multiple_of(8);
@@ -114,17 +114,17 @@ bool has_whole_rows(const View& view) {
 
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
-/// With clusters and few blocks: over how many blocks of a cluster the keys are split (Flash-Decoding), each at least
-/// `fewest`.
+/// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
+/// gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
-  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a cache that grows
+  int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a growing cache: assume 512
   int split = 1;
   while (split < 8 && blocks * split * 2 <= lowering.compute_units() && keys >= fewest * split * 2) split *= 2;
   return split;
 }
 
-/// The kernel for few query rows per key head, as in text generation: eight, or for 16-bit types as many as the
-/// registers of the chip can hold (GpuModel::short_rows).
+/// Returns the kernel for few query rows per key head, as in text generation: eight rows, or for 16-bit types as many
+/// as the chip's registers hold (GpuModel::short_rows).
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : 8;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -140,8 +140,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// A block is one warp group (two are slower, because they wait for each other's keys). With few blocks, the keys are
-/// split.
+/// Returns the kernel with one warp group per block; two are slower because they wait for each other's keys. If there
+/// are few blocks, the keys are split among more.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -154,7 +154,7 @@ std::optional<GpuAttention> group_attention(const Lowering& lowering, const View
   return a;
 }
 
-/// The largest tile of queries and keys whose queries, keys, values and scores fit the shared memory.
+/// Chooses the largest tile for which queries, keys, values and scores fit into shared memory.
 GpuAttention gpu_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   if (auto few = few_attention(lowering, q, k, v)) return *few;
   if (auto groups = group_attention(lowering, q, k, v)) return *groups;
@@ -200,7 +200,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   Dims scores{q.dims[0], q.dims[1], q.dims[2], k.dims[2]};
   std::optional<View> mask;
   if (op.has_mask(i.inputs.size())) mask = spread_mask(lowering.view_of(i.inputs[3]), scores);
-  // Heads are usually merged again, so rows of all heads of a position are stored together.
+  // Stores rows of all heads of a position together, because a transpose that merges the heads usually follows.
   View out = lowering.new_result({region.anchor, 0}, {0, 2, 1, 3});
 
   GpuAttention gpu = lowering.on_gpu() ? gpu_attention(lowering, q, k, v) : GpuAttention{};
@@ -225,7 +225,7 @@ void lower_attention(Lowering& lowering, const Region& region) {
   std::string qp = pointer(q), kp = pointer(k), vp = pointer(v);
   std::string function = lowering.on_gpu() ? gpu.function(q.dtype, op.nan_rows)
                                            : cat("attention<", mac.name, ", tile, ", op.nan_rows, ">");
-  // Without soft cap and mask, the exponential applies the scale.
+  // Without soft cap, mask and sinks, the kernel multiplies by the scale inside the exponential.
   bool scale_apart = gpu.groups > 0 && op.softcap <= 0 && !mask && !op.sinks && op.scale > 0;
   constexpr double log2e = 1.4426950408889634;
   std::string factor =

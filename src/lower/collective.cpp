@@ -14,13 +14,13 @@ namespace {
 
 bool has_kernel(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-/// True if the tensor fits into a mailbox for all sizes, so that the vendor's library is never needed.
+/// True if the tensor fits into a mailbox whatever its symbolic sizes, so that the vendor's library is never needed.
 bool is_small(DType type, const Dim& elements) { return elements.upper_bound() <= max_mailbox_bytes * 8 / bits(type); }
 
-/// A sum's kernel walks all axes as one.
+/// Merges all axes into one coordinate, as the kernel of a sum needs.
 Iteration flat(const Region& region) { return {.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}}; }
 
-/// The kernel for tensors that fit into a mailbox. `to`: of a gather.
+/// Makes the kernel that exchanges tensors that fit into a mailbox. `to`: the result of a gather.
 PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& from, const View* to) {
   const auto& op = *region.anchor->as<Collective>();
   KernelBuilder kernel("all_reduce.h");
@@ -41,10 +41,10 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
   return kernel.finish(lowering.plan(), to ? "all_gather" : "all_reduce");
 }
 
-/// The elementwise instructions of a region that read what other regions compute first.
+/// Returns a region's elementwise instructions that run first: the anchor's prologue, or all if it has no anchor.
 std::vector<Instruction*>& front_of(Region& region) { return region.anchor ? region.prologue : region.epilogue; }
 
-/// True if nothing but `readers`, of the same sizes, reads a small sum.
+/// True if all readers of a small sum are among `readers`, which have the same sizes.
 bool feeds_only(const Region& sum, const std::vector<Instruction*>& readers) {
   Value value{sum.anchor, 0};
   auto is_inside = [&](Instruction* user) { return std::ranges::find(readers, user) != readers.end(); };
@@ -53,7 +53,7 @@ bool feeds_only(const Region& sum, const std::vector<Instruction*>& readers) {
          is_small(value.dtype(), product(value.dims()));
 }
 
-/// Moves the front of `reader` into the epilogue of the sum; `reader` keeps the rest if it has an anchor.
+/// Moves the first elementwise instructions of `reader` into the sum's epilogue; `reader` keeps its anchor, if any.
 Region extended(Region& sum, Region& reader) {
   Region whole{.anchor = sum.anchor,
                .epilogue = std::exchange(front_of(reader), {}),
@@ -73,7 +73,7 @@ Region extended(Region& sum, Region& reader) {
 
 void extend_sums(const Lowering& lowering, std::vector<Region>& regions) {
   if (!lowering.are_connected()) return;
-  std::map<const Instruction*, size_t> sums;  // their places in `all`
+  std::map<const Instruction*, size_t> sums;  // index in `all`
   std::vector<Region> all;
   for (Region& region : regions) {
     for (Instruction* reader : std::vector<Instruction*>(front_of(region))) {

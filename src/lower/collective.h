@@ -8,8 +8,8 @@ namespace weft {
 
 class Lowering;
 
-/// On connected GPUs: an elementwise region that alone reads a sum over the ranks, such as a residual connection, becomes
-/// the epilogue of the sum. It saves a launch for each sum.
+/// On connected GPUs, makes an elementwise region (such as a residual connection) the epilogue of a sum over the ranks,
+/// if no other region reads that sum. This saves one launch per sum.
 void extend_sums(const Lowering& lowering, std::vector<Region>& regions);
 
 }  // namespace weft

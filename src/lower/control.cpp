@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control flow becomes branches and jumps over steps in one list; docs/control_flow.md shows an example.
+// Lowers control flow to branches and jumps in one list of steps; docs/control_flow.md shows an example.
 //
-// A symbol that several steps would set gets a second name, `n'`, for those: n itself is set in one place only, from
-// n'. So each size has one step after which it is known, and no size is computed from a value of the trip before.
+// A symbol n that several steps would set (both branches, or each trip) gets a second name n' that these steps set;
+// then one step sets n from n'. So each size is known after exactly one step, and never depends on the trip before.
 #include "ir/control.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 Symbol waiting(const Dim& symbol) { return {.name = symbol.as_symbol()->name + "'", .min = INT64_MIN}; }
 
 SizeSetting set(const Symbol& symbol, const Dim& value) { return {.symbol = symbol, .value = value}; }
-/// n := n'
+/// Returns the setting n := n'.
 SizeSetting take(const Dim& symbol) { return set(*symbol.as_symbol(), Dim::symbol(waiting(symbol))); }
 
 bool contains(const Dims& symbols, const Dim& dim) { return std::ranges::find(symbols, dim) != symbols.end(); }
@@ -27,14 +27,14 @@ bool contains_any(const Dims& symbols, const Dims& dims) {
   return std::ranges::any_of(dims, [&](const Dim& dim) { return contains(symbols, dim); });
 }
 
-/// n' := the size of `from`, for each size of `type` that is a symbol n of `symbols`.
+/// For each size of `type` that is a symbol n of `symbols`, appends the setting n' := the same size of `from`.
 void add_settings(std::vector<SizeSetting>& out, const Dims& symbols, const Dims& type, const Dims& from) {
   for (size_t a = 0; a < type.size(); ++a) {
     if (contains(symbols, type[a])) out.push_back(set(waiting(type[a]), from[a]));
   }
 }
 
-/// The views of a body's operands. Operands that a body cannot read in place are copied here, before it begins.
+/// Returns the views of a body's operands. Copies operands that a body cannot read in place before the body begins.
 std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<const Value> operands) {
   std::vector<View> views;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -44,7 +44,7 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
   return views;
 }
 
-/// Lowers one body of an If. Results of open size are written to the branch's own buffers, which are then swapped with
+/// Lowers one body of an If. Results of symbolic size are written to buffers of the branch, which are then swapped with
 /// those of the If.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
                   const std::vector<int>& targets) {
@@ -66,7 +66,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
   if (!swaps.empty()) lowering.add_control({.action = SwapStep{}, .buffers = swaps, .reason = "results of the branch"});
 }
 
-/// The state of lowering one loop: buffers of the carried values, before and after a trip, and of the rows.
+/// Lowers one loop. Holds the buffers of the carried values, before and after a trip, and of the stacked rows.
 class LoopLowering {
  public:
   LoopLowering(Lowering& lowering, Instruction& i)
@@ -93,7 +93,7 @@ class LoopLowering {
   Value result(size_t k) const { return body_.results()[first_ + k].value; }
   const Dims& dims(size_t k) const { return i_.types[k].shape.dims; }
   size_t rows() const { return i_.types.size() - carried_; }
-  /// Rows are stacked in memory that grows when their number or size is not known before the first trip.
+  /// True if the stacked rows need memory that grows, because their number or size is unknown before the first trip.
   bool is_open(size_t k) const { return op_.conditional || contains_any(op_.sets, dims(k)); }
   bool is_passed_on(size_t k) const { return result(k) == body_.parameters()[k]; }
   Dim number() const { return Dim::symbol(waiting(op_.counter)); }
@@ -127,7 +127,7 @@ class LoopLowering {
     lowering_.set_sizes(std::move(settings_), {}, std::move(stacked));
   }
 
-  /// Adds two buffers for a carried value, for now and for after the trip; returns the first.
+  /// Adds two buffers for a carried value, before and after the trip; returns the first.
   int carry(const Type& now, Value next) {
     swaps_.push_back(lowering_.new_working_buffer(now, next.source()));
     swaps_.push_back(lowering_.new_working_buffer(next.type(), next.source()));
@@ -152,7 +152,7 @@ class LoopLowering {
     return rows_.back();
   }
 
-  /// Adds the branches that leave the loop: when all trips are made, and when the condition fails.
+  /// Adds the branches that leave the loop when all trips are made or the condition is false; returns their numbers.
   std::vector<int> branches() {
     std::vector<int> steps;
     if (op_.trips != Dim(INT64_MAX)) {
@@ -185,7 +185,7 @@ class LoopLowering {
     std::vector<SizeCheck> checks;
     for (size_t a = 1; a < dims(k).size(); ++a) {
       if (!contains(op_.sets, dims(k)[a])) continue;
-      // After the first trip every row has the size of the one before.
+      // After the first trip, checks that each row has the size of the row before.
       Dim differs = row.dims()[a - 1] - Dim::symbol(waiting(dims(k)[a]));
       checks.push_back({true, min(op_.counter, 1) * differs, 0, row.source(), "rows of a loop differ in size"});
       settings.push_back(set(waiting(dims(k)[a]), row.dims()[a - 1]));
@@ -220,7 +220,7 @@ class LoopLowering {
       }
     }
     lowering_.set_sizes(std::move(settings), lowering_.guards().after(i_), swaps_);
-    if (lowering_.plan().steps.back().is<JumpStep>())  // the step after a loop ends its lifetimes
+    if (lowering_.plan().steps.back().is<JumpStep>())  // lifetimes of a loop's buffers end at the step after it
       lowering_.add_control({.action = SizesStep{}, .reason = "the loop is left"});
   }
 
@@ -229,7 +229,7 @@ class LoopLowering {
   const Loop& op_;
   const Module& body_;
   std::span<const Value> operands_;
-  size_t first_, carried_;  // results of the body before the carried ones; carried values
+  size_t first_, carried_;  // number of results of the body before the carried values; number of carried values
   std::vector<View> views_;
   std::vector<int> slots_, swaps_, rows_;
   std::vector<SizeSetting> settings_;

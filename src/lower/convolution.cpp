@@ -12,14 +12,14 @@
 namespace weft {
 namespace {
 
-/// The spatial axes of a channels-last tensor.
+/// Returns the sizes of the spatial axes of a channels-last tensor.
 Dims spatial(const Dims& dims) { return {dims.begin() + 1, dims.end() - 1}; }
 
 Dim per_group(const Dim& channels, const Dim& groups) {
   return exact_divide(channels, groups).value_or(floordiv(channels, groups));
 }
 
-/// Channels come from the weights: those are mostly constants, even if the input's size has a name.
+/// Returns the geometry. Takes the channels from the weights, whose sizes are constant more often than the input's.
 Window window_of(const Instruction& i) {
   const auto& op = *i.as<Convolution>();
   const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
@@ -42,18 +42,18 @@ bool all_are(const Dims& dims, int64_t value) {
   return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
 }
 
-/// One tap, no padding: a matrix product over pixels.
+/// True for a 1 x 1 kernel without padding, which is a matrix product over pixels.
 bool is_matrix_product(const Window& w, const Convolution& op) {
   return all_are(w.kernel, 1) && all_are(w.stride, 1) && all_are(w.pad, 0) && all_are(op.pads_end, 0) &&
          known_equal(w.groups, 1) && !w.transposed;
 }
 
-/// Channels of a group, in and out.
+/// Numbers of input and output channels of one group.
 struct GroupChannels {
   int64_t in, out;
 };
 
-/// Channels of a group that kernels/depthwise.h computes: 1 in and 1 out, or on CPUs a few floats that share a vector.
+/// Returns a group's channels if kernels/depthwise.h supports them: 1 in, 1 out; on CPUs also few floats per vector.
 std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
   bool is_one_group = known_equal(w.groups, 1),
        is_one = known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1);
@@ -69,17 +69,17 @@ std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const 
   return GroupChannels{in, out};
 }
 
-/// Whether pixels consist of whole units: the channels of a group, and the pixels' distance, are multiples of the Mac's
-/// group.
+/// True if the kernel can read pixels in place: both the channels of a group and the distance between pixels are
+/// multiples of the Mac's group.
 bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
   return x.dtype == mac.direct && w.channels_in.is_multiple_of(mac.group) && w.pixel.is_multiple_of(mac.group) &&
          x.offset.is_multiple_of(mac.group);
 }
 
-/// The stride of the weights along their taps as one axis, if there is one.
+/// Returns the stride between taps of the weights, if one stride serves all kernel axes.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// Whether a copied line needs few pixels beyond its end, and a copied block few lines.
+/// True if a copied line needs few pixels beyond its end, and a copied block few further lines.
 bool has_short_reach(const Window& w) {
   constexpr int64_t most = 4;
   bool is_short = w.in.size() == 2;
@@ -90,8 +90,8 @@ bool has_short_reach(const Window& w) {
   return is_short;
 }
 
-/// How the kernel reads the input (kernels/conv.h, conv_padded.h): in place, as lines or im2col copies of a few channels,
-/// with its padding, or converted.
+/// Returns the kernel's way to read its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of
+/// few channels, as a padded copy, or with a conversion.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -100,15 +100,15 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
   if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
-  // The matrix unit multiplies 16 units of a line at once; a line of another length would leave it partly idle.
+  // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   if (lines) return "Lines";
-  // The matrix unit loads rows at equal distances. A copy with padding always has these.
+  // AMX loads rows with one stride between them, which a padded copy always has.
   bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
   return mac.tile.amx && whole && has_short_reach(w) ? "Padded" : "Direct";
 }
 
-/// Strides of the weights as (group, output, input, taps...), for weights [out, in / g, k...] or [in, out / g, k...].
+/// Strides of weights [out, in / g, k...] or [in, out / g, k...], in the order (group, output, input, taps...).
 struct WeightStrides {
   Dim group, out, in;
   Dims taps;
@@ -119,7 +119,7 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
   return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
 }
 
-/// Makes each window of a convolution, and its weights, one run of k (im2col).
+/// Flattens the taps and channels of each window, and of the weights, into one axis k (im2col).
 View im2col_weights(Lowering& lowering, Window& w, Value value) {
   View from = lowering.view_of(value);
   View by_tap{from.buffer, from.dtype, {w.channels_out, w.taps(), w.channels_in}, {}, from.offset};
@@ -132,7 +132,7 @@ View im2col_weights(Lowering& lowering, Window& w, Value value) {
   return weights;
 }
 
-/// The weights in the kernel's form: a panel for each tap, or for each position of a transformed tile.
+/// Packs the weights into one panel for each tap, or for Winograd one for each position of the transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     bool whole = false) {
   View from = whole ? im2col_weights(lowering, w, value) : lowering.view_of(value);
@@ -165,14 +165,14 @@ View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, c
   return lowering.shared(to);
 }
 
-/// The type of a depthwise convolution's sums: f32 for narrow floats, i32 for short integers; nothing for others.
+/// Returns the accumulator type of a depthwise convolution: f32 for narrow floats, i32 for short integers, or nothing.
 std::optional<DType> depthwise_sum(const Instruction& i) {
   auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
   if (is_narrow_float(i.inputs[0].dtype()) && is_narrow_float(i.inputs[1].dtype())) return DType::f32;
   return has_short_product(i) ? std::optional(DType::i32) : std::nullopt;
 }
 
-/// [out, in, taps...] as [taps][in][out].
+/// Reorders weights [out, in, taps...] to [taps][in][out].
 View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
   if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
@@ -181,7 +181,7 @@ View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
   return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
 }
 
-/// Weights of one group as [taps][out][in].
+/// Reorders the weights of one group to [taps][out][in].
 View few_weights(Lowering& lowering, const Window& w, Value value) {
   View from = lowering.view_of(value);
   if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
@@ -191,7 +191,7 @@ View few_weights(Lowering& lowering, const Window& w, Value value) {
   return lowering.copy_of(by_tap, value, "weights with input channels last");
 }
 
-/// Whether kernels/conv_few.h is faster than a product of matrices, which computes all columns of a vector.
+/// True if kernels/conv_few.h beats a matrix product, which would compute columns that few channels leave unused.
 bool has_few_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
   constexpr int64_t least_summed = 64;
   int lanes = lowering.tile().lanes;
@@ -200,7 +200,7 @@ bool has_few_channels(const Lowering& lowering, const Instruction& i, const Wind
          w.channels_out.is_constant() && is_long && depthwise_sum(i) == DType::f32;
 }
 
-/// Writes the store lambda: `row` counts output pixels of all images, `channel` all channels.
+/// Emits the store lambda. `row` is the flat index of an output pixel over all images, `channel` that over all groups.
 void emit_store(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType sum) {
   size_t rank = region.dims.size();
   kernel.line("  constexpr int W = lanes_of<decltype(acc)>;");
@@ -242,7 +242,7 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
   lowering.add_step(std::move(step), "a 1x1 convolution of stride 1 is a matrix product over pixels");
 }
 
-/// Declares the tiles of depthwise convolutions as shared parts: those for a known width and stride, and for any.
+/// Declares the tiles of a depthwise convolution as shared parts: for the known kernel width and stride, and for any.
 void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum, DType x, DType weights) {
   kernel.share("depthwise.h", cat("GroupTiles<", channels.in, ", ", channels.out, ", ", kernel_type(sum), ", ",
                                   kernel_type(x), ", ", kernel_type(weights), ">"));
@@ -253,12 +253,12 @@ void share_tiles(KernelBuilder& kernel, const GroupChannels& channels, DType sum
   }
 }
 
-/// Lanes and neighbouring pixels of a thread on a GPU (kernels/depthwise.h: depthwise_line).
+/// The lanes and neighbouring pixels that one GPU thread computes (kernels/depthwise.h: depthwise_line).
 struct DepthwiseLine {
   int lanes, taps, step, pixels;
 };
 
-/// The most pixels in a thread that leave enough threads, if the kernel's width is known and channels fill vectors.
+/// Chooses the most pixels per thread that still leave enough threads; needs a known width, whole vectors of channels.
 std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Window& w, const View& x, DType weights) {
   int64_t lanes = std::min(tasks::vector_bits / std::max(bits(x.dtype), bits(weights)), 8);
   bool whole = w.groups.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
@@ -322,7 +322,7 @@ void lower_few(Lowering& lowering, const Region& region, const Window& w, const 
   lowering.add_step(std::move(step), cat(w.channels_out.value(), " output channels: vectors along the input's"));
 }
 
-/// The value of padding, in the type of the pixels in memory.
+/// Returns the text of the padding value, in the stored type of the pixels.
 std::string outside_text(Lowering& lowering, KernelBuilder& kernel, const Region& region, DType pixels) {
   const auto& inputs = region.anchor->inputs;
   if (inputs.size() < 3) return cat(kernel_type(pixels), "(0)");
@@ -358,13 +358,13 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// The tasks of conv_padded, whose blocks depend on all sizes; those of `conv` for the other modes.
+/// Sets the tasks of conv_padded, which cuts blocks by all sizes, or those of `conv` in its other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
     return kernel.set_tasks(cat("padded_blocks", form, ".tasks"), cat("padded_scratch", form));
   }
-  // In mode Lines, a tap is a whole line of the kernel; in mode Im2col, it is the whole kernel (kernels/conv.h).
+  // In mode Lines, one tap covers a line of the kernel; in mode Im2col, it covers the whole kernel (kernels/conv.h).
   bool lines = mode == "Lines", whole = mode == "Im2col";
   Window outer = w;
   outer.kernel = whole ? Dims(w.kernel.size(), 1) : lines ? Dims(w.kernel.begin(), w.kernel.end() - 1) : w.kernel;

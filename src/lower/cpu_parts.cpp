@@ -18,7 +18,7 @@ using Values = std::vector<Value>;
 
 bool is_of_host(const Type& type) { return !type.is_tensor() || is_text(type); }
 
-/// Why the processor must run an instruction; empty if a GPU can.
+/// Returns why the CPU must run an instruction; empty if a GPU can run it.
 std::string why_on_cpu(const Instruction& i) {
   if (i.is<Parameter>() || i.is<Constant>()) return {};
   bool reads = std::ranges::any_of(i.inputs, [](const Value& v) { return is_of_host(v.type()); });
@@ -27,7 +27,7 @@ std::string why_on_cpu(const Instruction& i) {
   return why ? why : "";
 }
 
-/// True for small integer computations, which are cheaper to repeat on the processor than to copy back and forth.
+/// True for small integer computations, which are cheaper to repeat on the CPU than to copy back and forth.
 bool may_follow(const Instruction& i) {
   auto is_number = [](const Type& type) {
     return type.is_tensor() && (is_integer(type.shape.dtype) || type.shape.dtype == DType::boolean);
@@ -35,18 +35,18 @@ bool may_follow(const Instruction& i) {
   return i.modules.empty() && !i.is<Parameter>() && (is_view_op(i.op) || std::ranges::all_of(i.types, is_number));
 }
 
-/// A constant, or a view of one.
+/// True for a constant or a view of one.
 bool is_known(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   return value.def->is<Constant>();
 }
 
-/// Decides which instructions of a module the processor runs, and the order of all.
+/// Decides which instructions of a module run on the CPU, and reorders all instructions.
 class Placement {
  public:
   explicit Placement(Module& module) : module_(module), on_cpu_(module.id_limit()), needs_(module.id_limit()) {}
 
-  /// The groups for the processor, in order; none: the module is unchanged.
+  /// Returns the groups of instructions for the CPU, in order; if there are none, the module is unchanged.
   std::vector<Group> run() {
     bool any = false;
     for (Instruction& i : module_) {
@@ -60,7 +60,7 @@ class Placement {
   }
 
  private:
-  /// The needs of each instruction: its operands, and the instructions that set the sizes in it.
+  /// Finds what each instruction depends on: its operands, and the instructions that set the sizes it uses.
   void find_needs() {
     std::map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {
@@ -75,7 +75,7 @@ class Placement {
     }
   }
 
-  /// A cheap instruction between two of the processor runs there too, and so do instructions that set run-time sizes.
+  /// Also marks cheap instructions between two marked ones, and instructions that set run-time sizes.
   void mark_between() {
     std::vector<bool> follows(module_.id_limit()), leads(module_.id_limit());
     for (Instruction& i : module_) {
@@ -91,7 +91,7 @@ class Placement {
     }
   }
 
-  /// Alternates between the devices: all instructions of one whose needs are met, then all of the other.
+  /// Schedules all ready instructions of one device, then all of the other, in turn, to get few groups.
   std::vector<Group> schedule() {
     std::vector<Group> groups;
     Group left, order;
@@ -117,7 +117,7 @@ class Placement {
   std::vector<Group> needs_;  // groups that each instruction depends on
 };
 
-/// Writes a group as a program and puts a cpu_part in its place.
+/// Makes a program from a group and replaces the group by a cpu_part.
 class PartWriter {
  public:
   PartWriter(Module& module, const Group& group)
@@ -159,7 +159,7 @@ class PartWriter {
            });
   }
 
-  /// The value inside the part: one that the part computes, a constant, or else a new parameter.
+  /// Returns a value's equivalent inside the part: one that the part computes, a constant, or else a new parameter.
   Value value_of(Value value) {
     if (auto found = values_.find(value); found != values_.end()) return found->second;
     if (is_known(value)) {
@@ -177,7 +177,7 @@ class PartWriter {
     for (const Module* body : i.modules) bodies.push_back(&write_body(*body));
     SourceScope source(into, i.source);
     Instruction* written = into.append(i.op, std::move(inputs), std::move(bodies)).def;
-    written->types = i.types;  // a pass may know sizes better than the shape rule
+    written->types = i.types;  // a pass may have found more sizes than the shape rule does
     for (uint32_t k = 0; k < i.types.size(); ++k) values_[i.result(k)] = written->result(k);
   }
 
@@ -195,7 +195,7 @@ class PartWriter {
     return copy;
   }
 
-  /// The symbols that the part mentions: those that it does not set get their values from the program around it.
+  /// Finds the symbols that the part uses; those that it does not set get their values from the surrounding program.
   void find_sizes(CpuPart& op) {
     std::set<std::string> set;
     Dims mentioned;
@@ -218,7 +218,7 @@ class PartWriter {
     }
   }
 
-  /// Copies the guards whose symbols the part has, so that they are checked before it uses these sizes.
+  /// Copies the guards on the part's symbols, so that they are checked before the part uses these sizes.
   void copy_guards() {
     bodies_[&module_] = &part_->main();
     for (Guard guard : module_.program().guards()) {
@@ -252,7 +252,7 @@ class PartWriter {
   const Group& group_;
   std::set<const Instruction*> members_;
   std::unique_ptr<Program> part_ = std::make_unique<Program>();
-  std::unordered_map<Value, Value, ValueHash> values_;  // in the part
+  std::unordered_map<Value, Value, ValueHash> values_;  // values of the program -> values of the part
   std::map<const Module*, Module*> bodies_;
   Values operands_, replaced_;
   std::vector<std::string> names_;

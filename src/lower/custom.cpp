@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators: source in the kernel language, or a function of the host.
+// Lowers custom operators: source in the kernel language, or a function of the host.
 #include <cctype>
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// "alpha=0.5" as a constant of the kernel: numbers, lists of numbers, strings.
+/// Declares an attribute, "alpha=0.5", as a constant in the kernel: numbers, lists of numbers, strings.
 std::string declaration(const std::string& attribute) {
   size_t equals = attribute.find('=');
   std::string name = attribute.substr(0, equals), value = attribute.substr(equals + 1);
@@ -45,7 +45,7 @@ Arguments arguments(Lowering& lowering, const Region& region, KernelBuilder& ker
   return arguments;
 }
 
-/// Loads lanes of all operands, converts them to their compute type, calls the function, and converts back.
+/// Emits loads of all operands, conversion to their compute types, the call, and conversion back, for some lanes.
 void emit_pointwise(Lowering& lowering, const Region& region, KernelBuilder& kernel, const Custom& op) {
   const Instruction& i = *region.anchor;
   if (i.types.size() != 1) internal_error(cat(op.op, " is pointwise and has ", i.types.size(), " results"));

@@ -15,8 +15,7 @@ int lanes_of(const Lowering& lowering, DType type) {
 
 }  // namespace
 
-/// [before, indices, after]: whole slices are copied with vectors along `after`; without `after`, lanes run along the
-/// indices.
+/// Gathers slices, as [before, indices, after]: vectors run along `after`, or along the indices if `after` is empty.
 void lower_gather(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

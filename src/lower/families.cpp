@@ -47,7 +47,7 @@ std::string why_no_pool(const Instruction& i) {
   return {};
 }
 
-/// Types that a matrix product or a convolution multiplies.
+/// The element types that a matrix product or convolution supports.
 template <class Op>
 std::string why_no_product(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype(), result = i.as<Op>()->type;

@@ -4,36 +4,36 @@
 
 #include "lower/regions.h"
 
-/// Families of kernels: the abilities of each operator's kernels. A new operator is a row in families.def.
+/// Families of kernels: what the kernels of each operator support. A new operator adds a row to families.def.
 namespace weft {
 
 class Lowering;
 
-/// How kernels of a family handle f32 values that are stored in 16 bits (LowerOptions::storage). A family with `never`
-/// gets copies in f32, and its results are stored in f32.
+/// How a family's kernels handle f32 values that are stored in 16 bits (LowerOptions::storage). `never`: operands are
+/// first copied to f32, and results are stored in f32.
 enum class Narrow : uint8_t { never, read, read_and_written };
 
 struct Family {
-  void (*lower)(Lowering&, const Region&) = nullptr;         ///< none: there are no kernels
-  void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< where GPUs have kernels of another kind
+  void (*lower)(Lowering&, const Region&) = nullptr;         ///< null: the family has no kernels
+  void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< the same for GPUs, if their kernels differ
   Narrow narrow = Narrow::never;
-  bool takes_prologue = false;    ///< its kernel computes elementwise instructions of its first operand
-  bool takes_epilogue = false;    ///< its kernel computes elementwise instructions of its result
-  bool places = false;            ///< it stores through any strides, as into a part of a concatenation
+  bool takes_prologue = false;    ///< its kernel can compute elementwise instructions on its first operand
+  bool takes_epilogue = false;    ///< its kernel can compute elementwise instructions on its result
+  bool places = false;            ///< its kernel can store with any strides, as into a part of a concatenation
   bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::round_in_f32_first)
-  bool takes_packed = false;      ///< operands with several elements to a byte
-  bool takes_containers = false;  ///< values that are no tensors
-  std::string (*why_not)(const Instruction&) = nullptr;  ///< why no kernel computes an instruction; "" if one does
+  bool takes_packed = false;      ///< its kernel reads operands with several elements per byte
+  bool takes_containers = false;  ///< its operands may be containers (sequences, optionals, maps)
+  std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does
   const char* only_on_cpus = nullptr;                    ///< why no GPU has a kernel for it
 };
-/// The family of an instruction that is no leaf.
+/// Returns the family of an instruction; leaves (is_leaf) have none.
 const Family& family_of(const Instruction& instruction);
 
-/// The input of the program, of i32 or i64, whose elements a Bind reads as they are; null for other instructions. Such
+/// If a Bind reads its sizes directly from an i32 or i64 input of the program, returns that input, otherwise null. Such
 /// sizes are known before the run begins.
 Value input_bound_by(const Instruction& instruction);
 
-// A function for each family of kernels.
+// Declares the lowering function of each family.
 #define FAMILY(is_of, how, ...) void how(Lowering& lowering, const Region& region);
 #include "lower/families.def"
 void lower_dot_on_gpu(Lowering& lowering, const Region& region);

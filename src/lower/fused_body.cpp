@@ -53,7 +53,7 @@ void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf&
   if (!known) list.push_back({value, view_of(value), {}});
 }
 
-/// Rounding, clamping and conversion together become one function, which rounds as it converts.
+/// Finds conversions that can round and clamp in one function, and drops the instructions that this makes unnecessary.
 void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
   auto is_here = [&](const Instruction* i) {
     bool stored = std::ranges::any_of(outputs, [&](const Value& output) { return output.def == i; });
@@ -71,7 +71,7 @@ void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
 }
 
 std::vector<Value> FusedBody::operands(const Instruction& i) const {
-  if (i.is<Lookup>()) return {i.inputs[0]};  // the table is no element
+  if (i.is<Lookup>()) return {i.inputs[0]};  // the table is not loaded element by element
   auto found = roundings_.find(&i);
   return found == roundings_.end() ? i.inputs : found->second;
 }
@@ -97,8 +97,8 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
   collapse();
 }
 
-/// If a sum is only rounded, subtracts the bound of its f32 error. The exact sum is then in [result, result + 2 *
-/// bound]. This is free if a term is a constant or a product.
+/// For each sum that is only rounded, plans to subtract the bound of its f32 error first; the exact sum is then in
+/// [result, result + 2 * bound]. The subtraction costs nothing if a term is a constant or a product.
 void FusedBody::plan_first_look() {
   for (const auto& [rounding, parts] : roundings_) {
     Value sum = parts[0];
@@ -120,7 +120,7 @@ std::optional<double> FusedBody::quick_error(const Instruction& rounding) const 
   return error > 0 ? std::optional(error) : std::nullopt;
 }
 
-/// The term of a sum that the kernel loads from memory, if the kernel reads it nowhere else.
+/// Returns a constant term of a sum that the kernel loads from memory and uses only there.
 std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
   const auto* op = sum.as<Elementwise>();
   if (!op || op->fn != Fn::add) return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
   return std::nullopt;
 }
 
-/// Whether all values in f64 are rounded at once, and f32 is mostly precise enough to round them.
+/// True if all f64 values are rounded at once and f32 is usually precise enough to decide the rounding.
 bool FusedBody::is_quick() const {
   auto is_plain = [](DType type) { return is_integer(type) || type == DType::f64; };
   for (const Instruction* i : instructions_) {
@@ -175,9 +175,9 @@ bool FusedBody::last_coordinate_is_axis() const {
   return known_equal(product({begin, iteration_.dims.end()}), axes_.back());
 }
 
-/// Splits each coordinate of the family into the axes that remain in its group.
+/// Emits code that splits each coordinate of the kernel into the axes of its group.
 void FusedBody::emit_coordinates() {
-  if (known_equal(product(iteration_.dims), 0)) {  // the axes of a group are unknown then, but the code never runs
+  if (known_equal(product(iteration_.dims), 0)) {  // no axes are left, but the code never runs
     axis_names_.assign(axes_.size(), "i64(0)");
     return;
   }
@@ -219,8 +219,8 @@ std::string FusedBody::address(const Access& access, bool written) {
   return text;
 }
 
-/// Whether vectors begin on multiples of their size: then the offset added to the last coordinate, itself a multiple of
-/// the lanes, must be one too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
+/// True if a GPU may load whole aligned vectors: the last coordinate is a multiple of the lanes, so the offset added to
+/// it must be one too. (A GPU's vector has at most eight lanes; a CPU does not need this.)
 bool FusedBody::is_whole(const Access& access) const {
   constexpr int64_t max_lanes = 8;
   bool whole = iteration_.whole_vectors && access.view.offset.is_multiple_of(max_lanes);
@@ -238,7 +238,7 @@ std::string FusedBody::load(const Access& access) {
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
 }
 
-/// The type in registers: the quick form uses f32 for f64.
+/// Returns the type in registers; the f32 path uses f32 for f64.
 DType FusedBody::register_type(DType type) const {
   DType own = compute_type(type);
   return quick_ && own == DType::f64 ? DType::f32 : own;
@@ -274,7 +274,7 @@ std::string FusedBody::variable(Value value) { return operand(value, compute_typ
 
 namespace {
 
-/// The expression of a conversion; narrow floats round even though the value stays in a wider register.
+/// Returns the expression of a conversion. Narrow floats are rounded although they stay in f32 registers.
 std::string conversion_text(const std::string& x, const Convert& op) {
   if (op.to == DType::boolean) return cat("cast_to_bool(", x, ")");
   if (op.to == DType::f4e2m1) return cat("cast_to_f4(", x, ")");
@@ -286,8 +286,8 @@ std::string conversion_text(const std::string& x, const Convert& op) {
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
-/// Arithmetic in 16 bits rounds once, when the kernel stores: a sum, product or quotient reads the f32 that the kernel
-/// converts to 16 bits. Comparisons and steps (floor, sign) tell a value from its rounding, so they read the rounding.
+/// 16-bit arithmetic rounds once, at the store: a sum, product or quotient reads the f32 value from before the rounding
+/// to 16 bits. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
 Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
   bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;
@@ -297,7 +297,7 @@ Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
 
 }  // namespace
 
-/// A sum in f32 less `error`. In a sum of two terms, a product absorbs the error without another operation.
+/// Returns the text of an f32 sum minus `error`. If one of two terms is a product, an FMA subtracts the error for free.
 std::string FusedBody::quick_sum(const Instruction& sum, double error) {
   auto lowered = [&](const std::string& x) {
     return cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
@@ -313,7 +313,7 @@ std::string FusedBody::quick_sum(const Instruction& sum, double error) {
   return cat(function, text(a), ", ", lowered(text(b)), ")");
 }
 
-/// The type to which the only reader of a rounding converts, if the rounding's limits are those of the type.
+/// Returns the type to which the only reader converts a rounding, if the rounding clamps to the range of that type.
 static std::optional<DType> whole_bytes(const Instruction& rounding, const std::vector<Value>& parts) {
   const auto* reader = rounding.users.size() == 1 ? rounding.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : rounding.as<Convert>()->to;
@@ -323,7 +323,7 @@ static std::optional<DType> whole_bytes(const Instruction& rounding, const std::
   return all ? std::optional(to) : std::nullopt;
 }
 
-/// Rounds in f32 to a 32-bit integer, because the result is mostly converted back to f32.
+/// Rounds in f32 to a 32-bit integer, because most readers convert the result back to f32.
 std::string FusedBody::quick_rounding(const Instruction& rounding) {
   std::vector<Value> parts = operands(rounding);
   double error = *quick_error(rounding);
@@ -335,7 +335,7 @@ std::string FusedBody::quick_rounding(const Instruction& rounding) {
              end);
 }
 
-/// Whether this is the minimum or maximum of a value and a number that is neither NaN nor zero.
+/// True for the minimum or maximum of a value and a number that is neither NaN nor zero.
 static bool is_bound(const Instruction& i) {
   const auto* op = i.as<Elementwise>();
   if (!op || (op->fn != Fn::min && op->fn != Fn::max)) return false;
@@ -343,7 +343,7 @@ static bool is_bound(const Instruction& i) {
   return number && (*number < 0 || *number > 0);
 }
 
-/// The table of a lookup, which is read when the kernel begins.
+/// Returns the name of a lookup's table, which is loaded at the start of the kernel.
 std::string FusedBody::table(Value value) {
   std::string& name = tables_[value.def];
   if (!name.empty()) return name;

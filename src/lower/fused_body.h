@@ -10,18 +10,18 @@
 
 namespace weft {
 
-/// How a kernel family walks the result: each coordinate that it passes to the store lambda covers some axes. A
-/// pointwise loop has one coordinate for each axis; a matrix product has (batch, row, column).
+/// How a kernel walks the result. Each coordinate that it passes to the store lambda covers some neighbouring axes: a
+/// pointwise loop has one coordinate per axis; a matrix product has (batch, row, column).
 struct Iteration {
-  Dims dims;                        ///< axes of the region
-  std::vector<size_t> group_begin;  ///< the first axis of each coordinate, rising from 0; coordinates cover all axes
+  Dims dims;                             ///< axes of the region
+  std::vector<size_t> group_begin;       ///< the first axis of each coordinate, in rising order from 0
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
-  bool whole_vectors = true;             ///< the last coordinate is a multiple of the lanes
-  bool loads_early = false;              ///< values that are the same everywhere are loaded when the kernel begins
+  bool whole_vectors = true;             ///< the size of the last coordinate is a multiple of the lanes
+  bool loads_early = false;              ///< loads values without coordinates once, at the start of the kernel
 };
 
-/// Writes the elementwise part of a region, for one place of the iteration and `W` lanes along its last axis: loads of
-/// outside values, a statement for each instruction, and stores of the outputs.
+/// Writes the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other
+/// regions, one statement per instruction, and stores of the outputs.
 ///
 ///     FusedBody body(kernel, iteration, view_of, store_view_of);
 ///     body.plan(instructions, outputs);          // decides which views are touched, merges axes
@@ -32,41 +32,41 @@ class FusedBody {
   using ViewOf = std::function<View(Value)>;
   using NarrowViewOf = std::function<View(Value, double less)>;
 
-  /// `load_view` gives the view of a value from outside, `store_view` the view for an output; both have the iteration's
-  /// axes.
+  /// `load_view` returns the view of a value that is loaded, `store_view` that of an output; both must have the axes of
+  /// the iteration.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
-  /// Allows sums of f64 that are only rounded to small integers to be computed in f32 first, and in f64 only where f32
-  /// leaves the rounding in doubt. Call it before plan(). `narrow_view` returns a view of an f64 constant minus a
-  /// number, as f32. The statements must form a function of their own, because the quick form returns early.
+  /// Allows f64 sums that are rounded to small integers to be computed in f32, and again in f64 only where the error of
+  /// f32 could change the rounding. Call it before plan(). `narrow_view` returns a view of an f64 constant minus a
+  /// number, as f32. The statements must form a function of their own, because the f32 path returns early.
   void round_in_f32_first(NarrowViewOf narrow_view);
-  /// Subtracts this number from everything that is loaded. Call it before emit().
+  /// Subtracts this number from every loaded value. Call it before emit().
   void subtract(double less) { less_ = less; }
-  /// `given`: values that the kernel computes itself and defines as variables; `loads`: values that are read even if no
-  /// instruction does.
+  /// Decides which views are accessed and merges axes. `given`: values that the kernel computes and passes to define().
+  /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
             const std::vector<Value>& given, const std::vector<Value>& loads = {});
-  /// True when the last coordinate is one axis after merging, so that neighbouring lanes are neighbours in every view.
+  /// True if the last coordinate is one merged axis, so that neighbouring lanes are neighbours in every view.
   bool last_coordinate_is_axis() const;
 
-  /// The variable `name` holds `value` in `type` (a compute type).
+  /// Declares that the kernel's variable `name` holds `value` in the compute type `type`.
   void define(Value value, std::string name, DType type);
-  /// Writes the statements. `lanes` and `W` are names in scope.
+  /// Writes the statements; the names `lanes` and `W` must be in scope.
   void emit();
-  /// The variable that holds a value in its own compute type, after emit or define.
+  /// Returns the variable that holds a value in its compute type. Call it after emit() or define().
   std::string variable(Value value);
 
-  /// Buffers that may share the result's memory, because they are read only at the places that are written.
+  /// Returns buffers whose memory the result may overwrite, because each element is read only where it is written.
   std::vector<int> in_place() const;
 
-  /// The merged axes: for a pointwise loop the kernel's own loops. Valid after plan().
+  /// Returns the merged axes, which are the loops of a pointwise kernel. Call it after plan().
   const Dims& axes() const { return axes_; }
 
  private:
   struct Access {
     Value value;
     View view;
-    Dims strides;  // over the merged axes
+    Dims strides;  // for the merged axes
   };
   struct Variable {
     std::string name;
@@ -101,12 +101,12 @@ class FusedBody {
   ViewOf load_view_, store_view_;
   NarrowViewOf narrow_view_;
   std::vector<Instruction*> instructions_;
-  std::map<const Instruction*, std::vector<Value>> roundings_;  // conversions that round and clamp: x, low, high
+  std::map<const Instruction*, std::vector<Value>> roundings_;  // round-and-clamp conversions: x, low, high
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;                   // f64 constants that the quick form loads as f32
-  std::map<const Instruction*, std::string> tables_;  // names of the tables of lookups
-  std::map<const Instruction*, double> lowered_;      // sums from which the quick form first subtracts this number
-  bool quick_ = false;                                // whether the quick form is being written
+  std::vector<Access> quick_loads_;                   // f64 constants that the f32 path loads as f32
+  std::map<const Instruction*, std::string> tables_;  // lookups: names of their tables
+  std::map<const Instruction*, double> lowered_;      // sums: number that the f32 path subtracts first
+  bool quick_ = false;                                // true while the f32 path is written
   double less_ = 0;
   Dims axes_;
   std::vector<std::string> axis_names_;
@@ -114,14 +114,14 @@ class FusedBody {
   int next_ = 0;
 };
 
-/// The number that all elements of a value equal, seen through views; nothing if they differ or are unknown.
+/// Returns the number that all elements of a value equal, looking through views; nothing if they differ or are unknown.
 std::optional<double> splat_of(Value value);
 
-/// The same for simple numbers (0, 1, 0.5, 127, infinity ...), which are written into a kernel's text. Others, such as
-/// scales, are read from memory, so that kernels with different scales have the same text.
+/// The same for simple numbers only (0, 1, 0.5, 127, infinity ...), which become literals in the kernel's text. Others
+/// (scales) are read from memory, so that layers with different scales share one kernel.
 std::optional<double> literal_of(Value value);
 
-/// C++ text of a number of this type: `f32(0x1.8p+0)`, `i64(3)`.
+/// Returns a number of this type as C++ text: `f32(0x1.8p+0)`, `i64(3)`.
 std::string number_text(DType type, double number);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers and scatters by element and by coordinates; whole slices along one axis are in data_movement.cpp.
+// Lowers gathers and scatters of elements and by coordinates; data_movement.cpp has those of whole slices.
 #include "ops/indexed.h"
 
 #include "lower/axes.h"
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Checks that indices cover at most as much of the other axes as x does.
+/// Adds checks that the indices' other axes are no longer than those of x.
 void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {
@@ -19,7 +19,7 @@ void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   }
 }
 
-/// `b0 + s1 + c0 * s2 + ...`: an element of a view at coordinates c0, c1 ...; that of `axis` is the variable `along`.
+/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; `along` replaces that of `axis`.
 std::string element(KernelBuilder& kernel, const View& view, bool written, size_t axis, const std::string& along) {
   std::string text = cat(kernel.buffer(view.buffer, view.dtype, written), "[", kernel.size(view.offset));
   for (size_t a = 0; a < view.dims.size(); ++a) {
@@ -29,7 +29,7 @@ std::string element(KernelBuilder& kernel, const View& view, bool written, size_
   return text + "]";
 }
 
-/// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and in it one over their elements.
+/// Opens a loop over all lines along `axis` of a tensor of sizes `dims`, and inside a loop over a line's elements.
 void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dims, size_t axis) {
   Dims others = dims;
   others[axis] = 1;
@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Writes statements that add up `from`, the offset of the coordinates in `index` + 0 .. count, or make it -1.
+/// Emits the sum `from` of the offsets of the `count` coordinates at `index`, or -1 if one is out of range.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {
@@ -58,7 +58,7 @@ void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t cou
   kernel.line("  if (!inside) from = -1;");
 }
 
-/// The result starts as a copy of x, unless x was computed in its place.
+/// Returns the result's view, filled with a copy of x unless x was computed there directly.
 View copied_operand(Lowering& lowering, const Region& region) {
   Value result{region.anchor, 0}, x = region.anchor->inputs[0];
   if (lowering.has_view(result) && lowering.has_view(x) &&
@@ -121,7 +121,7 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
-/// Updates overlap only along `axis`: lines run in parallel, each in the order of its indices.
+/// Updates collide only along `axis`: lines run in parallel, and each line applies its updates in order.
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
@@ -141,7 +141,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
 }
 
-/// Any two updates may overlap, so each task takes some columns of all slices.
+/// Any two updates may collide, so each task applies all updates, but only to some columns of the slices.
 void lower_scatter_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   View indices = lowering.contiguous_view_of(i.inputs[1]), updates = lowering.contiguous_view_of(i.inputs[2]);

@@ -27,7 +27,7 @@ bool is_view(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
 }
 
-/// Max pooling returns one of its inputs, because no window lies completely outside the image.
+/// True if each result element is one of the inputs. Max pooling too: each window contains at least one pixel.
 bool picks_elements(const Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->round_up) return false;
@@ -71,7 +71,7 @@ Interval interval_of(Value value, int depth) {
     Interval x = operand(0), outside = operand(1);
     return {std::min(x.low, outside.low), std::max(x.high, outside.high)};
   }
-  if (i.is<Convert>()) {  // NaN becomes 0; integers that do not fit wrap
+  if (i.is<Convert>()) {  // a conversion turns NaN into 0 and wraps integers that do not fit
     Interval x = operand(0), kept = within(x, type);
     bool wraps = is_integer(i.inputs[0].dtype()) && (x.low < type.low || x.high > type.high);
     return wraps ? type : Interval{std::min(kept.low, 0.0), std::max(kept.high, 0.0)};

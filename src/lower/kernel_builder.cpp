@@ -10,7 +10,7 @@ namespace weft {
 
 std::string kernel_type(DType type) {
   if (type == DType::boolean) return "u8";
-  if (type == DType::string) return "i64";  // the number of a string: base/strings.h
+  if (type == DType::string) return "i64";  // a string's number (base/strings.h)
   bool addressable = bits(type) >= 8 && !is_complex(type);
   if (!addressable) {
     throw Error({.kind = ErrorKind::unsupported,
@@ -119,7 +119,7 @@ bool KernelBuilder::uses(int buffer) const {
   return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
 }
 
-/// A kernel that took 16-bit elements for 32-bit ones would read garbage past the end of the buffer.
+/// Checks that kernels declare buffers with their stored types; a wrong width would read past the end of the buffer.
 void KernelBuilder::check_types(const PlanDraft& plan) const {
   for (const Argument& argument : buffers_) {
     DType stored = plan.buffers[argument.buffer].shape.dtype;

@@ -6,29 +6,29 @@
 namespace weft {
 
 struct LowerOptions {
-  /// GPUs: the type (f16 or bf16) of f32 values in memory between kernels and of operands of matrix units; sums and
-  /// values inside a kernel stay f32. Inputs and outputs keep their types.
+  /// GPUs: the 16-bit type (f16 or bf16) in which kernels store f32 values and in which matrix units read them. Sums
+  /// and values inside a kernel stay f32; inputs and outputs keep their types.
   DType storage = DType::f32;
   std::vector<std::string> keep_f32 = {};  ///< nodes whose results and products stay f32; * and ? match
-  VendorLibraries libraries = {};          ///< GPUs: those on this machine, which are further candidates
-  Chooser choose = {};                     ///< among kernels that do the same work; empty: the cost model's choice
-  bool are_connected = false;              ///< as of Ranks (passes/pipeline.h)
-  int compute_units = 0;                   ///< GPUs: of the device; 0: of the chip's usual model
+  VendorLibraries libraries = {};          ///< GPUs: libraries on this machine, candidates besides Weft's kernels
+  Chooser choose = {};                     ///< chooses among kernels for the same work; empty: by the cost model
+  bool are_connected = false;              ///< see Ranks (passes/pipeline.h)
+  int compute_units = 0;                   ///< GPUs: of the device; 0: as many as the usual model of this chip has
 };
 
-/// Turns an optimised program into kernel calls for a chip: regions, views, buffers, kernel sources. Memory is placed
-/// by the runtime. Throws E402 naming every instruction that has no kernel on this target.
+/// Turns an optimised program into a plan of kernel calls for a chip: regions, views, buffers and kernel sources. The
+/// runtime places the memory. Throws E402 naming every instruction without a kernel on this target.
 Plan lower(const Program& program, const Chip& chip, const LowerOptions& options = {});
 
-/// Something of a program that has no kernel on any chip.
+/// A value or operator that has no kernel on any chip.
 struct Unsupported {
   std::string what;    ///< "sort", "output 'y'"
   std::string source;  ///< the node of the model that it came from
-  std::string node;    ///< of the main graph: the If around `source`, else the same
+  std::string node;    ///< the node of the main graph: the If or loop around `source`, else `source`
   std::string why;
 };
 std::vector<Unsupported> unsupported(const Program& program);
-/// Throws E402 with all of them, so that the user sees the whole list.
+/// Throws E402 that lists everything unsupported.
 void refuse_unsupported(const Program& program, const Chip& chip);
 
 }  // namespace weft

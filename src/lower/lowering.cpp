@@ -26,7 +26,7 @@
 namespace weft {
 namespace {
 
-/// The nodes that a region computes: "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)".
+/// Names the model's nodes that a region computes: "node 3 '/conv1/Conv' (Conv) .. node 5 'r' (Relu)".
 std::string source_of(const Region& region) {
   const Instruction* first = !region.prologue.empty() ? region.prologue.front()
                              : region.anchor          ? region.anchor
@@ -35,7 +35,7 @@ std::string source_of(const Region& region) {
   return first->source == last->source ? first->source : cat(first->source, " .. ", last->source);
 }
 
-/// The operand of the first reshape in the chain of reshapes that ends with `value`.
+/// Returns the operand of the first reshape in the chain of reshapes that ends with `value`.
 Value behind_reshapes(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   return value;
@@ -62,7 +62,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
-/// Whether the host decides something between two steps of a GPU: then not all sizes are known before the run.
+/// True if the host decides something between two steps of a GPU, so that not all sizes are known before the run.
 static bool needs_host(const Program& program) {
   bool needs = false;
   for (const auto& module : program.modules()) {
@@ -142,7 +142,7 @@ int Lowering::new_buffer(PlanBuffer buffer) {
 }
 
 int Lowering::mailbox() {
-  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // longer for each rank after the first
+  constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // plus one pointer for each rank after the first
   if (all_.mailbox < 0)
     all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
   return all_.mailbox;
@@ -181,7 +181,7 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// A result that some region computes is written to its place at once, unless it is also another result.
+/// Makes regions write results directly to their output buffers. A value that is several results gets only the first.
 void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
@@ -230,7 +230,7 @@ View Lowering::stored_view_of(Value value) {
   return entry->second = contiguous_view(buffer, value.shape());
 }
 
-/// Unpacks elements narrower than a byte to a byte each; other types stay.
+/// Unpacks elements of fewer than 8 bits to one byte each; other types are returned unchanged.
 View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   if (!is_packed_type(packed.dtype)) return packed;
   DType wide = compute_type(packed.dtype);
@@ -247,7 +247,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
   return contiguous_view(shared(to).buffer, {wide, packed.dims});
 }
 
-/// Packs elements into an output of elements narrower than a byte.
+/// Packs bytes into an output whose elements have fewer than 8 bits.
 void Lowering::pack(const View& wide, int output, Value value) {
   DType type = value.dtype();
   Dim count = product(wide.dims);
@@ -262,7 +262,7 @@ void Lowering::pack(const View& wide, int output, Value value) {
   add_step(std::move(step), "packs elements narrower than a byte", false);
 }
 
-/// Checked programs set the stride of axes of size 1 to an absurd number, to find kernels that use it.
+/// In checked builds, gives axes of size 1 an absurd stride, to find kernels that use it although they must not.
 static void poison_strides(View& view) {
   constexpr int64_t absurd = int64_t{3} << 16;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
@@ -270,7 +270,7 @@ static void poison_strides(View& view) {
   }
 }
 
-/// Chains of views may be long, so this walks down and up the chain without recursion.
+/// Finds the view by walking up the chain of view operators and down again; a recursion could overflow on long chains.
 View Lowering::view_of(Value value) {
   std::vector<const Instruction*> chain;
   for (; !all_.views.contains(value.def) && !value.def->is<Constant>(); value = value.def->inputs[0]) {
@@ -331,7 +331,7 @@ View Lowering::distinct_copy_of(Value value, const std::string& reason, std::opt
   return copy;
 }
 
-/// Whether both views address the same elements.
+/// True if both views address the same elements.
 static bool is_same_place(const View& a, const View& b) {
   bool same = a.dtype == b.dtype && a.buffer != b.buffer && known_equal(a.offset, b.offset);
   for (size_t i = 0; same && i < a.dims.size(); ++i)
@@ -349,7 +349,7 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
   bool is_read = std::ranges::find(step.buffers, from.buffer) !=
-                 step.buffers.end();  // false if all elements are one number, which is a literal in the kernel's text
+                 step.buffers.end();  // false if all elements are one number: the kernel has it as a literal
   if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
@@ -359,14 +359,14 @@ View Lowering::pixel_view_of(Value value) {
   size_t channels = view.dims.size() - 1;
   bool is_dense = known_equal(view.strides[channels], 1) || known_equal(view.dims[channels], 1);
   if (is_dense && even_stride(view, 0, channels)) return view;
-  // A processor that keeps values in 16 bits reads these pixels once for each tap: the copy is narrow already.
+  // On CPUs that store 16 bits, the kernel reads each pixel once for each tap, so the copy stays in 16 bits.
   return copy_of(view, value, "its reader needs channels side by side",
                  on_gpu() ? view.dtype : stored_type(view.dtype));
 }
 
 namespace {
 
-/// `view`, which has axes of size 1 more than `dims`, without them.
+/// Removes the axes of size 1 that `view` has in addition to `dims`; nothing if it differs in other axes.
 std::optional<View> without_single_axes(View view, const Dims& dims) {
   View less = view;
   less.dims.clear();
@@ -383,8 +383,8 @@ std::optional<View> without_single_axes(View view, const Dims& dims) {
 
 }  // namespace
 
-/// The part of a concatenation's result where a value can be computed directly. The value may have other readers, and
-/// may first get axes of size 1, as in stacking.
+/// Returns the part of a concatenation's result into which a value can be computed directly. The value may have other
+/// readers, and may be reshaped by axes of size 1 before the concatenation (a stack).
 std::optional<View> Lowering::part_of_concat(Value value) {
   if (!may_place_ || runs_at_load_ || slot_of(value)) return std::nullopt;
   if (auto part = direct_part_of_concat(value)) return part;
@@ -414,8 +414,8 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
   return part;
 }
 
-/// The scatter that updates `value` and is its only reader: the value is then computed directly in the scatter's
-/// result.
+/// Returns the scatter that updates `value`, if it is the only reader; the value is then computed directly into the
+/// scatter's result.
 static Instruction* scatter_over(Value value) {
   if (value.def->users.size() != 1 || value.def->types.size() != 1) return nullptr;
   Instruction* user = value.def->users[0];
@@ -550,7 +550,7 @@ bool Lowering::is_kept(const Region& region) const {
   return kept;
 }
 
-/// False for weights with finite numbers that f16 does not have.
+/// True if f16 can hold all weights; false for finite weights beyond its range.
 static bool fits_in_f16(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
@@ -562,21 +562,21 @@ static bool fits_in_f16(Value value) {
 DType Lowering::product_type(const Instruction& i) const {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
   if (a == b && (a == DType::f16 || a == DType::bf16 || a == DType::f64 || a == DType::i8)) return a;
-  // f16 holds all numbers of both types
+  // f16 represents all numbers of both 8-bit float types.
   if (is_float8(a)) return a == b && multiplies_float8(gpu(), a) ? a : DType::f16;
-  if (is_integer(a)) return DType::i16;  // u8 and i8 mixed: exact on the vector units
+  if (is_integer(a)) return DType::i16;  // u8 times i8 is exact in i16, which vector units multiply
   bool narrow = stored_type(DType::f32) == DType::bf16 || (may_narrow_ && fits_in_f16(i.inputs[1]));
   return narrow ? all_.options.storage : DType::f32;
 }
 
-/// True if the region's instructions follow from constants alone, by steps that need no size of a run.
+/// True if the region depends on constants only and its steps need no size that is known only in a run.
 bool Lowering::follows_from_constants(const Region& region) const {
   bool follows = true;
   for_each_member(region, [&](const Instruction& i) {
     for (const Value& input : i.inputs) {
       bool is_member = all_.load_time.contains(input.def) || is_leaf(*input.def);
       follows &= !is_member || is_load_time(input);
-      follows &= input.type().is_tensor() && input.shape().is_static();  // a constant may be spread to any size
+      follows &= input.type().is_tensor() && input.shape().is_static();  // a broadcast may have a symbolic size
     }
     for (const Type& type : i.types) follows &= type.is_tensor() && type.shape.is_static();
     follows &= !has_symbols(i.op) && !sets_symbols(i) && !i.is<HostOp>();
@@ -584,7 +584,7 @@ bool Lowering::follows_from_constants(const Region& region) const {
   return follows;
 }
 
-/// A product of 8-bit floats before it meets its scales, which may be too large for f16.
+/// True for a product of 8-bit floats before its multiplication by the scales; it may exceed the range of f16.
 static bool is_unscaled_product(Value value) {
   bool is_product = value.def->is<Dot>() || value.def->is<Convolution>();
   return is_product && is_float8(value.def->inputs[0].dtype());
@@ -608,7 +608,7 @@ void Lowering::lower(const Region& region) {
   (on_gpu() && family.lower_on_gpu ? family.lower_on_gpu : family.lower)(*this, region);
 }
 
-/// Copies operands that are stored narrower than their type, for a reader that takes only the full type.
+/// If the kernel of `reader` only reads f32, copies operands stored in 16 bits to f32.
 void Lowering::widen_operands(const Instruction& reader) {
   for (const Value& operand : reader.inputs) {
     if (!operand.type().is_tensor() || operand.dtype() != DType::f32) continue;
@@ -618,7 +618,7 @@ void Lowering::widen_operands(const Instruction& reader) {
   }
 }
 
-/// Prefetches constants that are the same for all rows, such as a bias, before the kernel waits for its predecessor.
+/// Prefetches constants that all rows read (a bias), while the kernel still waits for the previous launch.
 void Lowering::fetch_rows_ahead(KernelBuilder& kernel, const Region& region) {
   constexpr int64_t most = 1 << 14;
   for (const Instruction* i : region.epilogue) {
@@ -639,7 +639,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto in_order = [&](View view) {  // for vectors, not for tables
+  auto in_order = [&](View view) {  // tables have another rank and stay
     return view.dims.size() == order.size() ? permuted(view, order) : view;
   };
   FusedBody body(
@@ -655,8 +655,8 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   body.plan(region.epilogue, region.outputs, given);
   body.define(given[0], anchor, type);
   if (region.twin) body.define(given[1], "second", type);
-  // A result may share the memory of an epilogue's operand, unless the anchor reads that too. Not on GPUs, where
-  // several threads may access one element.
+  // On CPUs a result may overwrite an operand of the epilogue, unless the anchor reads it too. On GPUs it may not,
+  // because several threads may read one element.
   std::vector<int> in_place = on_gpu() ? std::vector<int>() : body.in_place();
   std::erase_if(in_place, [&](int buffer) { return kernel.uses(buffer); });
   body.emit();
@@ -718,7 +718,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
   for (const auto* views : {&operands, &results}) {
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
-      if (views == &results && step.is<PartStep>()) continue;  // a CPU part returns its sizes itself
+      if (views == &results && step.is<PartStep>()) continue;  // a CPU part returns the sizes of its own results
       step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
       for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
     }

@@ -24,26 +24,26 @@ struct LoweredProgram {
   const Program& program;
   Chip chip;
   LowerOptions options;
-  OverflowingValues overflowing;  ///< for the type of options.storage
+  OverflowingValues overflowing;  ///< values that options.storage would turn into infinities
   GuardPlaces guards;
   PlanDraft plan = {};
   StringPool strings;
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
   std::unordered_map<const Instruction*, View> stored = {};             ///< views of constants
-  std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< buffer meant for each result, -1: none
-  std::map<std::vector<int>, int> filled = {};        ///< a load step's kernel, operands and sizes -> its buffer
+  std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< output buffer of each result; -1: none
+  std::map<std::vector<int>, int> filled = {};        ///< load step's kernel, operands, sizes -> its buffer
   std::set<int> written = {};                         ///< output buffers already written
-  std::set<std::string> run_time = {}, pending = {};  ///< symbols set by steps; those not set yet
+  std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
   std::unordered_map<const Instruction*, bool> load_time = {};
-  int mailbox = -1;  ///< the buffer of that kind, if there is one
+  int mailbox = -1;  ///< number of the buffer of kind mailbox; -1: none
   int depth = 0;     ///< number of bodies around the current module
 };
 
-/// Lowering of one region: the kernel families (matmul.cpp, convolution.cpp ...) ask it for views of operands and
-/// buffers for results, and add steps, which belong to the region.
+/// Lowers one region. The kernel families (matmul.cpp, convolution.cpp ...) ask this class for views of operands and
+/// for buffers of results, and append their steps to the plan through it.
 class Lowering {
  public:
-  /// For parameters and results of the program, which belong to no region.
+  /// Makes a lowering outside any region, for the program's parameters and results.
   explicit Lowering(LoweredProgram& all) : all_(all), source_("the results") {}
   Lowering(LoweredProgram& all, const Region& region);
   void lower_program();
@@ -53,112 +53,112 @@ class Lowering {
   const Chip& chip() const { return all_.chip; }
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
-  /// The features of the GPU.
+  /// Returns the features of the target GPU.
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
-  /// The number of compute units of the GPU.
+  /// Returns the number of compute units of the target GPU.
   int compute_units() const;
-  /// Lanes of a loop over elements of these widths: on a GPU what a thread moves in 16 bytes.
+  /// Returns the lanes for a loop over elements of this width in bits; on a GPU those of a load of 16 bytes.
   int lanes_for(int widest_bits) const;
-  /// How a kernel made of `pointwise<lanes>` over rows x cols is launched.
+  /// Sets the launch of a kernel that calls `pointwise<lanes>` over rows x cols.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
-  /// How a kernel is launched in which each of `count` items has a thread (kernels/device.h: for_items); `cpu_tasks` is
-  /// the number of tasks on a CPU.
+  /// Sets the launch of a kernel with one GPU thread for each of `count` items (kernels/device.h: for_items);
+  /// `cpu_tasks` is the number of tasks on a CPU.
   void set_items(KernelBuilder& kernel, const Dim& count, std::string cpu_tasks) const;
 
-  /// The view of a value; if strides cannot express it, the value is copied first.
+  /// Returns the view of a value; first copies the value if strides cannot express its chain of view operators.
   View view_of(Value value);
-  /// The same, with elements in row-major order without gaps (copied if need be).
+  /// Returns a view whose elements lie in row-major order without gaps; copies the value if necessary.
   View contiguous_view_of(Value value);
-  /// The same for channels-last images: channels side by side, pixels evenly spaced (as in a part of a concatenation).
+  /// Returns a channels-last view with stride 1 along the channels and one stride between pixels; copies if necessary.
   View pixel_view_of(Value value);
-  /// A constant as it is stored, also where several elements share a byte.
+  /// Returns a constant's view in its stored form, without unpacking types of several elements per byte.
   View stored_view_of(Value constant);
-  /// From now on the value is read through this view.
+  /// Makes all later readers of `value` read it through `view`.
   void set_view(Value value, View view) {
     auto& views = all_.views[value.def];
     views.resize(value.def->types.size());
     views[value.index] = std::move(view);
   }
-  /// A row-major copy of any view of the value's elements, as elements of `type` if that is another float.
+  /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                double less = 0);
-  /// The same of a value's own view, with each element once where the view repeats them.
+  /// The same for the value's own view, but elements that a broadcast repeats are copied once.
   View distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type = {}, double less = 0);
-  /// The type in which the values of the current region lie in memory (LowerOptions::storage).
+  /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
-  /// The type in which a GPU multiplies the operands of a dot or convolution.
+  /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
   DType product_type(const Instruction& instruction) const;
-  /// A buffer for a value that the current region computes.
+  /// Makes a buffer for a value that the current region computes, and returns its view.
   View new_result(Value value);
-  /// The same with its axes stored in the order `stored` (outermost first), unless the value is an output.
+  /// The same, with axes stored in the order `stored` (outermost first); an output of the program ignores it.
   View new_result(Value value, const std::vector<size_t>& stored);
-  /// Whether the value has a place already.
+  /// True if a view of the value has been set.
   bool has_view(Value value) const { return all_.views.contains(value.def); }
-  /// Copies elements that come from `value`; `copy_into` copies a whole value into a part of a result.
+  /// Copies elements of `value` from one view to another.
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
     copy(from, to, value, reason, runs_at_load_);
   }
   void copy_into(Value value, const View& to, const std::string& reason);
-  /// The same into memory that no other step writes.
+  /// Copies a value into a part of a buffer that no other step writes.
   void copy_apart(Value value, const View& to, const std::string& reason);
-  /// A buffer with a special layout, such as packed weights: `elements` of `type`.
+  /// Makes a buffer of `elements` of `type` with a special layout, such as packed weights.
   View new_packed(DType type, const Dim& elements, bool load_time, const std::string& name);
-  /// Returns `to`, which the newest step fills. If an equal load step came before, drops the new one and returns that
-  /// one's buffer: layers that share weights share their packed form.
+  /// Call it after adding the load step that fills `to`. If an equal load step exists, removes the new step and returns
+  /// the buffer of the old one, so that layers with the same weights share their packed form. Otherwise returns `to`.
   View shared(View to);
-  /// True when a value follows from constants alone, so that its steps run once, when the program is loaded.
+  /// True if a value depends on constants only; its steps then run once, when the program is loaded.
   bool is_load_time(Value value) const;
 
-  /// Whether kernels of this rank can write to the memory of all others.
+  /// True if kernels of this rank can write to the memory of all other ranks.
   bool are_connected() const { return all_.options.are_connected; }
-  /// The buffer through which ranks exchange values.
+  /// Returns the buffer through which ranks exchange values; makes it at the first call.
   int mailbox();
   /// The vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
-  /// Chooses one of several kernels; later steps of the current region belong to the decision. A candidate that needs
-  /// measurement is a candidate only if `can_take` accepts its number.
+  /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
+  /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.
   size_t choose(Decision decision, const std::function<bool(size_t)>& can_take = {});
 
-  /// Adds a launch; `source` and the phase (run or load) come from the region that is being lowered.
+  /// Adds a kernel launch. `load_time`: it runs once, when the program is loaded.
   void add_step(PlanStep step, std::string reason, bool load_time);
   void add_step(PlanStep step, std::string reason) { add_step(std::move(step), std::move(reason), runs_at_load_); }
 
-  /// Adds a condition on sizes, which is checked before the run, or at this step for run-time sizes.
+  /// Adds a condition on sizes. It is checked before the run, or at this step if a size is known only then.
   void add_check(SizeCheck check);
 
   // Control flow (control.cpp).
 
-  /// Appends a step of another kind than `kernel`, for the current region; gives its number.
+  /// Appends a step of another kind than `kernel` for the current region; returns its number.
   int add_control(PlanStep step);
-  /// Lets a branch or a jump continue at the step that comes next.
+  /// Makes the branch or jump with this number continue at the next step that is added.
   void end_jump(int number) { *all_.plan.steps[number].target() = next_step(); }
-  /// The view of a whole buffer that holds the value's elements in order; of a container its place.
+  /// Returns a view of a whole buffer with the value's elements in row-major order; for a container, of its place.
   View whole_view_of(Value value);
   int next_step() const { return static_cast<int>(all_.plan.steps.size()); }
-  /// Working memory for a tensor, or a place for a container.
+  /// Makes a working buffer for a tensor, or a place for a container; returns its number.
   int new_working_buffer(const Type& type, const std::string& name);
-  /// Appends a step of kind `host` or `part`; `operands` and `results` are views of whole buffers.
+  /// Appends a step of kind `host` or `part`, whose operands and results are whole buffers.
   void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
-  /// From now on these symbols have values.
+  /// Notes that steps have set these symbols, so that later steps may use them.
   void set_known(const Dims& symbols) {
     for (const Dim& symbol : symbols) all_.pending.erase(symbol.as_symbol()->name);
   }
-  /// Adds a step that sets symbols and checks the guards on them.
+  /// Adds a step that sets symbols from results of earlier steps, and checks the guards that become decidable.
   void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
   const GuardPlaces& guards() const { return all_.guards; }
-  /// Lowers a body whose parameters have the views `parameters`; writes results to the buffers `slots` (-1: not
-  /// written, the caller reads their views).
+  /// Lowers the body of a loop or branch. `parameters`: the views of its parameters. `slots`: the buffer to write each
+  /// result to; -1 writes none, because the caller reads the result's view instead.
   void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots);
-  /// Marks parameters whose operands follow from constants alone.
+  /// Notes if a body's parameter depends on constants only (is_load_time).
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
-  /// Emits the region's epilogue into a store lambda of `kernel`: coordinates as `iteration` says, the anchor's result
-  /// in the variable `anchor` of compute type `type`, that of a twin in `second`.
-  /// `order`: the order of the region's axes in the iteration and in stored results, if it is not their own.
+  /// Emits the region's epilogue into a store lambda of `kernel`. The lambda has the coordinates of `iteration` and the
+  /// anchor's result in the variable `anchor` of compute type `type`; the twin's result is in `second`.
+  /// `order`: the order of axes in the iteration and in stored results; empty: the region's own order.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// The output buffer that the region of `value` writes directly, if the value is an output.
+  /// Returns the output buffer that the region of `value` writes directly; nothing if the value is no output.
   std::optional<int> slot_of(Value value) const;
 
  private:
@@ -182,17 +182,16 @@ class Lowering {
   void fetch_rows_ahead(KernelBuilder& kernel, const Region& region);
 
   LoweredProgram& all_;
-  // The source of the region.
   std::string source_ = {};
-  bool runs_at_load_ = false;        // the region is computed once, when the program is loaded
-  bool may_place_ = false;           // its kernel stores through any strides
-  bool may_narrow_ = false;          // the store lambda converts its values
-  std::set<int> part_buffers_ = {};  // buffers that it writes in parts, apart from other steps
-  int decision_ = -1;                // of PlanDraft::decisions
-  std::string choice_reason_ = {};   // the reason, if the choice was not the cost model's
+  bool runs_at_load_ = false;        // all its values depend on constants: it is computed when the program is loaded
+  bool may_place_ = false;           // its kernel can store results with any strides
+  bool may_narrow_ = false;          // its store lambda converts to LowerOptions::storage
+  std::set<int> part_buffers_ = {};  // buffers of which it writes only a part that no other step touches
+  int decision_ = -1;                // index in PlanDraft::decisions; -1: none
+  std::string choice_reason_ = {};   // why the choice differs from the cost model's
 };
 
-/// The bytes of a dense tensor.
+/// Returns the bytes of a tensor without gaps.
 Dim bytes_of(const Shape& shape);
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less);
 

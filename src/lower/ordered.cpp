@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that depend on the order of elements along one axis: arg-reduce, scan, top-k.
+// Lowers operators that depend on the order of elements along one axis: arg-reduce, scan, top-k.
 #include "lower/axes.h"
 #include "lower/gpu/row_parts.h"
 #include "lower/lowering.h"
@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-/// The kernel's operand and sizes around its axis.
+/// The operand as the kernel reads it, and its sizes before, along and after the axis.
 struct Along {
   View x;
   AroundAxis around;
   std::string outer, n, inner, data;
-  bool is_last;  ///< all axes after it have size 1
+  bool is_last;  ///< all later axes have size 1
 };
 
 Along along_axis(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, int64_t axis) {
@@ -39,7 +39,7 @@ void add_step(Lowering& lowering, KernelBuilder& kernel, const std::string& name
   lowering.add_step(std::move(step), reason);
 }
 
-/// Few long rows on a GPU: blocks share each row, and a second launch compares their results.
+/// Lowers an arg-reduce of few long rows on a GPU: blocks share each row; a second launch compares their results.
 void lower_arg_parts(Lowering& lowering, const Region& region, const std::string& rule, DType type, const RowCut& cut) {
   KernelBuilder first("row_parts.h"), second("row_parts.h");
   Along a = along_axis(lowering, first, *region.anchor, region.anchor->as<ArgReduce>()->axis);
@@ -111,7 +111,7 @@ void lower_arg_reduce(Lowering& lowering, const Region& region) {
            a.is_last ? "vectors along the row" : "vectors along the axes that stay");
 }
 
-/// f32 is summed in f64, so a long row loses no precision.
+/// Lowers a scan. f32 is summed in f64, so that long rows lose no precision.
 void lower_scan(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Scan>();

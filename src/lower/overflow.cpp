@@ -20,7 +20,7 @@ bool moves_elements(const Instruction& i) {
          i.is<ScatterNd>() || i.is<Concat>() || i.is<Pad>() || i.is<Convert>() || i.is<Reduce>() || i.is<Scan>();
 }
 
-/// Whether the value is the upper bound of a min or the lower bound of a max, which cannot increase magnitudes.
+/// True for the upper bound of a min or the lower bound of a max, which cannot make a result larger in magnitude.
 bool is_harmless_bound(Fn fn, Value value) {
   if (fn != Fn::min && fn != Fn::max) return false;
   auto number = splat_of(value);

@@ -6,19 +6,19 @@
 
 namespace weft {
 
-/// Values that may overflow in a 16-bit type: finite f32 numbers that it makes infinite. They come from constants, such
-/// as the lowest f32 of a mask, and pass through operators that add, scale, pick or move elements; they stop at a
-/// softmax or a product. If they were stored as infinities, the softmax of a fully masked row would be NaN.
+/// Finds finite f32 values that a 16-bit type would turn into infinities. They start at constants, such as the lowest
+/// f32 in a mask, and pass through operators that add, scale, pick or move elements; they end at a softmax or a
+/// product. Stored as -infinity, a fully masked row would give NaN in the softmax.
 class OverflowingValues {
  public:
   /// `type`: bf16 or f16.
   explicit OverflowingValues(DType type);
 
-  /// Adds the values of a module; the modules around it come first.
+  /// Analyses the values of a module; its enclosing modules must be added first.
   void add(const Module& module);
   bool contains(Value value) const;
 
-  /// Whether the type makes this finite number infinite.
+  /// True if the type turns this finite number into an infinity.
   bool overflows(double number) const;
 
  private:
@@ -26,7 +26,7 @@ class OverflowingValues {
   bool is_passed_on(const Instruction& i, size_t operand);
 
   double largest_;
-  std::unordered_map<const Instruction*, bool> overflowing_;  // constants are added on demand
+  std::unordered_map<const Instruction*, bool> overflowing_;  // constants are added when first asked for
 };
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-/// The axis that is padded at its end, if that is the only padding.
+/// Returns the axis that is padded at its end, if there is no other padding.
 std::optional<size_t> grown_axis(const Pad& op, const Dims& from) {
   std::optional<size_t> axis;
   for (size_t a = 0; a < op.after.size(); ++a) {
@@ -25,8 +25,8 @@ View repeated(View scalar, const Dims& dims) {
   return scalar;
 }
 
-/// Writes the operand, then the fill after it. If the run allocates no larger memory, the operand may be in place
-/// already.
+/// Copies the operand and fills what follows it. If the run lets the result reuse the operand's memory, only the fill
+/// is written.
 void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& whole) {
   View from = lowering.view_of(i.inputs[0]), fill = lowering.view_of(i.inputs[1]);
   lowering.copy_view(from, part_of(whole, axis, 0, from.dims[axis]), i.inputs[0], "the inside of a padding");
@@ -36,7 +36,7 @@ void grow(Lowering& lowering, const Instruction& i, size_t axis, const View& who
   lowering.copy_view(repeated(fill, room.dims), room, i.inputs[1], "the fill of a padding");
 }
 
-/// Writes the fill first, then the operand over it, without the part that negative padding cuts off.
+/// Fills the whole result, then copies the operand over it, without the part that negative padding removes.
 void pad_with_constant(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();
@@ -53,7 +53,7 @@ void pad_with_constant(Lowering& lowering, const Region& region) {
   lowering.copy_view(from, to, i.inputs[0], "the inside of a padding");
 }
 
-/// Writes the operand's index along one group of axes; `empty` becomes true if there is nothing to read.
+/// Emits the index into the operand along one group of axes; sets `empty` if the operand has no element there.
 void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std::vector<AxisGroup>& groups, size_t g) {
   size_t axis = groups[g].begin;
   std::string at = cat("at[", g, "] - ", kernel.size(op.before[axis])), size = kernel.size(x.dims[axis]);
@@ -67,7 +67,7 @@ void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std:
   kernel.line("  from += i", g, " * ", kernel.size(groups[g].stride), ";");
 }
 
-/// One loop over the result, with vectors along the last axis wherever its lanes are neighbours in the operand.
+/// Lowers the other modes by one loop over the result, with vectors along the last axis where the operand allows it.
 void pad_with_itself(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();
@@ -87,7 +87,7 @@ void pad_with_itself(Lowering& lowering, const Region& region) {
   for (size_t g = 0; g < groups.size(); ++g)
     flat = cat("(", flat, " * ", kernel.size(groups[g].size), " + at[", g, "])");
   auto walked = groups;
-  if (!walked.back().is_alone) walked.back().is_alone = true;  // the load adds the last coordinate
+  if (!walked.back().is_alone) walked.back().is_alone = true;  // so that the load adds the last coordinate itself
   kernel.line("  i64 from = ", offset_text(kernel, walked, x.offset), ";");
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].is_alone) emit_source(kernel, op, x, groups, g);

@@ -7,8 +7,8 @@
 namespace weft {
 namespace {
 
-/// Lanes of a pointwise loop. On a CPU: one register of the widest type in the computation, two for f32 and narrower.
-/// On a GPU: one load of a thread.
+/// Returns the lanes of a pointwise loop. CPU: one register of the widest computed type, two for f32 and narrower. GPU:
+/// the elements that a thread loads at once.
 int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instructions, DType type) {
   auto width = [&](DType t) { return bits(lowering.on_gpu() ? lowering.stored_type(t) : compute_type(t)); };
   int widest = width(type);
@@ -19,24 +19,24 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
   return lowering.lanes_for(widest);
 }
 
-/// Fewer lanes for a long chain of instructions on so few elements that most of a GPU would idle: each thread computes
-/// its lanes one after another. The cell of a recurrent network is of this kind.
+/// Reduces the lanes for long chains of instructions on few elements (the cell of a recurrent network). Each thread
+/// computes its lanes in sequence, so fewer lanes give work to more threads of the GPU.
 int fewer_lanes(const Lowering& lowering, const Region& region, int lanes) {
   constexpr size_t long_chain = 8;
-  constexpr int64_t enough = 64;  // threads for each compute unit
+  constexpr int64_t enough = 64;  // threads per compute unit
   Dim elements = product(region.dims);
   if (!lowering.on_gpu() || !elements.is_constant() || region.epilogue.size() < long_chain) return lanes;
   while (lanes > 2 && elements.value() / lanes < enough * lowering.compute_units()) lanes /= 2;
   return lanes;
 }
 
-/// Chunks of lanes for each thread of a GPU: several if all threads still have work, so that more loads are in flight.
+/// Returns how many vectors a GPU thread handles: several, for more loads in flight, if all threads still have work.
 int chunks_at_once(const Lowering& lowering, const Dim& chunks) {
   constexpr int64_t enough = 1 << 19;
   return lowering.on_gpu() && chunks.is_constant() && chunks.value() >= enough ? 4 : 1;
 }
 
-/// Writes the loop around a body with planned axes.
+/// Emits the loop around a planned body.
 void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body, int lanes) {
   size_t rank = body.axes().size();
   std::string sizes;
@@ -55,8 +55,8 @@ void emit_loop(const Lowering& lowering, KernelBuilder& kernel, FusedBody& body,
   if (at_once > 1) kernel.set_grid(ceildiv(chunks, threads * at_once), threads);
 }
 
-/// The contiguous axis of a copy's source, if it differs from the result's and both are long enough to transpose blocks
-/// in registers.
+/// Returns the axis along which the source of a copy is contiguous, if the result is contiguous along another axis and
+/// both axes are long enough to transpose blocks in registers.
 std::optional<size_t> transposed_axis(const View& from, const View& to) {
   size_t rank = to.dims.size();
   auto is_long = [](const Dim& size) { return size.constant().value_or(tasks::transpose_rows) >= 8; };
@@ -68,7 +68,7 @@ std::optional<size_t> transposed_axis(const View& from, const View& to) {
   return {};
 }
 
-/// An operand of a loop. A large one in another layout is copied first: strided loads would take many times longer.
+/// Returns the view of a loop's operand; copies large operands in another layout first, because strided loads are slow.
 View operand_of(Lowering& lowering, Value value) {
   constexpr int64_t large = 4096;
   View view = lowering.view_of(value);
@@ -100,14 +100,14 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
   lowering.add_step(std::move(step), "elementwise instructions in one loop");
 }
 
-/// If the last axis of a copy is short, the loop runs along the axes before it, provided that the source is contiguous
-/// there (channels-first pictures): vector loads and strided stores.
+/// If the last axis of a copy is short and the source is contiguous along the axes before it (channels-first images),
+/// makes the loop run along those: vector loads and strided stores.
 static void turn_short_axis(View& from, View& to, int lanes) {
   size_t rank = to.dims.size();
   if (rank < 2) return;
   auto last = to.dims.back().constant();
   if (!last || *last >= lanes || !known_equal(from.strides[rank - 2], 1)) return;
-  size_t first = rank - 2;  // of the contiguous axes
+  size_t first = rank - 2;  // first contiguous axis
   while (first > 0 && known_equal(from.strides[first - 1], from.strides[first] * from.dims[first])) --first;
   for (View* view : {&from, &to}) {
     auto at = static_cast<std::ptrdiff_t>(first);
@@ -116,7 +116,7 @@ static void turn_short_axis(View& from, View& to, int lanes) {
   }
 }
 
-/// A copy between layouts as transposed squares. False: it is an ordinary copy.
+/// Lowers a copy between layouts as transposes of square blocks; returns false if it does not apply.
 static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuilder& kernel) {
   std::vector<Dims> strides{from.strides, to.strides};
   collapse_axes(to.dims, strides);

@@ -30,28 +30,28 @@ std::string acc_text(const Pool& op, DType acc) {
   return cat("lowest<", type, ">()");
 }
 
-/// The expression that combines two elements; for Lp, these are already raised to the power p.
+/// Returns the expression that combines two elements; for Lp they are already raised to the power p.
 const char* combine_text(PoolFn fn) { return fn == PoolFn::max ? "pool_max(a, b)" : "a + b"; }
 
 std::string power_text(const std::string& x, const std::string& type, double exponent) {
   return cat("fn::op_pow(", x, ", splat<", type, ", W>(", type, "(", exponent, ")))");
 }
 
-/// The text of the combined elements; for Lp their powers.
+/// Returns the expression of an element before it is combined; for Lp its power.
 std::string element_text(const Pool& op, const std::string& type) {
   if (op.fn != PoolFn::lp) return "x";
   if (op.p == 1) return "fn::op_abs(x)";
   return op.p == 2 ? "x * x" : power_text("fn::op_abs(x)", type, static_cast<double>(op.p));
 }
 
-/// The text of a window's result from the combined elements.
+/// Returns the expression of a window's result from the combined elements.
 std::string result_text(const Pool& op, const std::string& type) {
   if (op.fn == PoolFn::average) return cat("sum / splat<", type, ", W>(", type, "(count))");
   if (op.fn != PoolFn::lp || op.p == 1) return "sum";
   return op.p == 2 ? "fn::op_sqrt(sum)" : power_text("sum", type, 1 / static_cast<double>(op.p));
 }
 
-/// The operand of a pooling kernel and the text of its sizes.
+/// A pooling kernel's operand, and the text of its sizes.
 struct PoolKernel {
   KernelBuilder kernel{"pool.h"};
   Window window;

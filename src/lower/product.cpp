@@ -21,7 +21,6 @@ bool is_repeated(const Batch& batch) {
   return true;
 }
 
-/// C++ text of the element offset for the flat batch index in the variable `at`.
 std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at) {
   std::vector<Dims> strides{batch.strides};
   collapse_axes(batch.dims, strides);
@@ -35,10 +34,9 @@ std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& 
   return text;
 }
 
-/// True when all rows over the leading axes have one stride.
 bool rows_are_even(const View& a) { return even_stride(a, 0, a.dims.size() - 1).has_value(); }
 
-/// Permutes the axes of A so that its rows follow each other, if any order does that.
+/// Permutes the row axes of A into memory order, if its rows then have one stride.
 static void walk_as_stored(Product& p) {
   std::vector<size_t> order(p.a.dims.size());
   std::iota(order.begin(), order.end(), 0);
@@ -53,7 +51,6 @@ static void walk_as_stored(Product& p) {
   p.order = std::move(order);
 }
 
-/// If all batches share B, they are further rows of A, which is copied if its strides do not allow that.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
   Product p{.a = lowering.view_of(rows),
             .b = lowering.view_of(dot.inputs[1]),
@@ -63,7 +60,7 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
             .n = 0,
             .k = 0};
   size_t rank = p.a.dims.size();
-  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // the weights may know it
+  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // a number more often than in A
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (!dot.is<GroupedDot>() && is_repeated(leading(p.b, rank - 2))) {
@@ -75,7 +72,6 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
   return p;
 }
 
-/// The row stride of A if rows of all row axes follow each other evenly.
 Dim row_stride(const Product& p) { return *even_stride(p.a, p.batch_axes, p.a.dims.size() - 1); }
 
 Iteration result_iteration(const Dims& dims, size_t batch_axes) {

@@ -2,39 +2,39 @@
 #pragma once
 #include "lower/lowering.h"
 
-/// Matrix products of all targets: a dot as rows times columns.
+/// A dot as a matrix product of rows by columns, for all targets.
 namespace weft {
 
-/// The leading axes of a view.
+/// Sizes and strides of a view's leading axes, which are the batches of a product.
 struct Batch {
   Dims dims, strides;
 };
 Batch leading(const View& view, size_t count);
-/// True when all batches are at the same place.
+/// True if all batches have the same elements (all strides are 0).
 bool is_repeated(const Batch& batch);
-/// C++ text of the element offset for the flat batch index in the variable `at`.
+/// Returns the C++ text of a batch's offset in elements; the variable `at` holds the flat index of the batch.
 std::string batch_offset(KernelBuilder& kernel, Batch batch, const std::string& at);
 
-/// A dot as a matrix product.
+/// A dot as a matrix product: A [batch, m, k] by B [batch, k, n].
 struct Product {
   View a, b;
-  size_t batch_axes = 0;  ///< axes of the result that stay batches; the others are rows
+  size_t batch_axes = 0;  ///< leading axes of the result that are batches; the axes up to the last are rows
   Dim batch = 1, m = 1, n = 0, k = 0;
-  std::vector<size_t> order = {};  ///< the order in which rows are walked, if not that of the result's axes
+  std::vector<size_t> order = {};  ///< the order in which the kernel walks the result's axes; empty: their own
 };
-/// If all batches share B, they are further rows of A, which is copied if its strides do not allow that. On GPUs the
-/// rows are walked in memory order, in case an exporter has transposed batch and sequence. `rows`: its first operand,
-/// or a replacement.
+/// Describes a dot as a matrix product. If all batches share B, they become further rows of A, which is copied if its
+/// strides do not allow that. On GPUs the rows follow A's memory order, because exporters often transpose batch and
+/// sequence. `rows` is the dot's first operand or its replacement.
 Product as_product(Lowering& lowering, const Instruction& dot, Value rows);
-/// True when all rows over the leading axes have one stride.
+/// True if one stride leads from each row of A to the next across all leading axes.
 bool rows_are_even(const View& a);
-/// The row stride of A when rows of all row axes follow each other evenly.
+/// Returns the stride between rows of A; all row axes must merge into one.
 Dim row_stride(const Product& p);
-/// The result's axes as (at, row, col), without `at` if there are no batches.
+/// Groups the result's axes into the coordinates (at, row, col); without batches into (row, col).
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
-/// The same with the product's own order of axes.
+/// The same for a product that walks the axes in Product::order.
 Iteration result_iteration(const Dims& dims, const Product& p);
-/// The type in which GPUs sum products of this type.
+/// Returns the type of a GPU's accumulators for operands of this type.
 DType sum_type(DType type);
 
 }  // namespace weft

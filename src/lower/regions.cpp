@@ -20,16 +20,16 @@
 namespace weft {
 namespace {
 
-/// The instruction that computes a value, looking through views.
+/// Returns the instruction that computes a value, looking through views.
 Instruction* producer(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   return value.def;
 }
 
-/// Limit on the elementwise instructions of a region: the time to compile a kernel grows faster than its length.
+/// Limit on a region's elementwise instructions, because the time to compile a kernel grows faster than its length.
 constexpr size_t max_members = 256;
 
-/// Groups grow during one walk over the module; regions that were merged into others stay empty.
+/// Forms regions in one walk over the module. A region merged into another stays in the list, empty.
 class Grouping {
  public:
   explicit Grouping(const Module& module)
@@ -48,7 +48,7 @@ class Grouping {
   }
 
  private:
-  /// An instruction also depends on those that set the sizes in it, in its bodies and in the views that it reads.
+  /// Finds the instructions that set the sizes an instruction uses, in its fields, bodies and views: it needs them.
   void find_setters() {
     std::unordered_map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {
@@ -56,7 +56,7 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // keep the order of size-setting instructions, as guards expect
+    Instruction* last = nullptr;  // instructions that set sizes keep their order, which guards rely on
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});
@@ -99,13 +99,13 @@ class Grouping {
     if (region_of_[i.id] == id && family_of(i).takes_prologue) absorb_prologue(id, i);
   }
 
-  /// A pointwise region that feeds the first operand of a reduction becomes its prologue.
+  /// Makes a pointwise region the prologue of the anchor that reads it as its first operand.
   void absorb_prologue(int id, const Instruction& anchor) {
     int before = direct_region_of(anchor.inputs[0]);
     if (before < 0 || !is_plain(region(before)) || region(before).dims != anchor.inputs[0].dims()) return;
     bool shared = std::ranges::any_of(region(before).epilogue,
                                       [&](Instruction* i) { return is_read_outside({i, 0}, before, &anchor); });
-    if (shared && anchor.is<Reduce>()) return;  // a reduction cannot store the elements
+    if (shared && anchor.is<Reduce>()) return;  // a reduction's kernel does not store the elements that others read
     auto waits = [&](const Value& setter) { return depends(region_of(setter), before); };
     if (std::ranges::any_of(setters(anchor), waits)) return;
     region(id).prologue = std::move(region(before).epilogue);
@@ -113,7 +113,7 @@ class Grouping {
     for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
   }
 
-  /// Whether a product reads these bytes from memory; instructions that widen them belong to the reader's region.
+  /// True if a product reads these bytes, directly or through views; instructions that widen them join its region.
   static bool is_stored_byte(Value value) {
     bool is_byte = value.dtype() == DType::i8 || value.dtype() == DType::u8;
     return is_byte && std::ranges::any_of(value.def->users, [](const Instruction* user) {
@@ -122,7 +122,7 @@ class Grouping {
            });
   }
 
-  /// Whether a value of known sizes follows from constants; those of its operands are known already.
+  /// True if a value of static size depends on constants only; `fixed_` of its operands is already known.
   bool follows_from_constants(const Instruction& i) const {
     if (i.is<Constant>()) return true;
     bool is_plain = !i.inputs.empty() && i.modules.empty() && !has_symbols(i.op) && i.types[0].is_tensor();
@@ -130,7 +130,7 @@ class Grouping {
     return is_plain && i.types[0].shape.is_static() && std::ranges::all_of(i.inputs, is_fixed);
   }
 
-  /// Whether the region's anchor runs at load time (sums of weights, for example) and `i` in each run.
+  /// True if the region's anchor runs once at load time (sums of weights, for example) but `i` in each run.
   bool is_settled_before(const Region& region, const Instruction& i) const {
     return region.anchor && fixed_[region.anchor->id] && !fixed_[i.id];
   }
@@ -143,7 +143,7 @@ class Grouping {
       bool may_take = id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims;
       if (may_take && computes(region(id), input) && !is_settled_before(region(id), i)) candidates.push_back(id);
     }
-    // First regions with an anchor, then those with other readers (the rest can be absorbed), then the latest.
+    // Prefers regions with an anchor, then those with other readers (the rest can be absorbed later), then the latest.
     std::ranges::sort(candidates, std::greater{},
                       [&](int id) { return std::tuple(!is_plain(region(id)), !is_read_only_by(id, i), id); });
     for (int id : candidates) {
@@ -155,7 +155,7 @@ class Grouping {
     return false;
   }
 
-  /// The origin of a value through elementwise functions with one non-constant operand; gives up after a few.
+  /// Follows a value up through a few elementwise functions with one non-constant operand; returns where it ends.
   static const Instruction* origin(Value value) {
     constexpr int limit = 4;
     const Instruction* at = producer(value);
@@ -173,8 +173,8 @@ class Grouping {
     return at;
   }
 
-  /// A conversion to a wider type whose value is read much later, like a residual connection, through elementwise
-  /// functions of it alone, or is summed while others read the narrow value. That is stored, and the reader widens it.
+  /// True for a conversion to a wider type whose result is read much later (as in a residual connection) and only by
+  /// elementwise functions, or is summed while others read the narrow value. The reader then widens the narrow value.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || region_of(i.inputs[0]) < 0) return false;
@@ -192,7 +192,7 @@ class Grouping {
     return false;
   }
 
-  /// Whether the value is the anchor's first result or in the epilogue, not in the prologue.
+  /// True if the value is the anchor's first result or computed in the epilogue; false for the prologue.
   static bool computes(const Region& region, Value value) {
     return value.def == region.anchor ? value.index == 0
                                       : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
@@ -207,7 +207,7 @@ class Grouping {
     });
   }
 
-  /// Moves pointwise regions that only `i` reads into its region.
+  /// Merges pointwise regions that only `i` reads into the region of `i`.
   void absorb_operands(int id, const Instruction& i) {
     for (const Value& input : i.inputs) {
       int other = direct_region_of(input);
@@ -217,7 +217,7 @@ class Grouping {
     }
   }
 
-  /// Whether nothing else reads a value of the plain region.
+  /// True if nothing but `i` reads values of region `id`, which has no anchor.
   bool is_read_only_by(int id, const Instruction& i) {
     return std::ranges::all_of(region(id).epilogue, [&](Instruction* member) {
       auto is_inside = [&](const Instruction* user) { return user == &i || region_of_[user->id] == id; };
@@ -235,7 +235,7 @@ class Grouping {
     region(from) = {};
   }
 
-  /// Whether region `from` depends on region `target`. Gives up (true) after many regions.
+  /// True if region `from` depends on region `target`, or if the search passes its limit of regions.
   bool depends(int from, int target) {
     constexpr size_t limit = 200;
     std::vector<int> stack{from}, seen{from};
@@ -254,7 +254,7 @@ class Grouping {
     return false;
   }
 
-  /// Whether all of `id` comes before the first instruction of `target`, so that it cannot depend on it.
+  /// True if all of `id` precedes the first instruction of `target` and thus cannot depend on it.
   bool is_older(int id, int target) { return last_order(region(id)) < first_order(region(target)); }
 
   static int64_t first_order(const Region& r) {
@@ -287,7 +287,7 @@ class Grouping {
     for (size_t id = 0; id < regions_.size(); ++id) {
       Region& r = regions_[id];
       for_each_member(r, [&](Instruction& i) {
-        bool whole = &i == r.anchor && r.epilogue.empty();  // every result of a lone anchor is written
+        bool whole = &i == r.anchor && r.epilogue.empty();  // a region of the anchor alone writes all its results
         for (uint32_t index = 0; index < i.types.size(); ++index) {
           Value value{&i, index};
           if (whole || is_read_outside(value, static_cast<int>(id))) r.outputs.push_back(value);
@@ -296,7 +296,7 @@ class Grouping {
     }
   }
 
-  /// Kahn's algorithm; of the regions that are ready, the earliest comes first.
+  /// Sorts regions topologically (Kahn's algorithm); among ready regions the earliest in the program comes first.
   std::vector<Region> in_order() {
     std::vector<std::vector<int>> readers(regions_.size());
     std::vector<int> waiting(regions_.size());
@@ -338,9 +338,9 @@ class Grouping {
   Region& region(int id) { return regions_[id]; }
 
   const Module& module_;
-  std::vector<std::vector<Value>> setters_;  // for each instruction; empty if sizes are known before the run
+  std::vector<std::vector<Value>> setters_;  // by instruction; empty if sizes are known before the run
   std::vector<int> region_of_;
-  std::vector<bool> fixed_;  ///< by instruction
+  std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
   std::vector<Region> regions_;
 };
 

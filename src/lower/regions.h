@@ -7,14 +7,14 @@
 namespace weft {
 
 /// Instructions that become one kernel. The anchor (a dot, convolution, reduction ...) does the main work. Elementwise
-/// instructions before it (`prologue`, of the anchor's first operand; for a GEMV also a norm) and after it (`epilogue`)
-/// are fused. Without an anchor all are `epilogue`: a pointwise loop.
+/// instructions on its first operand (`prologue`; for a GEMV also a norm) and on its result (`epilogue`) are fused into
+/// it. A region without an anchor is a pointwise loop with all instructions in `epilogue`.
 struct Region {
   Instruction* anchor = nullptr;
-  Instruction* twin = nullptr;  ///< a second dot of the same rows, also read by the epilogue (gpu/gemv.h)
+  Instruction* twin = nullptr;  ///< a second dot with the same rows, whose result the epilogue also reads (gpu/gemv.h)
   std::vector<Instruction*> prologue = {};
   std::vector<Instruction*> epilogue = {};
-  Dims dims = {};                   ///< of the results
+  Dims dims = {};                   ///< sizes of the results
   std::vector<Value> outputs = {};  ///< values that other regions read
 };
 
@@ -27,17 +27,17 @@ void for_each_member(const Region& region, const Visit& visit) {
   for (Instruction* i : region.epilogue) visit(*i);
 }
 
-/// Elementwise instructions: a result element needs only the operands' elements at the same place.
+/// True if each element of the result depends only on the operands' elements at the same index.
 bool is_pointwise(const Instruction& instruction);
-/// Parameters, constants and views, which need no kernel of their own.
+/// True for parameters, constants and views, which need no kernel of their own.
 bool is_leaf(const Instruction& instruction);
 
-/// Removes regions whose instructions others have taken over.
+/// Removes regions that became empty because others took over their instructions.
 void erase_empty(std::vector<Region>& regions);
 
-/// Groups the instructions of a module greedily, in order: an elementwise instruction joins the latest region that
-/// computes one of its operands with the same sizes, unless another operand depends on that region. The result is in an
-/// order of execution.
+/// Groups a module's instructions greedily, in program order: an elementwise instruction joins the latest region that
+/// computes one of its operands and has the same sizes, unless another operand depends on that region. Returns the
+/// regions in an order in which they can be executed.
 std::vector<Region> form_regions(const Module& module);
 
 }  // namespace weft

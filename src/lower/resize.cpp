@@ -12,7 +12,7 @@ namespace {
 
 bool is_crop(const Resize& op) { return op.coordinates == ResizeCoordinates::tf_crop_and_resize && !op.roi.empty(); }
 
-/// Whether the axis is resized; an axis that keeps its size reads the same place.
+/// True if the axis is resized; along other axes an element keeps its position.
 bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   if (i.inputs.size() > 1) return true;
@@ -20,7 +20,7 @@ bool is_resized(const Instruction& i, const Dims& in, size_t axis) {
   return !same || is_crop(op);
 }
 
-/// The most taps that a result coordinate reads.
+/// Returns an upper bound on the input elements (taps) that one result coordinate reads.
 Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];
@@ -30,22 +30,22 @@ Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   if (!op.antialias) return 2 * reach;
   if (scale >= 1) return 2 * reach + 1;
   if (scale > 0) return static_cast<int64_t>(2 * static_cast<double>(reach) / scale) + 2;
-  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above, since scale >= out / in
+  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above, because scale >= out / in
 }
 
-/// Integers are summed in f64, so that they round as exact sums would.
+/// Returns the accumulator type: f64 for integers, so that they are rounded as exact sums would be.
 DType sum_type(const Resize& op, DType type) {
   if (op.mode == ResizeMode::nearest || type == DType::f64) return compute_type(type);
   return is_float(type) ? DType::f32 : DType::f64;
 }
 
-/// The table of one axis: where the taps of every result coordinate read, and their weights.
+/// For each result coordinate along one axis: the positions of its taps and their weights.
 struct Table {
   View places, weights;
   Dim taps;
 };
 
-/// Scale, start and end of an axis.
+/// Returns the text of the scale, start and end of an axis.
 std::array<std::string, 3> factors(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, size_t axis) {
   const auto& op = *i.as<Resize>();
   std::array<std::string, 3> list;
@@ -71,7 +71,7 @@ std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instructi
              ", ", kernel.size(op.dims[axis]), ", ", kernel.size(x.strides[axis]), ", ", kernel.size(taps), "}");
 }
 
-/// Makes the table of an axis, when the program is loaded if the sizes are numbers.
+/// Adds the kernel that computes an axis's table; it runs when the program is loaded if the sizes are constant.
 Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];
@@ -92,7 +92,7 @@ Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const Vi
   return table;
 }
 
-/// `convert<f32>(load<W>(...))`: the elements at `offset`, along the last axis unless that is resized.
+/// Returns `convert<f32>(load<W>(...))` for the elements at `offset`: W along the last axis, or 1 if that is resized.
 std::string load_text(KernelBuilder& kernel, const View& x, bool last_is_resized, DType sum) {
   std::string data = kernel.buffer(x.buffer, x.dtype, false), stride = kernel.size(x.strides.back());
   std::string text = last_is_resized ? cat(data, "[offset]")
@@ -117,8 +117,8 @@ void emit_result(KernelBuilder& kernel, const Resize& op, DType type, const std:
 
 }  // namespace
 
-/// One loop over the result. Tables give the taps along resized axes; lanes run along the last axis, one by one if it
-/// is resized.
+/// Lowers a resize to one loop over the result, with tables of taps for the resized axes. Vectors run along the last
+/// axis unless that is resized.
 void lower_resize(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The largest absolute number of an f64 constant; infinity for other values.
+/// Returns the largest absolute value of an f64 constant; infinity for other values.
 double constant_size(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
@@ -23,8 +23,8 @@ double constant_size(Value value) {
   return most;
 }
 
-/// The largest magnitude of a sum of integers times constants in f64, without infinities or NaN; infinity for other
-/// values.
+/// Returns a bound on the magnitude of an f64 sum of integers times constants; infinity for other values and for
+/// constants that are not finite.
 double magnitude(Value value, int depth = 8) {
   if (depth == 0 || value.dtype() != DType::f64) return INFINITY;
   if (value.def->is<Convert>()) {
@@ -41,7 +41,7 @@ double magnitude(Value value, int depth = 8) {
   return constant_size(value);
 }
 
-/// A sum in which all terms but one are bounded; `open` is the unbounded term, a wide integer times a constant.
+/// `bounded`: bound on the sum of the bounded terms; `open`: number of other terms, wide integers times a constant.
 struct Sum {
   double bounded = 0;
   int open = 0;
@@ -49,7 +49,7 @@ struct Sum {
 
 Sum operator+(const Sum& a, const Sum& b) { return {a.bounded + b.bounded, a.open + b.open}; }
 
-/// The terms of a sum of constants and of integers times constants; nothing for other values.
+/// Splits a sum of constants and of integers times constants into its terms; nothing for other values.
 std::optional<Sum> terms_of(Value x, int depth = 4) {
   if (depth == 0 || x.dtype() != DType::f64) return std::nullopt;
   const auto* op = x.def->as<Elementwise>();
@@ -102,8 +102,8 @@ double quick_rounding_error(Value x, Value low, Value high) {
   auto least = splat_of(low), greatest = splat_of(high);
   auto sum = terms_of(x);
   if (!least || !greatest || !sum || sum->open > 1 || magnitude(x) >= 0x1p31) return 0;
-  // The error bound. Each conversion, product and sum (four at most) rounds by 2^-24 of `size` if the result is within
-  // the limits; others are clamped. Subtracting and adding the error rounds twice more.
+  // Bounds the error: each conversion, product and sum (at most four) rounds by 2^-24 of `size` if the result is within
+  // the limits; other results are clamped. Subtracting and adding the error itself rounds twice more.
   double size = std::max(-*least, *greatest) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? error : 0;

@@ -6,16 +6,16 @@
 
 namespace weft {
 
-/// Matches quantisation, convert(max(min(round(x), high), low)) to an integer of at most 16 bits that holds low and
-/// high: returns x, low and high. `inner` gets the instructions between. Nothing for other conversions.
+/// Matches a quantisation: convert(max(min(round(x), high), low)) to an integer of at most 16 bits that can hold low
+/// and high. Returns x, low and high, and appends the instructions between to `inner`; empty if it does not match.
 std::vector<Value> rounding_parts(const Instruction& convert, std::vector<const Instruction*>& inner);
 
-/// The function of kernels/fused.h that rounds and clamps such a value.
+/// Returns the function of kernels/fused.h that rounds and clamps a value of this type.
 const char* rounding_function(Value x);
 
-/// The largest difference between `x`, an f64, and its value computed in f32, for small sums of constants and of
-/// integers times constants: a power of two. With it, f32 mostly decides how x rounds to the integers of [low, high]
-/// (`quick_nearest` in kernels/fused.h). 0 for other values.
+/// Returns a bound on the error of computing the f64 value `x` in f32, as a power of two, if x is a short sum of
+/// constants and of integers times constants; otherwise 0. If x is farther than this from a rounding boundary, f32
+/// rounds it to the right integer of [low, high] (`quick_nearest` in kernels/fused.h).
 double quick_rounding_error(Value x, Value low, Value high);
 
 }  // namespace weft

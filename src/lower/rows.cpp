@@ -19,7 +19,7 @@ RowShape last_axis_shape(const Dims& dims) {
   return {.input = all, .output = all, .rows = size_of(dims, 0, last), .cols = dims[last]};
 }
 
-/// Axes [a, b) are reduced; passes ensure that reduced axes are neighbours.
+/// Returns the shape of a reduction over axes [a, b); passes made the reduced axes neighbours.
 RowShape reduced_shape(const Instruction& anchor) {
   const auto& op = *anchor.as<Reduce>();
   const Dims &in = anchor.inputs[0].dims(), &out = anchor.types[0].shape.dims;
@@ -41,7 +41,7 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
-/// True if a CPU would gather the elements of each row one by one because the rows lie side by side in memory.
+/// True if elements of a row are far apart because rows lie side by side in memory; a CPU would have to gather them.
 bool reads_columns(Lowering& lowering, const Region& region) {
   if (lowering.on_gpu() || region.anchor->is<Reduce>() || !region.prologue.empty()) return false;
   View rows = lowering.view_of(region.anchor->inputs[0]);
@@ -51,7 +51,7 @@ bool reads_columns(Lowering& lowering, const Region& region) {
   return !is_dense(last) && !known_equal(rows.dims[last], 1) && std::ranges::any_of(outer, is_dense);
 }
 
-/// Makes separate loops of the parts that do not fit into the row kernel.
+/// Moves the elementwise instructions that do not fit into the row kernel to loops of their own.
 Region split_what_does_not_fit(Lowering& lowering, Region region, const RowShape& shape) {
   Outputs outputs = split_outputs(region);
   Value input = region.anchor->inputs[0];
@@ -101,7 +101,7 @@ void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& reg
   kernel.line("    },");
 }
 
-/// Divides the sum of a mean; `acc` is the accumulated value.
+/// Emits the division of a mean's sum, the variable of type `acc`.
 void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& count, DType acc) {
   bool mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   kernel.line(
@@ -110,14 +110,14 @@ void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& c
       ";");
 }
 
-/// The divisor of a mean; `length` is the number of elements that the launch itself reduces.
+/// Returns the text of a mean's divisor; `length` is the number of elements that this launch reduces.
 std::string mean_count(KernelBuilder& kernel, const Region& region, const RowShape& shape, const std::string& length,
                        const std::optional<FoundParts>& found) {
   bool is_mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   return found && is_mean ? kernel.number(shape.cols) : length;
 }
 
-/// The launch that reduces whole rows, or the results of an earlier launch over their parts.
+/// Makes the launch that reduces whole rows, or reduces the partial results of an earlier launch.
 PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc,
                             const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");
@@ -143,7 +143,7 @@ PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowS
   return kernel.finish(lowering.plan(), reduce_name(region));
 }
 
-/// The same for columns; `ways` threads of a GPU share the reduced axis.
+/// The same over columns; on a GPU `ways` threads share the reduced axis.
 PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc, int ways,
                                const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");
@@ -206,7 +206,7 @@ bool stores_narrow(const Lowering& lowering, const Region& region) {
 
 int row_lanes(const Lowering& lowering, const Region& region, DType acc) {
   bool narrow = bits(lowering.stored_type(region.anchor->inputs[0].dtype())) == 16;
-  return acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of elements in memory
+  return acc == DType::f32 && narrow ? 8 : gpu_lanes(acc);  // 16 bytes of 16-bit elements
 }
 
 std::string row_function(const Instruction& anchor) {
@@ -242,7 +242,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
   if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
   constexpr int max_held = 8;
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
-  // Several loads in flight for each thread; with fewer threads the final reduction is cheaper.
+  // Each thread keeps several loads in flight; fewer threads make the reduction across the block cheaper.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
   int64_t at_once = takes_wave(cols) ? lowering.gpu().wave : kept.threads, held = (pieces + at_once - 1) / at_once;
   if (held > max_held) return {};
@@ -269,7 +269,7 @@ const char* combine_text(ReduceFn fn) {
   return "";
 }
 
-/// A softmax or a normalisation.
+/// Lowers a softmax or a normalisation.
 static void lower_whole_rows(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   int lanes = row_lanes(lowering, region, acc);
   RowCut cut = row_cut(lowering, shape.rows, shape.cols, lanes);

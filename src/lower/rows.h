@@ -5,59 +5,59 @@
 #include "lower/fused_body.h"
 #include "ops/reduce.h"
 
-/// Pieces of source that kernels over rows and columns share (rows.cpp, ordered.cpp).
+/// Pieces of kernel source that rows.cpp and ordered.cpp share for kernels over rows and columns.
 namespace weft {
 
 class Lowering;
 
-/// Lanes of one register of this type on the target.
+/// Returns the text for the lanes of one vector register of this type.
 std::string register_lanes_text(DType type);
-/// The operation of kernels/row.h that combines elements; a mean is a sum that is divided afterwards.
+/// Returns the name of the operation in kernels/row.h that combines elements; a mean adds, and is divided afterwards.
 const char* combine_text(ReduceFn fn);
 
-/// How the threads of a GPU keep a row of known length (kernels/row.h).
+/// How the threads of a GPU keep a row of known length in registers (kernels/row.h).
 struct KeptRow {
-  int threads = tasks::block_threads;  ///< of a block
-  int held = 0;                        ///< pieces of a row that a thread keeps; 0: none
-  const char* fill = "any";            ///< how the last of them is filled
+  int threads = tasks::block_threads;  ///< threads of a block
+  int held = 0;                        ///< pieces of a row that each thread keeps; 0: the row is read again
+  const char* fill = "any";            ///< the `Fill` of a thread's last piece
 };
-/// How to keep a row, in pieces of `lanes`. Nothing is kept on a CPU, nor for rows that are long or of unknown length.
+/// Chooses how to keep a row in pieces of `lanes`. CPUs keep none, GPUs keep no rows of long or unknown length.
 KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);
-/// The text of the `Team` argument of row kernels and of the arguments after it, with a leading comma: on a GPU a wave
-/// for rows known to be short, else a block; empty on a CPU.
+/// Returns the `Team` argument of a row kernel and the arguments after it, with a leading comma. On a GPU the team is a
+/// wave for rows known to be short, else a block; empty on a CPU.
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
-/// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, a team for each row on a GPU.
+/// Sets the launch of a kernel over rows: tasks::row_tasks on a CPU, one team (wave or block) for each row on a GPU.
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch = "0", const KeptRow& kept = {});
-/// Lanes of one register of this type on a GPU, as a number.
+/// Returns the lanes of a vector of this compute type on a GPU: 4, or 2 for 64-bit types.
 int gpu_lanes(DType type);
-/// A reduction over columns of [outer, n, inner], with vectors of `lanes` along inner.
+/// A reduction over the axis n of [outer, n, inner], with vectors of `lanes` elements along inner.
 struct Columns {
   Dim outer, n, inner;
-  std::string lanes;  ///< text for the host
+  std::string lanes;  ///< the number of lanes as text for the launch
   int count;          ///< the number of lanes on a GPU
 };
 void set_column_grid(const Lowering& lowering, KernelBuilder& kernel, const Columns& columns, int ways = 1);
 
-/// The axes of a row kernel's input and output, grouped into its coordinates.
+/// A reduction's input and output axes, grouped into the coordinates of its kernel.
 struct RowShape {
   Iteration input, output;
-  Dim rows, cols;  ///< of row kernels; for column kernels cols is the reduced length
-  Dim inner = 1;   ///< of column kernels: the axes after the reduced ones
+  Dim rows, cols;  ///< sizes of a row kernel; a column kernel has the reduced length in cols
+  Dim inner = 1;   ///< column kernels: product of the axes after the reduced ones
   bool columns = false;
 };
-/// Elements that a thread of a row kernel takes at once on a GPU.
+/// Returns the elements that a GPU thread of a row kernel loads at once.
 int row_lanes(const Lowering& lowering, const Region& region, DType acc);
-/// The function of kernels/row.h that computes a softmax or a normalisation.
+/// Returns the function of kernels/row.h that computes this softmax or normalisation.
 std::string row_function(const Instruction& anchor);
-/// The name of the kernel: "reduce_mean".
+/// Returns the kernel's name, such as "reduce_mean".
 std::string reduce_name(const Region& region);
-/// Whether all results of the region's rows are stored in 16 bits or fewer.
+/// True if the region stores all its results in 16 bits or fewer.
 bool stores_narrow(const Lowering& lowering, const Region& region);
-/// Writes the load lambda `[&](i64 row, i64 col, auto lanes) { ...; return v; },`, which stores `before` on the way.
+/// Emits the load lambda `[&](i64 row, i64 col, auto lanes) { ...; return v; },`, which also stores `before`.
 void emit_row_load(Lowering& lowering, KernelBuilder& kernel, const Region& region, const RowShape& shape, DType acc,
                    const std::vector<Value>& before);
-/// Writes the rest of the store lambda; the results are in `acc`.
+/// Emits the rest of the store lambda, which begins with the anchor's results in type `acc`.
 void emit_row_store(Lowering& lowering, KernelBuilder& kernel, Region region, const RowShape& shape, DType acc);
 
 }  // namespace weft

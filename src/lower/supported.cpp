@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The instruction of main that contains each body; errors name its node.
+/// Returns the instruction of main around each body, whose node errors name.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {
@@ -24,7 +24,7 @@ std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   return owners;
 }
 
-/// Why kernels cannot address the type of an operand or a result; empty if they can.
+/// Returns why kernels cannot address the type of an operand or result; empty if they can.
 std::string why_no_type(const Instruction& i) {
   const Family& family = family_of(i);
   auto refused = [&](const Type& type) {
@@ -43,8 +43,8 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Why no target but the reference can run an instruction; empty if one can. Refuses early what a family could only
-/// refuse during lowering.
+/// Returns why only the reference can run an instruction; empty if a target can. It finds early what a family would
+/// otherwise refuse during lowering.
 std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

@@ -10,8 +10,8 @@ namespace {
 
 bool is_one(const Dim& dim) { return known_equal(dim, 1); }
 
-/// Strides for the sizes `to` over elements stored as (`dims`, `strides`). Groups of axes with equal products are
-/// matched; inside a group the old axes must follow each other without gaps.
+/// Finds strides for a reshape to sizes `to` of elements stored with `dims` and `strides`. Matches groups of old and
+/// new axes with equal products; within a group the old axes must have no gaps.
 class ReshapeStrides {
  public:
   ReshapeStrides(const View& view, const Dims& to) : to_(to) {
@@ -36,7 +36,7 @@ class ReshapeStrides {
   }
 
  private:
-  /// Grows both sides until their products are equal; the smaller one first, if known.
+  /// Extends both groups axis by axis until their products are equal; extends the smaller product first, if known.
   bool match_group(size_t& from, size_t& to) {
     if (from == dims_.size() || to == to_.size()) return false;
     size_t from_end = from + 1, to_end = to + 1;

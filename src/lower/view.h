@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// The place of a value's elements: element (i0, i1, ...) of `dims` is element offset + sum(i * strides) of a buffer.
-/// Reshapes, transposes, broadcasts and slices only change the view.
+/// Where a value's elements lie: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Reshapes,
+/// transposes, broadcasts and slices change only the view and copy nothing.
 struct View {
   int buffer = -1;
   DType dtype = DType::f32;
@@ -18,32 +18,32 @@ struct View {
   int64_t rank() const { return static_cast<int64_t>(dims.size()); }
 };
 
-/// Row-major strides of a tensor without gaps.
+/// Returns the row-major strides of a tensor without gaps.
 Dims contiguous_strides(const Dims& dims);
 View contiguous_view(int buffer, const Shape& shape);
-/// True when elements lie in row-major order without gaps (axes of size 1 do not matter); the offset may be anything.
+/// True if elements lie in row-major order without gaps, from any offset; axes of size 1 are ignored.
 bool is_contiguous(const View& view);
-/// True when sizes, strides and offset are all numbers.
+/// True if all sizes, strides and the offset are constants.
 bool is_fixed(const View& view);
-/// True when the view is a whole row-major tensor from the buffer's start.
+/// True if the view is contiguous and starts at the buffer's first element.
 bool is_whole(const View& view);
 
-/// The stride of axes [begin, end) merged into one; nothing if they do not merge. Ignores strides of axes of size 1. 0
-/// for a single element.
+/// Returns the stride of axes [begin, end) merged into one axis; nothing if they cannot merge. Axes of size 1 are
+/// ignored. Returns 0 if there is a single element.
 std::optional<Dim> even_stride(const View& view, size_t begin, size_t end);
 
-/// The same elements with axes in another order: axis i was axis order[i].
+/// Reorders the axes: axis i of the result is axis order[i] of `view`.
 View permuted(const View& view, const std::vector<size_t>& order);
 
-/// The view after a view operator (reshape, transpose, broadcast, slice). Nothing for other operators and for reshapes
-/// that no strides can express: the value must then be copied.
+/// Returns the view of a view operator's result (reshape, transpose, broadcast, slice). Nothing for other operators and
+/// for reshapes that strides cannot express; the caller must then copy the value.
 std::optional<View> apply_view(const View& view, const Instruction& op);
 
-/// Whether apply_view may express the operator.
+/// True for operators that apply_view supports for at least some views.
 bool is_view_op(const Op& op);
 
-/// Merges neighbouring axes wherever every one of `strides` allows it: `dims` and each list shrink together. Axes of
-/// size 1 are dropped. At least one axis stays. `limits` marks axes that must not merge with the one before.
+/// Merges neighbouring axes where all of `strides` allow it, in `dims` and in each list of strides. Drops axes of size
+/// 1 but keeps at least one axis. An axis marked in `limits` never merges with the axis before it.
 void collapse_axes(Dims& dims, std::vector<Dims>& strides, const std::vector<bool>& limits = {});
 
 }  // namespace weft

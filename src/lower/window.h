@@ -6,12 +6,12 @@ namespace weft {
 
 class Lowering;
 
-/// Geometry of a convolution or pooling over channels-last tensors: the members of ConvSizes (kernels/window.h) as
-/// symbolic sizes. Spatial lists have one entry for each spatial axis (1 to 3).
+/// Sizes of a convolution or pooling over channels-last tensors: the members of ConvSizes (kernels/window.h), possibly
+/// symbolic. Spatial lists have one entry per spatial axis (1 to 3).
 struct Window {
   Dim batch, groups = 1, channels_in, channels_out = 1;  ///< channels of one group
   Dims in, out, kernel, stride, dilation, pad;
-  Dim pixel;  ///< elements from one input pixel to the next
+  Dim pixel;  ///< stride between neighbouring input pixels, in elements
   bool transposed = false;
 
   Dim rows() const { return batch * product(out); }
@@ -20,16 +20,16 @@ struct Window {
 
 inline Dims as_dims(const std::vector<int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
 
-/// The distance of neighbouring pixels of a channels-last view that Lowering::pixel_view_of gave.
+/// Returns the stride between neighbouring pixels of a view from Lowering::pixel_view_of.
 Dim pixel_stride(const View& x);
 
-/// Refuses more than three spatial axes (E402).
+/// Throws E402 for more than three spatial axes.
 void check_spatial_rank(size_t spatial, std::string_view op);
-/// Text of three run-time sizes: `{1, s4, s5}`. `fill` stands for missing leading axes.
+/// Returns the text of three sizes: `{1, s4, s5}`; `fill` replaces missing leading axes.
 std::string triple(KernelBuilder& kernel, const Dims& sizes, const char* fill = "1");
-/// Text of the ConvSizes initialiser: `{.batch = s0, ...}`.
+/// Returns the initialiser of ConvSizes as text: `{.batch = s0, ...}`.
 std::string window_text(KernelBuilder& kernel, const Window& window);
-/// Text of the number of output pixels of all images, and of the taps: products of sizes.
+/// Return the number of output pixels over all images, and the number of taps, as text of products of sizes.
 std::string rows_text(KernelBuilder& kernel, const Window& window);
 std::string taps_text(KernelBuilder& kernel, const Window& window);
 /// Sets the launch of a kernel that uses for_pixels (kernels/window.h).

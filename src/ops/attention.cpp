@@ -42,7 +42,7 @@ namespace {
 
 constexpr double minus_infinity = -std::numeric_limits<double>::infinity();
 
-/// The mask's steps along batch, head, row and column; 0 where it is broadcast.
+/// Returns the mask's strides along batch, head, row and column; 0 where it is broadcast.
 std::vector<int64_t> mask_steps(const Wide& mask) {
   std::vector<int64_t> steps = row_major_steps(mask.dims);
   for (size_t a = 0; a < steps.size(); ++a) steps[a] = mask.dims[a] == 1 ? 0 : steps[a];
@@ -59,7 +59,7 @@ void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> s
   }
 }
 
-/// The keys that a row may see.
+/// The range of keys that a row may see.
 struct KeyRange {
   int64_t begin, end;
   KeyRange(int64_t first, int64_t last) : begin(first), end(last) {}
@@ -70,8 +70,8 @@ struct KeyRange {
   int64_t count() const { return end - begin; }
 };
 
-/// exp(score - max) / sum, in place, over the keys that the row sees and the sink. If all of these scores are -inf:
-/// zeros, or NaN with nan_rows.
+/// Computes exp(score - max) / sum in place, over the keys that the row sees and the sink. If all these scores are
+/// -inf, gives zeros, or NaN with nan_rows.
 void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
   auto scores = row.subspan(static_cast<size_t>(seen.begin), static_cast<size_t>(seen.count()));
   double highest = sink;

@@ -4,12 +4,12 @@
 
 namespace weft {
 
-/// Non-maximum suppression for each batch and class. Boxes are taken by falling score (the lower number first among
-/// equals); a box is left out if it overlaps a box taken before by more than the limit.
+/// Non-maximum suppression for each batch and class. Visits boxes by falling score (among equals, the lower index
+/// first) and skips a box whose overlap with a box selected before is above the limit.
 ///
-/// Operands: boxes f32[batch, n, 4]: two opposite corners (y, x, y, x), or with `centers` the middle, width and height
-/// (x, y, w, h); scores f32[batch, classes, n]; the greatest overlap (intersection over union) and the score that a box
-/// must be above, both f32[]. Result: i64[batch, classes, most], the numbers of the boxes taken, then -1.
+/// Operands: boxes f32[batch, n, 4], two opposite corners (y, x, y, x), or with `centers` the centre and size (x, y, w,
+/// h); scores f32[batch, classes, n]; maximum overlap (intersection over union) f32[]; the score that a box must
+/// exceed, f32[]. Result: indices of selected boxes i64[batch, classes, most], padded with -1.
 struct NonMaxSuppression {
   static constexpr std::string_view name = "non_max_suppression";
   Dim most = 0;

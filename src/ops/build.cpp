@@ -27,7 +27,7 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  // Prefers the simpler of two equal sizes, so that an expression such as min(512, seq) does not spread.
+  // Returns the simpler of two equal sizes, so that an expression such as min(512, seq) does not spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 
@@ -108,7 +108,7 @@ Value matmul(Module& module, Value a, Value b) {
 
 namespace {
 
-constexpr int64_t small_tensor = 1024;  // most elements of a shape computation; larger integer tensors are data
+constexpr int64_t small_tensor = 1024;  // limit for shape computations; larger integer tensors are data
 
 bool is_small_integer(Value value) {
   if (!value.type().is_tensor() || value.rank() > 1) return false;
@@ -118,7 +118,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// The contents of a result of `op` on known operand contents; nothing if they are unknown.
+/// Computes the contents of `op`'s result from the known contents of its operands; nothing if they are unknown.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -167,7 +167,7 @@ class ContentsRule {
       case Fn::mul: return a * b;
       case Fn::min: return min(a, b);
       case Fn::max: return max(a, b);
-      case Fn::div:  // div truncates, which equals floordiv only for known signs
+      case Fn::div:  // div truncates; floordiv rounds down: equal for known signs only
         if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
         return exact_divide(a, b);
       case Fn::floor_mod: return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;
@@ -250,7 +250,7 @@ Dims bind_sizes(Module& module, Value vector, int64_t least, Dims most) {
 
 namespace {
 
-/// An instruction that reads `value` and gives its elements as i64, or as a vector.
+/// Returns a reader of `value` that converts it to i64 or reshapes it to a vector, if there is one.
 template <class T>
 Value reader_of(Value value, const Type& type) {
   for (Instruction* user : value.def->users) {
@@ -260,7 +260,7 @@ Value reader_of(Value value, const Type& type) {
   return {};
 }
 
-/// The value as an i64 vector. Repeated calls return the same instruction.
+/// Returns the value as an i64 vector; repeated calls return the same instruction.
 Value as_vector(Module& module, Value value) {
   Shape shape{DType::i64, value.dims()};
   if (value.dtype() != DType::i64) {
@@ -273,7 +273,7 @@ Value as_vector(Module& module, Value value) {
   return known ? known : reshape(module, value, shape.dims);
 }
 
-/// value = operand + number or - number; nothing for other instructions.
+/// Splits operand + number or operand - number; nothing for other instructions.
 std::optional<std::pair<Value, Dims>> as_sum(Value value) {
   const auto* op = value.def->as<Elementwise>();
   if (!op || (op->fn != Fn::add && op->fn != Fn::sub)) return std::nullopt;
@@ -300,7 +300,7 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
 
 }  // namespace
 
-/// Limit on the steps of a size computation that are followed; a chain of nodes may have any length.
+/// Limit on the recursion through a size computation, because a model's chain of nodes may have any length.
 constexpr int deepest = 64;
 
 static Dims sizes_in(Module& module, Value value, int64_t least, int depth) {

@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "ir/module.h"
 
-/// Checks for shape rules. Errors carry both values; Module::append adds the node.
+/// Checks for shape rules. Errors name both values; Module::append adds the node.
 namespace weft::shape_rule {
 
-/// Refuses operands; the message has both values.
+/// Throws an error about the operands, with both values in the message.
 template <class... Args>
 [[noreturn]] void refuse(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});
@@ -23,14 +23,14 @@ inline const Shape& tensor(std::string_view op, Operands in, size_t index) {
   return in[index].shape;
 }
 
-/// A tensor for arithmetic: strings have no sums, products or order.
+/// Returns the shape of operand `index`; throws for strings, which have no arithmetic.
 inline const Shape& numbers(std::string_view op, Operands in, size_t index) {
   const Shape& x = tensor(op, in, index);
   if (x.dtype == DType::string) refuse("E141", op, " is not defined for ", x);
   return x;
 }
 
-/// Checks 0 <= axis < rank (negative axes are resolved by the frontends).
+/// Throws unless 0 <= axis < rank; frontends have resolved negative axes.
 inline void axis_in_range(std::string_view op, int64_t axis, int64_t rank) {
   if (axis < 0 || axis >= rank) refuse("E143", op, ": axis ", axis, " is outside [0, ", rank - 1, "]");
 }
@@ -43,7 +43,7 @@ inline void real(std::string_view op, const Shape& x) {
   if (!is_float(x.dtype)) refuse("E141", op, ": ", x, " must hold floats");
 }
 
-/// Checks that `small` broadcasts to `large`: each size, from the last one on, is 1 or equal.
+/// Throws unless `small` broadcasts to `large`: from the last size on, each is 1 or equal.
 inline void broadcasts_to(std::string_view op, const Shape& small, std::span<const Dim> large) {
   if (small.dims.size() > large.size()) refuse("E151", op, ": ", small, " has more axes than ", large.size());
   size_t added = large.size() - small.dims.size();

@@ -5,9 +5,9 @@
 
 namespace weft {
 
-/// A collective operation of the ranks of a split program (passes/shard.h): each rank has this instruction, with an
-/// operand of the same sizes. `sum`: x -> the sum of all ranks' x; `gather`: x -> [ranks, x...], the same in every
-/// rank. No rank alone can compute it, so the reference does not run it.
+/// A collective operation among the ranks of a split program (passes/shard.h); each rank runs it on an operand of the
+/// same sizes. `sum`: all-reduce of x; `gather`: all-gather of x to [ranks, x...]. The reference interpreter refuses
+/// it, because it needs all ranks.
 struct Collective {
   static constexpr std::string_view name = "collective";
   static constexpr bool has_side_effects = true;

@@ -51,11 +51,11 @@ Types Convolution::infer(Operands in) const {
 
 namespace {
 
-/// The fixed sizes of one convolution, channels first. A transposed convolution swaps the roles of input and output:
-/// the taps give the output offset that each input position adds to.
+/// The sizes of one convolution, channels first. A transposed convolution swaps input and output: its taps give the
+/// output offset to which each input position adds.
 struct Sizes {
-  int64_t batch, groups, in_channels, out_channels;  // channels of one group
-  int64_t in, out, taps;                             // positions
+  int64_t batch, groups, in_channels, out_channels;  // channels per group
+  int64_t in, out, taps;                             // numbers of positions and taps
 };
 
 window::Taps taps_of(const Convolution& c, const Wide& x, const Wide& w, std::span<const int64_t> result) {
@@ -71,7 +71,7 @@ window::Taps taps_of(const Convolution& c, const Wide& x, const Wide& w, std::sp
   return taps;
 }
 
-/// One group of one image: columns of window contents times the group's weights, some positions at a time.
+/// Convolves one group of one image as im2col: columns of window contents times weights, for some positions at a time.
 template <class T>
 void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out, int64_t begin,
               int64_t end) {

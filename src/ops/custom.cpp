@@ -14,7 +14,7 @@ namespace {
 
 using shape_rule::refuse;
 
-/// One side of a rule such as "f32[n,k]", its sizes still strings.
+/// One type of a rule, such as "f32[n,k]", with its sizes still as text.
 struct Pattern {
   DType dtype = DType::f32;
   bool any_dims = false;
@@ -25,7 +25,7 @@ struct Rule {
   std::vector<Pattern> inputs, outputs;
 };
 
-/// Splits at commas outside brackets.
+/// Splits at commas that are outside brackets.
 std::vector<std::string_view> split_types(std::string_view text) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -73,7 +73,7 @@ bool fits(const Rule& rule, Operands in) {
   return true;
 }
 
-/// Collects the sizes that a rule names, one input after the other.
+/// Binds the sizes that a rule names, one input after another.
 class Binding {
  public:
   explicit Binding(const Custom& op) : op_(op) {}
@@ -121,10 +121,10 @@ class Binding {
   std::optional<Dims> any_;
 };
 
-/// The operands that the rule describes: all but the address of a host function.
+/// Returns the operands that the rule describes: all except the address of a host function.
 Operands ruled(const Custom& op, Operands in) { return op.calls_host() ? in.first(in.size() - 1) : in; }
 
-/// Address, user pointer and attributes as a constant that the kernel reads.
+/// Packs address, user pointer and attributes into a constant that the kernel reads.
 Tensor host_call_tensor(const CustomOperator& op, const std::vector<std::string>& attributes) {
   std::string text;
   for (const std::string& attribute : attributes) text += cat(text.empty() ? "" : "\n", attribute);

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Batched matrix product: a[batch..., m, k] * b[batch..., k, n] -> [batch..., m, n]; equal batch sizes (broadcasts are
-/// explicit). Floats accumulate in f32 or wider, integers in i32; the result is of `type`.
+/// Batched matrix product: a[batch..., m, k] * b[batch..., k, n] -> [batch..., m, n]. The batch sizes are equal;
+/// broadcasts are explicit. Floats are summed in f32 or wider, integers in i32; the result has type `type`.
 struct Dot {
   static constexpr std::string_view name = "dot";
   DType type = DType::f32;
@@ -15,9 +15,9 @@ struct Dot {
   bool operator==(const Dot&) const = default;
 };
 
-/// Grouped products, as in a mixture of experts: data choose the matrix of each batch. a[batch, m, k] * b[which[batch]]
-/// -> [batch, m, n]; b[groups, k, n], which i64[batch]. For a negative `which` the result's elements are undefined (0
-/// on ref) and must not be read.
+/// Grouped matrix product, as in a mixture of experts: `which` selects the matrix of each batch. a[batch, m, k] *
+/// b[which[batch]] -> [batch, m, n], with b[groups, k, n] and which i64[batch]. If `which` is negative, the result's
+/// elements are undefined (the reference gives 0) and must not be read.
 struct GroupedDot {
   static constexpr std::string_view name = "grouped_dot";
   DType type = DType::f32;
@@ -27,12 +27,12 @@ struct GroupedDot {
   bool operator==(const GroupedDot&) const = default;
 };
 
-/// Where the channel axis is: x[batch, channel, spatial...] or x[batch, spatial..., channel].
+/// The order of axes: x[batch, channel, spatial...] or x[batch, spatial..., channel].
 enum class Layout : uint8_t { channels_first, channels_last };
 std::span<const std::string_view> names(Layout);
 
-/// Convolution over any number of spatial axes. Operands: x (in `layout`), w[out, in / groups, kernel...], or
-/// w[in, out / groups, kernel...] when transposed. Bias is an elementwise add. pads may be negative.
+/// Convolution over any number of spatial axes. Operands: x (in `layout`); w[out, in / groups, kernel...], or if
+/// transposed w[in, out / groups, kernel...]. Has no bias: that is an elementwise add. Pads may be negative.
 /// out = (in + pad_begin + pad_end - dilation * (kernel - 1) - 1) / stride + 1; transposed:
 /// out = (in - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pad_begin - pad_end.
 struct Convolution {
@@ -63,9 +63,9 @@ struct Convolution {
 enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
-/// Windowed reduction over the spatial axes. Padding is -inf for max and left out of averages unless count_include_pad;
-/// round_up takes a partial last window too (ONNX ceil_mode: never one that starts in the padding behind). max can also
-/// give indices (i64): flat positions in x's channels-first order.
+/// Pooling over the spatial axes. Padding counts as -inf for max, and for averages only with count_include_pad.
+/// round_up adds a partial last window, as ONNX ceil_mode does, unless it would start in the padding at the end. max
+/// can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {
   static constexpr std::string_view name = "pool";
   PoolFn fn = PoolFn::max;
@@ -73,7 +73,7 @@ struct Pool {
   Dims pads_begin = {}, pads_end = {};
   bool round_up = false;
   bool count_include_pad = false;
-  int64_t p = 2;  ///< of lp
+  int64_t p = 2;  ///< exponent of lp
   bool indices = false;
   Layout layout = Layout::channels_first;
   static auto fields() {
@@ -94,15 +94,14 @@ struct Pool {
   bool operator==(const Pool&) const = default;
 };
 
-/// softmax(scale * q k^T + mask) v for every head, scores never stored.
-/// q[batch, heads, m, d], k[batch, kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; heads is a
-/// multiple of kv_heads and head h reads key/value head h / (heads / kv_heads). With a mask it is the fourth operand,
-/// broadcastable to [batch, heads, m, n]: floats are added, bool false means -inf. Row i sees key j only if
-/// j <= i + offset (causal). softcap c > 0 replaces a score s by c * tanh(s / c) before the mask. A row of which
-/// every score is -inf gives 0, or NaN as a softmax does (nan_rows). With `ranged` the last operand, i64[batch, m, 2],
-/// gives the keys [begin, end) that a row may see; others are not read, so they may hold anything. With `sinks` the
-/// operand behind the mask, of q's type and [heads], is the score of one key more that every row of a head sees and
-/// whose value is 0; neither scale, soft cap nor mask touch it.
+/// softmax(scale * q k^T + mask) v for each head; the scores are never stored.
+/// q[batch, heads, m, d], k[batch, kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; head h reads
+/// key/value head h / (heads / kv_heads). An optional fourth operand is the mask, broadcastable to [batch, heads, m,
+/// n]: floats are added, bool false means -inf. causal: row i sees key j only if j <= i + offset. softcap c > 0
+/// replaces a score s by c * tanh(s / c) before the mask. A row whose scores are all -inf gives 0, or NaN as a softmax
+/// does (nan_rows). ranged: the last operand i64[batch, m, 2] holds the keys [begin, end) that each row sees; other
+/// keys are not read. sinks: an operand [heads] of q's type after the mask holds the score of an extra key with value
+/// 0, which every row of a head sees; scale, softcap and mask do not apply to it.
 struct Attention {
   static constexpr std::string_view name = "attention";
   double scale = 1;
@@ -118,7 +117,7 @@ struct Attention {
                       Field{"nan_rows", &Attention::nan_rows}, Field{"ranged", &Attention::ranged},
                       Field{"sinks", &Attention::sinks}};
   }
-  /// Whether `count` operands include a mask, and which of them holds the sinks.
+  /// True if `count` operands include a mask; sinks_at: the index of the operand with the sinks.
   bool has_mask(size_t count) const { return count == 4u + ranged + sinks; }
   size_t sinks_at(size_t count) const { return count - 1 - ranged; }
   Types infer(Operands in) const;

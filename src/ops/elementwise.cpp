@@ -64,7 +64,7 @@ Types Elementwise::infer(Operands in) const {
 Types Convert::infer(Operands in) const {
   shape_rule::operand_count(name, in, 1, 1);
   const Shape& x = shape_rule::tensor(name, in, 0);
-  // A Cast from or to strings is a step of the host.
+  // The host casts from and to strings.
   if ((x.dtype == DType::string) != (to == DType::string))
     shape_rule::refuse("E141", "convert: ", x, " does not become ", to);
   return {Shape{to, x.dims}};
@@ -87,7 +87,7 @@ Types Lookup::infer(Operands in) const {
   return {Shape{table.dtype, x.dims}};
 }
 
-// Loops over the reference's numbers, made from the meaning of every line of elementwise.def.
+// Defines the reference's loops from the definition in each line of elementwise.def.
 namespace reference {
 namespace {
 
@@ -95,7 +95,7 @@ using Accepts = FnInfo::Accepts;
 
 struct Call {
   std::span<const Wide> in;
-  DType type;  // of the result
+  DType type;  // type of the result
 };
 
 template <class T>
@@ -115,8 +115,8 @@ int64_t stored(Wrapping<S> value) {
 inline double narrowed(DType, double value) { return value; }
 inline int64_t narrowed(DType type, int64_t value) { return wrap(type, value); }
 
-/// Calls `f` with the operands of element i. x, y and z are the first, second and last operand, as far as they exist;
-/// with three operands, the first is a condition.
+/// Calls `f` with the operands of element i: x, y and z are the first, second and last operand that exist. With three
+/// operands, the first is a condition.
 template <int arity, class T, class F>
 auto call(const Call& c, int64_t i, F f) {
   if constexpr (arity == 3) return f(c.in[0].as<int64_t>()[i] != 0, load<T>(c.in[1], i), load<T>(c.in[2], i));

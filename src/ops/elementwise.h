@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// The functions of elementwise.def.
+/// The functions listed in elementwise.def.
 enum class Fn : uint8_t {
 #define ELEMENTWISE(name, ...) name,
 #include "ops/elementwise.def"
@@ -20,13 +20,13 @@ struct FnInfo {
   Accepts accepts;
   Gives gives;
   std::string_view onnx, tf, torch;
-  std::string_view meaning;  ///< C++ text over x, y, z and T
+  std::string_view meaning;  ///< definition as C++ text over x, y, z and the type T
 };
 const FnInfo& info(Fn fn);
 std::span<const FnInfo> all_fns();
 std::span<const std::string_view> names(Fn);
 
-/// An elementwise function of operands that all have the result's sizes (broadcasts are explicit: see build.h).
+/// An elementwise function; all operands have the sizes of the result (broadcasts are explicit: see build.h).
 struct Elementwise {
   static constexpr std::string_view name = "elementwise";
   Fn fn = Fn::add;
@@ -37,8 +37,8 @@ struct Elementwise {
   bool operator==(const Elementwise&) const = default;
 };
 
-/// Change of element type. Float to integer truncates and saturates at the integer's range (NaN gives 0); integer to
-/// integer wraps; to bool is "not zero"; to narrow floats rounds to nearest even, `saturate` as in ONNX Cast.
+/// Conversion of the element type. Float to integer truncates and saturates (NaN gives 0); integer to integer wraps; to
+/// bool tests for nonzero; to narrow floats rounds to nearest even, with `saturate` as in ONNX Cast.
 struct Convert {
   static constexpr std::string_view name = "convert";
   DType to = DType::f32;
@@ -49,7 +49,7 @@ struct Convert {
   bool operator==(const Convert&) const = default;
 };
 
-/// The same bits as another type of the same width.
+/// Reinterprets the bits as another type of the same width.
 struct Bitcast {
   static constexpr std::string_view name = "bitcast";
   DType to = DType::f32;

@@ -55,13 +55,13 @@ std::optional<Values> known_items(Value container) {
 
 namespace {
 
-/// The number in an i64 scalar, if it is one.
+/// Returns the number in an i64 scalar if it is known.
 std::optional<int64_t> known_number(Value value) {
   auto contents = known_contents(value);
   return contents && contents->size() == 1 ? (*contents)[0].constant() : std::nullopt;
 }
 
-/// The sizes of an item; sizes that the container's type leaves open are read at run time.
+/// Returns the sizes of an item; binds sizes that the container's type leaves open.
 Dims item_sizes(Module& module, Value container, Value index) {
   Dims dims = container.type().element->shape.dims;
   if (all_constant(dims)) return dims;
@@ -110,7 +110,7 @@ Value insert_item(Module& module, Value sequence, Value x, std::optional<Value> 
   if (!element) shape_rule::refuse("E141", x.type(), " does not go into ", sequence.type());
   Type type = Type::sequence(*element);
   auto items = known_items(sequence);
-  constexpr size_t max_known = 1024;  // each insertion lists all items again
+  constexpr size_t max_known = 1024;  // because each insertion lists all items again
   if (items && items->size() >= max_known) items.reset();
   auto place = at ? known_number(*at) : items ? std::optional(std::ssize(*items)) : std::nullopt;
   if (!items || !place) {

@@ -5,9 +5,8 @@
 
 namespace weft {
 
-/// A function of the host over values that no kernel can hold (base/host_call.h lists them). The shape rule is here.
-/// Where sizes of a result depend on data, the result is an optional; `item` takes the value out once its sizes are
-/// bound.
+/// Calls a function of the host on values that kernels cannot hold (base/host_call.h lists the functions). If sizes of
+/// a result depend on data, the result is an optional; `item` extracts the value once its sizes are bound.
 struct HostOp {
   static constexpr std::string_view name = "host";
   HostFn fn = HostFn::same;
@@ -24,32 +23,31 @@ struct HostOp {
   bool operator==(const HostOp&) const = default;
 };
 
-/// True for operators that move, select or compare elements without computing with them, so that strings will do as
-/// well.
+/// True for operators that only move, select or compare elements, and so also work on strings.
 bool takes_strings(const Op& op);
-/// True when the value is a tensor of strings.
+/// True for a tensor of strings.
 inline bool is_text(const Type& type) { return type.is_tensor() && type.shape.dtype == DType::string; }
 
-// Functions that append these instructions; if the answer is known while compiling, they append none.
+// These functions append instructions, or none if the result is known while compiling.
 
 using Values = std::vector<Value>;
 Values host_all(Module& module, HostOp op, Values inputs);
 inline Value host(Module& module, HostOp op, Values inputs) {
   return host_all(module, std::move(op), std::move(inputs))[0];
 }
-/// A sequence or optional of these values, as `type` says.
+/// Appends a sequence or optional of type `type` with these items.
 Value collect(Module& module, const Type& type, Values items);
-/// The values in a container that was built in the same module; nothing for others.
+/// Returns the items of a container that was built in the same module; nothing for other containers.
 std::optional<Values> known_items(Value container);
-/// Item number `index` (i64[], from the end if negative). Sizes that its container does not state are bound. Throws
-/// E134 if not even the rank is known.
+/// Returns item `index` (i64[]; negative: from the end). Binds sizes that the container's type leaves open; throws E134
+/// if that does not even state the rank.
 Value item_of(Module& module, Value container, Value index);
 Value item_of(Module& module, Value container, int64_t index);
 Value length_of(Module& module, Value container);  ///< i64[]
-/// `sequence` with `x` before place `at`, or at its end. Throws E141 for an item of another type.
+/// Appends the insertion of `x` at index `at`, or at the end. Throws E141 if the item has another type.
 Value insert_item(Module& module, Value sequence, Value x, std::optional<Value> at = {});
 
-/// Throws E122 for a pattern of `match_text` that cannot be used.
+/// Throws E122 if `match_text` does not support the pattern.
 void check_text_pattern(const std::string& pattern);
 
 }  // namespace weft

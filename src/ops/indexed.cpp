@@ -23,7 +23,7 @@ const Shape& indices_of(std::string_view op, Operands in, size_t index) {
   return indices;
 }
 
-/// The number of coordinates in the last axis of nd-indices.
+/// Returns the number of coordinates in the last axis of the indices of a gather_nd or scatter_nd.
 int64_t coordinates(std::string_view op, const Shape& indices, int64_t available) {
   if (indices.rank() < 1) refuse("E151", op, ": indices ", indices, " need at least one axis");
   auto count = indices.dims.back().constant();
@@ -46,7 +46,7 @@ Types Gather::infer(Operands in) const {
 
 namespace {
 
-/// Checks that positions lie inside x along every axis except the one that the indices address.
+/// Throws if positions can lie outside x along an axis other than the one that the indices address.
 void inside_other_axes(std::string_view op, const Shape& x, const Shape& indices, int64_t axis) {
   if (x.rank() != indices.rank()) refuse("E151", op, ": ranks of ", x, " and ", indices, " differ");
   for (size_t i = 0; i < x.dims.size(); ++i) {
@@ -107,7 +107,7 @@ Types Iota::infer(Operands in) const {
 
 namespace {
 
-/// Indices with negative ones counted from the end of an axis of `size` elements.
+/// Indices along an axis of `size` elements; negative ones are counted from its end.
 class Places {
  public:
   Places(std::string_view op, const Wide& indices) : op_(op), indices_(indices.as<int64_t>()) {}
@@ -120,7 +120,7 @@ class Places {
                  .what = cat(op_, ": index ", index, " is outside an axis of ", size, " elements")});
   }
 
-  /// The flat offset of coordinates [i * count, (i + 1) * count) in the axes of `dims` from `first` on.
+  /// Returns the flat offset of coordinates [i * count, (i + 1) * count) in the axes of `dims` from `first` on.
   int64_t offset(int64_t i, int64_t count, std::span<const int64_t> dims, size_t first) const {
     int64_t total = 0;
     std::vector<int64_t> steps = row_major_steps(dims);
@@ -136,7 +136,7 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// The place in x of each element of a tensor like `indices`, if its place along `axis` is replaced by its index.
+/// For each element of a tensor like `indices`, returns its position in x after its index replaces that along `axis`.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;
@@ -147,7 +147,7 @@ std::vector<int64_t> element_places(std::string_view op, const Wide& indices, co
   return offsets;
 }
 
-/// Slices of `length` elements from each of `offsets`.
+/// Copies slices of `length` elements from each of `offsets`.
 Wide gather_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, std::vector<int64_t> dims) {
   return with_elements(x, [&]<class T>(std::span<const T> values) {
     std::vector<T> out;
@@ -166,7 +166,7 @@ reference::Combine combine_of(ScatterFn fn) {
   return list[static_cast<size_t>(fn)];
 }
 
-/// x with slices of `length` elements of `updates` combined into it at `offsets`, in order.
+/// Returns x with slices of `length` elements of `updates` combined into it at `offsets`, in order.
 Wide scatter_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, const Wide& updates,
                     ScatterFn fn) {
   reference::Combine how = combine_of(fn);

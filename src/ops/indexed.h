@@ -3,10 +3,10 @@
 #include "ir/op.h"
 
 /// Operators that read or write at positions given by data. Indices are i32 or i64; negative ones count from the end;
-/// one that is out of range is an error at run time (E301).
+/// an index out of range is a run-time error (E301).
 namespace weft {
 
-/// x[before..., indices..., after...]: whole slices along `axis`.
+/// Selects slices along `axis`: the result has the sizes x[before..., indices..., after...].
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -16,7 +16,7 @@ struct Gather {
   bool operator==(const Gather&) const = default;
 };
 
-/// Elements picked along `axis`; the result has the sizes of the indices.
+/// Selects single elements along `axis`; the result has the sizes of the indices.
 struct GatherElements {
   static constexpr std::string_view name = "gather_elements";
   int64_t axis = 0;
@@ -26,7 +26,7 @@ struct GatherElements {
   bool operator==(const GatherElements&) const = default;
 };
 
-/// The last axis of the indices holds coordinates of the axes after the first `batch` ones.
+/// Gathers at coordinates: the last axis of the indices holds coordinates for the axes after the first `batch` ones.
 struct GatherNd {
   static constexpr std::string_view name = "gather_nd";
   int64_t batch = 0;
@@ -39,7 +39,7 @@ struct GatherNd {
 enum class ScatterFn : uint8_t { replace, add, mul, min, max };
 std::span<const std::string_view> names(ScatterFn);
 
-/// x with `updates` written at `indices` along `axis`. Operands: x, indices, updates (sizes of the indices).
+/// Returns x with `updates` written at `indices` along `axis`. Operands: x, indices, updates (of the indices' sizes).
 struct ScatterElements {
   static constexpr std::string_view name = "scatter_elements";
   int64_t axis = 0;
@@ -50,7 +50,7 @@ struct ScatterElements {
   bool operator==(const ScatterElements&) const = default;
 };
 
-/// x with slices of `updates` written at the coordinates in the last axis of `indices`. Operands: x, indices, updates.
+/// Returns x with slices written at the coordinates in the last axis of `indices`. Operands: x, indices, updates.
 struct ScatterNd {
   static constexpr std::string_view name = "scatter_nd";
   ScatterFn fn = ScatterFn::replace;
@@ -60,7 +60,7 @@ struct ScatterNd {
   bool operator==(const ScatterNd&) const = default;
 };
 
-/// 0, 1, 2 ... along `axis` of a tensor of sizes `dims`.
+/// Counts 0, 1, 2 ... along `axis` of a tensor with sizes `dims`.
 struct Iota {
   static constexpr std::string_view name = "iota";
   Dims dims = {};
@@ -88,9 +88,9 @@ std::span<const std::string_view> names(ResizeCoordinates);
 enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 std::span<const std::string_view> names(ResizeNearest);
 
-/// ONNX Resize over all axes: result sizes `dims`; scales[a] is the factor for coordinates, 0 if it is dims[a] / size.
-/// roi (start then end of each axis) is for tf_crop_and_resize only. If only a run knows these, a second operand f64[3,
-/// rank] replaces them: the scales, starts and ends of all axes.
+/// ONNX Resize over all axes to sizes `dims`; scales[a] is the factor for coordinates, 0: dims[a] / size. roi (all
+/// starts, then all ends) is for tf_crop_and_resize only. If these are known only in a run, a second operand f64[3,
+/// rank] replaces them: scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
   Dims dims = {};

@@ -29,7 +29,7 @@ Types Pool::infer(Operands in) const {
     size_t axis = window::spatial_axis(layout, i);
     Dim room = x.dims[axis] + pads_begin[i] + pads_end[i] - Dim(dilations[i] * (kernel[i] - 1) + 1);
     Dim size = (round_up ? ceildiv(room, strides[i]) : floordiv(room, strides[i])) + 1;
-    // The last window must start inside the input or the padding before it.
+    // The last window must start inside the input or in the padding before it.
     if (round_up) size = min(size, ceildiv(x.dims[axis] + pads_begin[i], strides[i]));
     window::check_output(name, i, size);
     result.dims[axis] = size;
@@ -40,12 +40,12 @@ Types Pool::infer(Operands in) const {
 
 namespace {
 
-/// One window: its taps and where they read in the plane of one channel.
+/// One window: its taps and their positions in the plane of one channel.
 template <class T>
 struct PoolWindow {
   const T* plane;
-  const int64_t* offsets;  // of tap 0
-  int64_t taps, step;      // entries of the table from tap to tap
+  const int64_t* offsets;  // positions of tap 0
+  int64_t taps, step;      // number of taps; entries of the table between taps
 
   template <class F>
   void for_each(F f) const {
@@ -53,7 +53,7 @@ struct PoolWindow {
   }
 };
 
-/// The index of the largest element, the first of equals; -1 for a window entirely in the padding.
+/// Returns the index of the largest element, among equals the first; -1 for a window entirely in the padding.
 template <class T>
 int64_t place_of_largest(DType type, const PoolWindow<T>& window) {
   int64_t best = -1;
@@ -85,7 +85,7 @@ T nothing(DType type) {
   else return lowest_integer(type);
 }
 
-/// `f(window, flat result index, first element of the plane)` for every result element.
+/// Calls `f(window, flat result index, first element of the plane)` for each result element.
 template <class T, class F>
 void for_each_window(const Wide& x, const window::Taps& taps, F f) {
   std::vector<int64_t> table = taps.table();

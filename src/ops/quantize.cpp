@@ -14,7 +14,7 @@ using namespace shape_rule;
 
 namespace {
 
-/// Checks the sizes of a scale (or zero point) against x: a scalar, one value per index of the axis, or blocks.
+/// Throws unless the sizes of a scale or zero point match x: a scalar, one value per index of the axis, or blocks.
 void check_scale(std::string_view op, const Shape& x, const Shape& scale, int64_t axis, int64_t block) {
   if (block > 0) {
     axis_in_range(op, axis, x.rank());
@@ -57,7 +57,7 @@ Types Dequantize::infer(Operands in) const {
 
 namespace {
 
-/// The index of the scale for element i of x.
+/// Maps element i of x to the index of its scale.
 class ScaleIndex {
  public:
   ScaleIndex(const Wide& x, const Wide& scale, int64_t axis, int64_t block)
@@ -86,9 +86,9 @@ double number(const Wide& x, size_t i) {
   return x.is_real() ? x.as<double>()[i] : to_real(x.dtype, x.as<int64_t>()[i]);
 }
 
-/// x / scale in the precision of the model: f32 unless an operand is f64. The reference does not round between
-/// operators, so an x that f32 cannot hold stays unrounded here too. Rounding it first could move a quotient near half
-/// a step to the wrong side.
+/// Divides x by scale with the precision of the model: f32, or f64 if an operand is f64. The reference does not round
+/// between operators, so x may be more precise than f32; it is not rounded first, because that could move a quotient
+/// near half a step to the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;
   return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));

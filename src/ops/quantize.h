@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// saturate(round_even(x / scale) + zero): operands x, scale (x's float type or f32) and optionally the zero point (of
-/// type `to`). scale is a scalar, one value for each index of `axis`, or, with block > 0, x's sizes with axis divided
-/// by block. NaN gives the zero point. Narrow float targets have no zero point.
+/// saturate(round_even(x / scale) + zero). Operands: x, scale (x's float type or f32), optionally the zero point (type
+/// `to`). scale is a scalar, has one value per index of `axis`, or with block > 0 has the sizes of x with `axis`
+/// divided by block. NaN gives the zero point. Narrow float types have no zero point.
 struct Quantize {
   static constexpr std::string_view name = "quantize";
   DType to = DType::u8;
@@ -22,7 +22,7 @@ struct Quantize {
   bool operator==(const Quantize&) const = default;
 };
 
-/// (x - zero) * scale of type `to`: operands x, scale and optionally the zero point, laid out as for Quantize.
+/// (x - zero) * scale in type `to`. Operands: x, scale and optionally the zero point, with sizes as for Quantize.
 struct Dequantize {
   static constexpr std::string_view name = "dequantize";
   DType to = DType::f32;
@@ -37,8 +37,8 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
-/// Dequantised weights and biases (i32). They are never folded, because integer products use them
-/// directly.
+/// True for a dequantize of constant weights or biases (i32). Constant folding leaves it, because integer products use
+/// it directly.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

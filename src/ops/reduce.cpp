@@ -109,7 +109,7 @@ int64_t mean(DType type, int64_t sum, int64_t count) {
   return sum / count;
 }
 
-/// The sizes and steps of the kept axes and of the reduced axes.
+/// The sizes and strides of the kept axes, and of the reduced axes.
 struct Split {
   std::vector<int64_t> kept, kept_steps, taken, taken_steps, result;
 
@@ -124,7 +124,7 @@ struct Split {
   }
 };
 
-/// `f(row values, result values)` for every row along `axis`.
+/// Calls `f(row values, result values)` for each row along `axis`.
 template <class T, class F>
 Wide map_rows(const Wide& x, int64_t axis, F f) {
   Rows rows(x.dims, axis);
@@ -217,7 +217,7 @@ std::vector<Wide> Softmax::evaluate(std::span<const Wide> in) const {
 }
 
 std::vector<Wide> Normalize::evaluate(std::span<const Wide> in) const {
-  // The axes from `axis` on, as one axis.
+  // Merges the axes from `axis` on into one.
   std::vector<int64_t> dims(in[0].dims.begin(), in[0].dims.begin() + axis);
   dims.push_back(product_of(std::span(in[0].dims).subspan(static_cast<size_t>(axis))));
   Wide flat = with_dims(in[0], dims);

@@ -7,7 +7,7 @@ namespace weft {
 enum class ReduceFn : uint8_t { sum, mean, product, min, max };
 std::span<const std::string_view> names(ReduceFn);
 
-/// Reduction over `axes` (sorted, none negative; empty: nothing is reduced), which stay with size 1 if `keep`.
+/// Reduces `axes` (sorted, not negative; empty: none); with `keep` they stay with size 1.
 /// Over no elements: 0 for sum, 1 for product, NaN for mean, the type's extreme for min and max.
 struct Reduce {
   static constexpr std::string_view name = "reduce";
@@ -22,7 +22,7 @@ struct Reduce {
   bool operator==(const Reduce&) const = default;
 };
 
-/// Index (i64) of the largest or smallest element along `axis`; the first of equals, or the last.
+/// Returns the index (i64) of the largest or smallest element along `axis`; among equals the first, or the last.
 struct ArgReduce {
   static constexpr std::string_view name = "arg_reduce";
   bool largest = true;
@@ -38,7 +38,7 @@ struct ArgReduce {
   bool operator==(const ArgReduce&) const = default;
 };
 
-/// Running reduction (sum, product, min, max) along `axis`; exclusive leaves the element itself out.
+/// Running reduction (sum, product, min, max) along `axis`; `exclusive` leaves out the element itself.
 struct Scan {
   static constexpr std::string_view name = "scan";
   ReduceFn fn = ReduceFn::sum;
@@ -54,7 +54,7 @@ struct Scan {
   bool operator==(const Scan&) const = default;
 };
 
-/// softmax or log-softmax along `axis`: exp(x - max) / sum(exp(x - max)). Rows that are all -inf give NaN.
+/// Softmax or log-softmax along `axis`: exp(x - max) / sum(exp(x - max)). Rows that are all -inf give NaN.
 struct Softmax {
   static constexpr std::string_view name = "softmax";
   int64_t axis = 0;
@@ -65,8 +65,8 @@ struct Softmax {
   bool operator==(const Softmax&) const = default;
 };
 
-/// (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on, or x / sqrt(mean(x^2) + epsilon) when not
-/// centred (RMS norm). Scale and bias are elementwise operators around it.
+/// Layer norm (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on, or if not `centred` RMS norm x /
+/// sqrt(mean(x^2) + epsilon). Scale and bias are separate elementwise operators.
 struct Normalize {
   static constexpr std::string_view name = "normalize";
   int64_t axis = 0;
@@ -81,7 +81,7 @@ struct Normalize {
   bool operator==(const Normalize&) const = default;
 };
 
-/// The k largest or smallest along `axis`: values, and their indices (i64). Equal values keep the lower index first;
+/// The k largest or smallest elements along `axis`, and their indices (i64). Among equals the lower index comes first;
 /// NaN is the largest.
 struct TopK {
   static constexpr std::string_view name = "top_k";

@@ -6,11 +6,11 @@
 
 #include "ops/wide.h"
 
-/// The functions in the meanings of elementwise.def, for the scalars of the reference: double, and `Wrapping` integers
-/// of 64 bits whose results are then wrapped to the operator's type.
+/// The functions that elementwise.def uses, for the reference's scalars: double, and `Wrapping` 64-bit integers, whose
+/// results are wrapped to the operator's type afterwards.
 namespace weft::reference {
 
-/// An integer whose arithmetic wraps. S is int64_t, or uint64_t where the sign bit is a value bit (u64).
+/// An integer with wrapping arithmetic. S is int64_t, or uint64_t for u64, whose top bit is not a sign.
 template <class S>
 struct Wrapping {
   S value = 0;
@@ -61,7 +61,7 @@ using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::
     std::erf, std::exp, std::expm1, std::floor, std::fmod, std::log, std::log1p, std::pow, std::sin, std::sinh,
     std::sqrt, std::tan, std::tanh, std::trunc;
 
-// --- integers and bool: x / 0 and x % 0 are 0, the least integer divided by -1 wraps ---
+// --- integers and bool: x / 0 and x % 0 are 0; the least integer divided by -1 wraps ---
 template <class S>
 Wrapping<S> absolute(Wrapping<S> x) {
   return x.value < S(0) ? -x : x;
@@ -119,7 +119,7 @@ Wrapping<S> logical_xor(Wrapping<S> x, Wrapping<S> y) {
   return x ^ y;
 }
 
-// --- two elements into one, for reductions, running reductions and scatters ---
+// --- combine two elements: for reductions, scans and scatters ---
 enum class Combine : uint8_t { replace, add, multiply, minimum, maximum };
 
 template <class T>
@@ -140,7 +140,7 @@ inline int64_t combine(Combine how, DType type, int64_t a, int64_t b) {
   if (type == DType::u64) return static_cast<int64_t>(combine(how, Unsigned(uint64_t(a)), Unsigned(uint64_t(b))).value);
   return wrap(type, combine(how, Signed(a), Signed(b)).value);
 }
-/// a < b as the type orders them; NaN is the greatest.
+/// True if a < b in the order of the type; NaN is the greatest.
 inline bool less(DType, double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
 inline bool less(DType type, int64_t a, int64_t b) {
   return type == DType::u64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;

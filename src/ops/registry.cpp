@@ -114,7 +114,7 @@ Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(o
   X(Custom) X(HostOp) X(Collective)
 // clang-format on
 
-// Each operator's table and the constructor of Op: no other file compiles them.
+// Instantiates each operator's table and the constructor of Op, which no other file compiles.
 #define WEFT_INSTANTIATE(T)            \
   template const OpInfo& op_info<T>(); \
   template Op::Op(T);

@@ -4,11 +4,11 @@
 
 namespace weft {
 
-/// Every operator of the IR, by name. Adding one: its struct in ops/ and its line in registry.cpp.
+/// All operators of the IR, by name. A new operator adds its struct to ops/ and its line to registry.cpp.
 std::span<const OpInfo* const> all_ops();
 
-/// An operator from its text form: name (or an elementwise function's) and fields. E120 with the nearest names when
-/// unknown.
+/// Makes an operator from its text form: its name (or that of an elementwise function) and fields. Throws E120 with
+/// similar names if there is none.
 Op make_op(std::string_view name, std::span<const Attribute> attributes, const ParseContext& context);
 
 }  // namespace weft

@@ -40,19 +40,19 @@ Types Resize::infer(Operands in) const {
 
 namespace {
 
-/// One element of the operand that a result coordinate reads along one axis, and its weight.
+/// An element that a result coordinate reads along one axis, and its weight.
 struct Tap {
   int64_t index;
   double weight;
 };
 
-/// The taps of every result coordinate along one axis.
+/// The taps of all result coordinates along one axis.
 struct AxisTaps {
   std::vector<std::vector<Tap>> taps;
-  std::vector<bool> outside;  // beyond the operand (tf_crop_and_resize): the extrapolation value
+  std::vector<bool> outside;  // true: outside the operand (tf_crop_and_resize), gets the extrapolation value
 };
 
-/// One axis of a resize with fixed sizes.
+/// One axis of a resize with known sizes.
 struct Axis {
   const Resize& resize;
   int64_t in, out;
@@ -77,7 +77,7 @@ struct Axis {
     return 0;
   }
 
-  /// Divides in f32 for `nearest`: there the rounding decides which element is read, and models assume f32 arithmetic.
+  /// Divides; for `nearest` in f32, because the rounding decides which element is read and models assume f32.
   double divided(double x) const {
     if (resize.mode != ResizeMode::nearest) return x / scale;
     return static_cast<double>(static_cast<float>(x) / static_cast<float>(scale));
@@ -104,7 +104,7 @@ struct Axis {
   std::vector<Tap> taps(double x) const {
     x = std::isnan(x) ? 0 : std::clamp(x, -0x1p40, 0x1p40);  // coordinates beyond the edges read the edge element
     if (resize.mode == ResizeMode::nearest) return {{std::clamp<int64_t>(nearest(x), 0, in - 1), 1.0}};
-    double narrow = resize.antialias ? std::min(scale, 1.0) : 1;  // shrinking with antialias widens the kernel
+    double narrow = resize.antialias ? std::min(scale, 1.0) : 1;  // antialias widens the kernel when shrinking
     double reach = (resize.mode == ResizeMode::linear ? 1 : 2) / narrow, sum = 0;
     std::vector<Tap> list;
     for (auto i = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(i) < x + reach; ++i) {
@@ -128,7 +128,7 @@ struct Axis {
   }
 };
 
-/// `x` resized along one axis.
+/// Returns `x` resized along one axis.
 template <class T>
 Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double extrapolation) {
   std::vector<int64_t> dims = x.dims;
@@ -155,7 +155,7 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
 std::vector<Wide> Resize::evaluate(std::span<const Wide> in) const {
   Wide x = in[0];
   bool integers = !x.is_real();
-  // Rounded once, after the last axis.
+  // Rounds once, after the last axis.
   if (integers && mode != ResizeMode::nearest) {
     std::vector<double> reals;
     for (int64_t v : x.as<int64_t>()) reals.push_back(to_real(x.dtype, v));

@@ -2,11 +2,10 @@
 #pragma once
 #include "ir/op.h"
 
-/// Operators that only move elements. Lowering turns them into index expressions; a copy is made only if it is
-/// cheaper.
+/// Operators that only move elements. Lowering turns them into strides and offsets; it copies only if that is cheaper.
 namespace weft {
 
-/// The same elements in row-major order with other sizes.
+/// The same elements in row-major order, with other sizes.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
   Dims dims = {};
@@ -26,7 +25,7 @@ struct Transpose {
   bool operator==(const Transpose&) const = default;
 };
 
-/// Repeats axes of size 1, and adds axes in front, until the sizes are `dims` (NumPy's rule).
+/// Repeats axes of size 1 and adds leading axes until the sizes are `dims` (NumPy's rule).
 struct Broadcast {
   static constexpr std::string_view name = "broadcast";
   Dims dims = {};
@@ -36,7 +35,7 @@ struct Broadcast {
   bool operator==(const Broadcast&) const = default;
 };
 
-/// sizes[a] elements of each axis a, from starts[a] in steps of steps[a] (negative steps walk back; never 0).
+/// Takes sizes[a] elements of each axis a, from starts[a] in steps of steps[a] (negative: backwards; never 0).
 struct Slice {
   static constexpr std::string_view name = "slice";
   Dims starts = {};
@@ -53,8 +52,8 @@ struct Slice {
 enum class PadMode : uint8_t { constant, reflect, edge, wrap };
 std::span<const std::string_view> names(PadMode);
 
-/// Adds before[a] and after[a] elements around each axis (negative: removes). Operands: x, and the scalar fill of
-/// x's type in mode constant.
+/// Adds before[a] and after[a] elements at the ends of each axis (negative: removes them). Operands: x, and in mode
+/// constant the fill value, a scalar of x's type.
 struct Pad {
   static constexpr std::string_view name = "pad";
   Dims before = {};
@@ -68,7 +67,7 @@ struct Pad {
   bool operator==(const Pad&) const = default;
 };
 
-/// The operands one after another along `axis`.
+/// Concatenates the operands along `axis`.
 struct Concat {
   static constexpr std::string_view name = "concat";
   int64_t axis = 0;

@@ -152,7 +152,7 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
 
 namespace {
 
-/// Four rows of c against a block of b that stays in the cache.
+/// Multiplies four rows by a block of b that stays in the cache, and adds to four rows of c.
 template <class T>
 void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k_begin, int64_t k_end, int64_t n_begin,
                    int64_t n_end) {

@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// Sets the pool of this thread's strings while it lives; inside another scope, that scope's pool is used.
+/// Sets the pool for the strings of this thread while it lives; a nested scope uses the pool of the outer one.
 class StringScope {
  public:
   StringScope();
@@ -28,40 +28,40 @@ class StringScope {
   StringPool pool_;
   bool is_outermost_;
 };
-/// Complex numbers are refused (E504). Strings need a StringScope.
+/// Converts elements to wide types. Refuses complex numbers (E504). Strings need a StringScope.
 Wide to_wide(const Tensor& tensor);
-/// Rounds floats to their type.
+/// Converts back; rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
 /// The same elements with other sizes.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
 
-/// `f(std::span<const double>)` or `f(std::span<const int64_t>)`, whichever holds the elements.
+/// Calls `f` with std::span<const double> or std::span<const int64_t>, whichever type holds the elements.
 template <class F>
 auto with_elements(const Wide& x, F f) {
   return x.is_real() ? f(x.as<double>()) : f(x.as<int64_t>());
 }
 
-/// `value` reduced to the range of an integer type, as its bits wrap; bool becomes "not zero".
+/// Wraps `value` to an integer type; for bool returns 1 if it is not 0.
 int64_t wrap(DType type, int64_t value);
-/// `value` rounded to the nearest of a float type.
+/// Rounds `value` to the nearest number of a float type.
 double round_to(DType type, double value, bool saturate = false);
-/// The least and greatest value of an integer type of at most 32 bits, or of i64.
+/// The least and the greatest value of an integer type of at most 32 bits, or of i64.
 int64_t lowest_integer(DType type);
 int64_t highest_integer(DType type);
-/// A number as an element: to integers it truncates and saturates, NaN gives 0.
+/// Converts a number to an integer type: truncates and saturates; NaN gives 0.
 int64_t to_integer(DType type, double value);
 double to_real(DType type, int64_t value);  ///< u64 by its bits
 
-/// Dims as numbers; an internal error if one is symbolic.
+/// Returns the sizes as numbers; throws an internal error if one is symbolic.
 std::vector<int64_t> fixed(const Dims& dims);
-/// Row-major steps in elements.
+/// Returns the row-major strides in elements.
 std::vector<int64_t> row_major_steps(std::span<const int64_t> dims);
 int64_t product_of(std::span<const int64_t> dims);
 
-/// Result element at an index is x's element at start + sum(index * steps).
+/// Reads with strides: the result at an index is x's element start + sum(index * steps).
 Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::span<const int64_t> steps);
 
-/// Calls f(offset) for each index of `dims` in row-major order; offset = start + sum(index * steps).
+/// Calls f(offset) for each index of `dims` in row-major order, with offset = start + sum(index * steps).
 template <class F>
 void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<const int64_t> steps, F f) {
   std::vector<int64_t> index(dims.size(), 0);
@@ -79,8 +79,8 @@ void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<con
   }
 }
 
-/// The rows of a tensor along one axis: row (outer, inner) starts at outer * size * inner_count + inner and has `size`
-/// elements `inner_count` apart.
+/// The rows of a tensor along one axis: row (outer, inner) starts at element outer * size * inner_count + inner and has
+/// `size` elements at distances of `inner_count`.
 struct Rows {
   int64_t outer, size, inner;
   Rows(std::span<const int64_t> dims, int64_t axis);
@@ -88,8 +88,8 @@ struct Rows {
   int64_t start(int64_t row) const { return row / inner * size * inner + row % inner; }
 };
 
-/// Calls f(begin, end) for parts of [0, count) on all cores; `cost` is the work of one item in elementary operations.
-/// Parts are small enough to check this thread's watch (deadline, stop) every few milliseconds.
+/// Calls f(begin, end) for parts of [0, count) on all cores; `cost`: elementary operations per item. Parts are short,
+/// so that this thread's watch (deadline, stop) is checked every few milliseconds.
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f);
 
 /// c[m, n] += a[m, k] * b[k, n], all row-major and dense.

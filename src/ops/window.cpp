@@ -37,7 +37,7 @@ void check_output(std::string_view op, size_t axis, const Dim& size) {
   if (size.upper_bound() < 0) refuse("E144", op, ": output size of spatial axis ", axis, " is ", size);
 }
 
-/// Moves the channel axis of a tensor of `rank` axes to the front or to the back.
+/// Returns the permutation that moves the channel axis to the front or to the back.
 static std::vector<int64_t> moved_channels(int64_t rank, bool to_front) {
   std::vector<int64_t> order(static_cast<size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
@@ -60,7 +60,7 @@ int64_t Taps::taps() const { return product_of(kernel); }
 int64_t Taps::positions() const { return product_of(out); }
 
 std::vector<int64_t> Taps::table() const {
-  constexpr int64_t most = int64_t{1} << 27;  // a gigabyte; windows of real models take far less
+  constexpr int64_t most = int64_t{1} << 27;  // one gigabyte; windows of real models need far less
   int64_t count = 1;
   for (const auto* sizes : {&kernel, &out}) {
     for (int64_t size : *sizes) {

@@ -2,25 +2,25 @@
 #pragma once
 #include "ops/dot.h"
 
-/// Shared by convolution and pooling: windows that move over the spatial axes.
+/// Helpers of convolution and pooling for windows that move over the spatial axes.
 namespace weft::window {
 
-/// The index of spatial axis i in a tensor, and of its channel axis.
+/// Return the index of spatial axis i, and of the channel axis.
 inline size_t spatial_axis(Layout layout, size_t i) { return layout == Layout::channels_first ? i + 2 : i + 1; }
 inline size_t channel_axis(Layout layout, size_t rank) { return layout == Layout::channels_first ? 1 : rank - 1; }
 
-/// Checks that each list has one entry for each spatial axis; refuses strides and dilations below 1 (E145).
+/// Throws unless each list has one entry per spatial axis; refuses strides and dilations below 1 (E145).
 void check(std::string_view op, size_t spatial, const std::vector<int64_t>& strides,
            const std::vector<int64_t>& dilations, const Dims& pads_begin, const Dims& pads_end);
-/// Refuses a size that is negative for all sizes of the symbols (E144).
+/// Throws E144 if a size is negative whatever the values of its symbols.
 void check_output(std::string_view op, size_t axis, const Dim& size);
 
-/// x in channels-first order, and back.
+/// Transpose x to channels-first order, and back.
 Wide channels_first(const Wide& x, Layout layout);
 Wide from_channels_first(const Wide& x, Layout layout);
 
-/// The elements that the windows read: entry [tap][position] is the flat spatial offset, -1 in the padding and -2
-/// beyond it (after the last window of a pool that rounds up).
+/// The elements that windows read: entry [tap][position] is the flat spatial offset; -1: padding; -2: after the padding
+/// (the last window of a pool that rounds up).
 struct Taps {
   std::vector<int64_t> in, out, kernel, strides, dilations, pads_begin, pads_end;
 

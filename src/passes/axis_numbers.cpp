@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// The only axis whose size is not 1; -1 when there is none, nothing when there are several.
+/// Returns the only axis whose size is not 1; -1 if there is none; nothing if there are several.
 std::optional<int64_t> only_axis(const Dims& dims) {
   int64_t found = -1;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -44,7 +44,7 @@ std::optional<AxisNumbers> of_view(const Instruction& i) {
   return numbers;
 }
 
-/// The scale or zero point of a Dequantize of a vector: one for each index of `axis`, or one for all.
+/// Returns a Dequantize's scale or zero point: one number per index of `axis`, or one for all.
 std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, int64_t axis) {
   if (i.inputs.size() <= operand) return AxisNumbers{};
   auto numbers = numbers_of(i.inputs[operand]);
@@ -52,7 +52,7 @@ std::optional<AxisNumbers> parameter_of(const Instruction& i, size_t operand, in
   return numbers;
 }
 
-/// (x - zero) * scale, without the rounding to f32.
+/// Returns (x - zero) * scale in f64, without rounding to f32.
 std::optional<AxisNumbers> of_dequantized(const Instruction& i, const Dequantize& op) {
   auto x = numbers_of(i.inputs[0]), scale = parameter_of(i, 1, op.axis), zero = parameter_of(i, 2, op.axis);
   if (op.block > 0 || !x || !scale || !zero) return std::nullopt;

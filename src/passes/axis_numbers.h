@@ -7,20 +7,20 @@
 
 namespace weft {
 
-/// Known numbers that depend on the index of one axis at most: scales, biases, zero points.
+/// Compile-time numbers that are the same for a whole value or vary along one axis: scales, biases, zero points.
 struct AxisNumbers {
   std::vector<double> values = {0};
-  int64_t axis = -1;  ///< axis of the value; -1: one number for all elements
+  int64_t axis = -1;  ///< the axis along which they vary; -1: one number for all elements
 
   double at(int64_t index) const { return values[axis < 0 ? 0 : static_cast<size_t>(index)]; }
   bool operator==(const AxisNumbers&) const = default;
 };
 
-/// The numbers of a value made of constants, dequantised constants, their products and views, in f64. Nothing for
-/// values that are not known or vary along two axes.
+/// Returns the elements, in f64, of a value made of constants, dequantised constants, their products and views. Nothing
+/// if the value is not known or varies along two axes.
 std::optional<AxisNumbers> numbers_of(Value value);
 
-/// f(a, b) for each index; nothing when they vary along different axes.
+/// Returns f(a, b) for each index; nothing if the two vary along different axes.
 template <class F>
 std::optional<AxisNumbers> combined(const AxisNumbers& a, const AxisNumbers& b, const F& f) {
   if (a.axis >= 0 && b.axis >= 0 && a.axis != b.axis) return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<AxisNumbers> combined(const AxisNumbers& a, const AxisNumbers& b, 
   return result;
 }
 
-/// A constant of `type` that can be broadcast against values of this rank.
+/// Appends a constant of `type` with these numbers, shaped to broadcast against values of this rank.
 Value axis_constant(Module& module, DType type, const AxisNumbers& numbers, int64_t rank);
 
 }  // namespace weft

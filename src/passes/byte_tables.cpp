@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t count = 256;
 
-/// A value as a function of the bytes of another, elementwise: its 256 results.
+/// An elementwise function of another value's bytes, as its 256 results.
 struct Function {
   Value of;
   Wide numbers;
-  int work = 0;  ///< approximate number of instructions from `of` to it
+  int work = 0;  ///< estimated number of machine instructions from `of` to the value
 };
 
 bool is_byte(const Type& type) { return type.shape.dtype == DType::u8 || type.shape.dtype == DType::i8; }
@@ -31,7 +31,7 @@ bool is_plain(const Instruction& i) {
          i.types[0].shape.dtype != DType::string;
 }
 
-/// Instructions beyond a conversion and a few sums and products: those of functions that are series, and of roundings.
+/// Estimates the machine instructions of an elementwise instruction; functions that are computed as series count 8.
 int own_work(const Instruction& i) {
   if (i.is<Quantize>() || i.is<Lookup>()) return 4;
   const auto* op = i.as<Elementwise>();
@@ -70,14 +70,14 @@ class Tables {
     return make_wide(type, {count}, std::move(numbers));
   }
 
-  /// A known number as an operand of `i`.
+  /// Returns a constant number as an operand of `i`.
   static Wide known(const Instruction& i, DType type, double number) {
     int64_t elements = i.is<Elementwise>() ? count : 1;
     Wide one = to_wide(make_tensor(type, {1}, std::span<const double>(&number, 1)));
     return read_strided(one, {elements}, 0, std::vector<int64_t>{0});
   }
 
-  /// The operand of `i`, for the 256 bytes; `of` becomes the value that it depends on. Nothing if it depends on others.
+  /// Returns an operand of `i` for all 256 bytes; sets `of` to the one value that it depends on, else returns nothing.
   std::optional<Wide> operand(const Instruction& i, Value value, Function& result) const {
     if (auto number = value.type().is_tensor() ? splat_number(value) : std::nullopt)
       return known(i, value.dtype(), *number);

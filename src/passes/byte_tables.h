@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Long chains of elementwise functions between bytes become tables of 256 bytes, whose entries are as exact as the
-/// reference.
+/// Replaces long chains of elementwise functions from a byte to a byte by lookups in tables of 256 bytes. Their entries
+/// are computed as the reference does.
 ///
 ///     quantize (sigmoid (dequantize %x)), %s, %z          ->   lookup %x, %table
 ///     quantize (mul (dequantize %x), (dequantize %y)), %s, %z where %y is a table of %x

@@ -15,15 +15,15 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// The longest chain of reshapes and transposes that ends in `i`, in its short form. Longer ones are shortened step by
-/// step: trying every part of every part would take the third power of their length.
+/// Shortens the longest chain of reshapes and transposes that ends in `i`. The length is limited: trying every part of
+/// every chain would take the third power of it.
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
   if (!is_chained(i)) return std::nullopt;
   std::vector<Instruction*> chain{&i};
   while (chain.size() < max_links && is_chained(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // Tries the longest chain first. A chain whose sizes do not factor is shortened.
+  // If the sizes of a chain do not factor, tries a chain that is one instruction shorter.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());
@@ -40,20 +40,20 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   return std::nullopt;
 }
 
-/// True for a resize that reads each element where it writes it, if operand and result have the same sizes.
+/// True for a resize that returns its operand unchanged if both have the same sizes.
 bool keeps_sizes(const Resize& op) {
   return op.coordinates != ResizeCoordinates::tf_crop_and_resize &&
          std::ranges::all_of(op.scales, [](double scale) { return scale <= 0 || scale == 1; });
 }
 
-/// The taps [first, last] of one axis of a kernel that meet an element of the operand at any place of the result.
+/// The kernel taps [first, last] of one axis that meet at least one element of the operand.
 struct LiveTaps {
   int64_t first = 0, last = -1;
 };
 LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
   LiveTaps live;
   for (int64_t tap = 0; tap < kernel; ++tap) {
-    int64_t at = tap * dilation - pad;  // the operand index read by the result's first element
+    int64_t at = tap * dilation - pad;  // operand index that the first result element reads
     int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
     if (skipped >= out || at + skipped * stride >= in) continue;
     live.first = live.last < 0 ? tap : live.first;
@@ -62,7 +62,7 @@ LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int6
   return live;
 }
 
-/// A convolution without the outer taps that only meet padding: dilated kernels on small pictures have such taps.
+/// Removes outer taps that meet only padding, as dilated kernels on small images have.
 std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || op->transposed || op->layout != Layout::channels_first || !i.inputs[1].def->is<Constant>()) return {};
@@ -128,7 +128,7 @@ std::optional<Value> merged_convert(Module& module, Instruction& i) {
   return source.dtype() == op->to ? source : module.append(*op, {source});
 }
 
-/// fn(broadcast(x), broadcast(y)) -> broadcast(fn(x, y)), when x and y together are smaller than the result.
+/// fn(broadcast(x), broadcast(y)) -> broadcast(fn(x, y)), if x and y together are smaller than the result.
 std::optional<Value> before_broadcast(Module& module, Instruction& i) {
   if ((!i.is<Elementwise>() && !i.is<Convert>()) || i.inputs.empty()) return std::nullopt;
   std::vector<Dims> sources;
@@ -153,7 +153,7 @@ std::optional<Value> before_broadcast(Module& module, Instruction& i) {
   return module.append(Broadcast{.dims = result}, {module.append(i.op, inputs)});
 }
 
-/// A gather of one known index is a slice, and costs no copy.
+/// Replaces a gather of one constant index by a slice, which needs no copy.
 std::optional<Value> picked_slice(Module& module, Instruction& i) {
   const auto* op = i.as<Gather>();
   if (!op || i.inputs[1].shape().rank() != 0) return std::nullopt;
@@ -161,13 +161,12 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   std::optional<double> index = splat_number(i.inputs[1]);
   std::optional<int64_t> size = x.dims()[op->axis].constant();
   if (!index || !size || *index < -static_cast<double>(*size) || *index >= static_cast<double>(*size))
-    return std::nullopt;  // an index out of range is reported at run time
+    return std::nullopt;  // a run reports an index out of range
   auto start = static_cast<int64_t>(*index) + (*index < 0 ? *size : 0);
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// fn(reshape(x)) -> reshape(fn(x)): the function is then next to the instruction that computes x, and can be fused
-/// with it.
+/// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 1 || !i.inputs[0].def->is<Reshape>()) return std::nullopt;
   const auto& view = *i.inputs[0].def->as<Reshape>();

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// The permutation from channels-first to channels-last.
+/// Returns the permutation from channels-first to channels-last.
 std::vector<int64_t> to_last(int64_t rank) {
   std::vector<int64_t> permutation{0};
   for (int64_t axis = 2; axis < rank; ++axis) permutation.push_back(axis);
@@ -59,7 +59,7 @@ class LayoutChange {
   }
 
  private:
-  /// The operand of a transpose that a transpose of this pass undoes; channels-last models contain such pairs.
+  /// Returns the operand of a transpose that cancels one of this pass; channels-last models contain such transposes.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -67,7 +67,7 @@ class LayoutChange {
     return found == last_of_.end() ? Value{} : found->second;
   }
 
-  /// The channels-last form of a result; nothing if the instruction stays as it is.
+  /// Returns the channels-last form of a result; nothing if the instruction keeps its layout.
   Value rewritten(Instruction& i) {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
@@ -85,7 +85,7 @@ class LayoutChange {
     return insert(i, std::move(op), std::move(inputs));
   }
 
-  /// True when the layout should be carried through: some operand has it and the others are cheap to read in it.
+  /// True if the layout should propagate: an operand has it, and the other operands are cheap to read in it.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
@@ -98,13 +98,13 @@ class LayoutChange {
     return has(i.inputs[0]) && (i.is<Reduce>() || i.is<Lookup>() || i.is<Pad>() || i.is<Slice>() || i.is<Resize>());
   }
 
-  /// True if the value is computed with channels last although the model declares channels first.
+  /// True if the value is computed channels-last although the model declares it channels-first.
   static bool lies_last(Value value) { return is_transposed(value) || is_made_of_rows(value); }
   static bool is_transposed(Value value) {
     const auto* op = value.def->as<Transpose>();
     return op && op->permutation == to_first(value.rank());
   }
-  /// Whether a picture is made of rows: reshape(transpose(x[batch, pixels, channels])).
+  /// True for an image made of rows: reshape(transpose(x[batch, pixels, channels])).
   static bool is_made_of_rows(Value value) {
     if (!value.def->is<Reshape>()) return false;
     Value rows = value.def->inputs[0];
@@ -113,7 +113,7 @@ class LayoutChange {
            rows.dims()[1] == value.dims()[1];
   }
 
-  /// Constants, and values broadcast along the spatial axes.
+  /// True for constants and for values that are broadcast along the spatial axes.
   static bool is_small(Value value) {
     while (value.def->is<Reshape>() || value.def->is<Transpose>()) value = value.def->inputs[0];
     return value.def->is<Constant>() || value.def->is<Broadcast>();
@@ -138,8 +138,8 @@ class LayoutChange {
     return insert(i, resize, inputs);
   }
 
-  /// A reduction that keeps its axes keeps the layout too. One that drops axes returns to channels-first only if the
-  /// remaining axes are in order anyway.
+  /// Computes a reduction channels-last if it keeps its axes. Returns nothing if it drops axes, because the layout
+  /// would change the order of the remaining axes.
   Value reduced(Instruction& i, Reduce op, int64_t rank) {
     if (!op.keep) return {};
     for (int64_t& axis : op.axes) axis = axis_in_last(axis, rank);
@@ -167,7 +167,7 @@ class LayoutChange {
     return module_.insert_before(&place, std::move(op), std::move(inputs));
   }
 
-  /// With spatial axes of size 1 the two layouts differ only in name.
+  /// Transposes back; if the spatial axes have size 1, a reshape suffices because both layouts have the same order.
   Value transposed_back(Instruction& place, Value last) {
     const Dims& dims = place.types[0].shape.dims;
     bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Turns convolutions and poolings over x[batch, channel, spatial...] into channels-last ones between transposes, and
-/// carries the layout through later instructions (elementwise, concat, pad, slice, reduce, resize). Transposes remain
-/// only where the layout changes for good.
+/// Converts convolutions and poolings over x[batch, channel, spatial...] to channels-last between transposes. Then
+/// moves the transposes past later instructions (elementwise, concat, pad, slice, reduce, resize), where most cancel;
+/// one remains where an instruction needs the original layout.
 ///     %y = relu(conv %x)   ->   %l = relu(conv {channels_last} transpose %x); %y = transpose %l
 bool channels_last(Module& module);
 

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-/// x[batch, kv_heads, rows, size] with each head repeated for the query heads that share it.
+/// Repeats each head of x[batch, kv_heads, rows, size] for the query heads that share it.
 Value for_all_heads(Module& module, Value x, const Dim& heads) {
   const Dims d = x.dims();
   if (known_equal(d[1], heads)) return x;
@@ -31,7 +31,7 @@ Value below(Module& module, const Dims& dims, const Dim& offset) {
   return apply(module, Fn::less_equal, {column, last});
 }
 
-/// Whether each of `keys` keys lies in ranges[batch, rows, 2]: bool[batch, 1, rows, keys].
+/// Returns bool[batch, 1, rows, keys]: true for keys inside ranges[batch, rows, 2].
 Value inside(Module& module, Value ranges, const Dim& keys) {
   Value key = module.append(Iota{.dims = {1, 1, 1, keys}, .axis = 3}, {});
   auto bound = [&](int64_t which) {
@@ -42,7 +42,7 @@ Value inside(Module& module, Value ranges, const Dim& keys) {
   return apply(module, Fn::logical_and, {behind, before});
 }
 
-/// s[batch, heads, rows, columns] with one more column, which holds x[heads].
+/// Appends a column with x[heads] to s[batch, heads, rows, columns].
 Value with_column(Module& module, Value s, Value x) {
   Dims column = s.dims();
   column[3] = 1;
@@ -95,7 +95,7 @@ static Value expanded_product(Module& module, const Instruction& i) {
   return convert(module, matmul(module, x, transpose(module, weight, {1, 0})), op.type);
 }
 
-/// Rows in 8 bits, written as elementwise operators over [.., blocks, block].
+/// Writes quantize_rows as elementwise operators over [.., blocks, block].
 static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) {
   int64_t block = i.as<QuantizeRows>()->block;
   Dims wide = i.types[0].shape.dims, cut = i.types[1].shape.dims, column = cut;
@@ -115,7 +115,7 @@ static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) 
   return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
 }
 
-/// The product with the rows as floats.
+/// Returns the product with the rows as floats.
 static Value product_of_floats(Module& module, const Instruction& i) {
   std::vector<Value> in{i.inputs[0].def->inputs[0], i.inputs[1], i.inputs[2]};
   if (BlockDotOperands at(i.inputs.size(), true); at.zero) in.push_back(i.inputs[at.zero]);
@@ -123,7 +123,7 @@ static Value product_of_floats(Module& module, const Instruction& i) {
   return convert(module, module.append(BlockDot{.block = op.block, .type = in[0].dtype()}, in), op.type);
 }
 
-/// The replacement of a product in `expand_block_dots`; nothing if it stays.
+/// Returns the replacement of a block_dot; nothing if it stays.
 static std::optional<Value> plain_product(Module& module, const Instruction& i, bool takes_bytes) {
   if (!i.inputs[1].def->is<Constant>()) return expanded_product(module, i);
   if (takes_bytes || i.inputs[0].dtype() != DType::i8) return std::nullopt;
@@ -152,12 +152,12 @@ bool expand_block_dots(Module& module, bool takes_bytes) {
   return changed;
 }
 
-/// Whether an attention has no mask and scores smaller than q, k and v.
+/// True if an attention has no mask and its scores are smaller than q, k and v.
 static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
   bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
-  constexpr int64_t most_rows_of_few = 8;  // most rows for which special kernels exist
+  constexpr int64_t most_rows_of_few = 8;  // kernels for few rows exist up to here
   return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > most_rows_of_few &&
          known_less_equal(k[2], q[3]);
 }

@@ -4,25 +4,25 @@
 
 namespace weft {
 
-/// The head sizes that a target's attention kernels take.
+/// The largest head sizes that a target's attention kernels support.
 struct AttentionHeads {
   int64_t widest = INT64_MAX, widest_of_f32 = INT64_MAX;
-  /// Wider heads: if there are no more keys than elements of a head, attention without a mask is faster as two
-  /// products, because the scores are then its smallest tensor (cross-covariance attention, whose keys are channels).
+  /// A smaller limit for attention without a mask whose number of keys is at most the head size. Its scores are its
+  /// smallest tensor, so two products are faster (cross-covariance attention, whose keys are channels).
   int64_t widest_of_few_keys = INT64_MAX;
 };
 
-/// Writes attention as its two products and a softmax, where no kernel computes it (in f64, or over wider heads) or the
+/// Replaces attention by two products and a softmax where no kernel supports it (f64, heads that are too wide) or the
 /// products are faster.
 ///     attention %q, %k, %v, %mask   ->   dot (softmax (dot %q, (transpose %k)) * scale + %mask), %v
 bool expand_attention(Module& module, const AttentionHeads& heads);
 
-/// Writes products with chosen matrices as products of gathered ones, for targets without a kernel of their own.
+/// Replaces a grouped product by a gather of its matrices and a batched product, for targets without a kernel for it.
 ///     grouped_dot %a, %b, %which   ->   dot %a, (gather %b, max(%which, 0))
 bool expand_grouped(Module& module);
 
-/// Writes products with weights of a few bits as products with dequantised weights, unless the weights are constant. If
-/// a target does not take rows in 8 bits (`takes_bytes`), such rows become the floats that they were quantised from.
+/// Replaces block_dot (weights of 4 or 8 bits) by a product with dequantised weights, unless the weights are constant.
+/// If the target cannot read rows of 8 bits (`takes_bytes`), uses the float rows from before their quantisation.
 ///     block_dot %x, %w, %scale, %zero   ->   dot %x, (transpose (dequantize %w, %scale, %zero))
 bool expand_block_dots(Module& module, bool takes_bytes);
 

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// A scale or zero point with the sizes of x: scalars and blocks as they are, lists along the axis.
+/// Expands a scale or zero point to broadcast with x: lists along the axis, blocks repeated, scalars unchanged.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]
@@ -43,8 +43,8 @@ double limit(DType type, bool low) {
 
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
-/// x - zero of a quantised x, in 16 bits, which products, poolings and sums read. It is computed from the rounded
-/// number, so x itself is stored only if something else reads it.
+/// x - zero of a quantised x, in i16, which products, poolings and sums read. It is computed before the zero point is
+/// added, so that x itself is stored only if something else reads it.
 struct Steps {
   Value steps;
   double zero;
@@ -77,7 +77,7 @@ class Expansion {
     return op && op->to == DType::i16 ? known_steps(i.inputs[0], 0) : Value{};
   }
 
-  /// x - zero where x was quantised here, or is a view of such a value.
+  /// Returns x - zero if x was quantised in this module or is a view of such a value.
   Value known_steps(Value x, std::optional<double> zero) {
     auto found = steps_.find(x.def);
     if (found != steps_.end()) return found->second.zero == zero ? found->second.steps : Value{};
@@ -87,8 +87,8 @@ class Expansion {
     return behind ? module_.append(i.op, {behind}) : Value{};
   }
 
-  /// Pools the steps (x - zero), since the greatest integer is the greatest step. If products read the integers, bytes
-  /// are pooled.
+  /// Pools the steps x - zero instead of x, because both have their maximum at the same place; but pools the bytes if
+  /// products read those.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
@@ -96,7 +96,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// Whether a product of bytes reads x itself; all readers then use x.
+  /// True if a product of bytes reads x itself; all readers then use x.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }
@@ -120,7 +120,7 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// x / scale, rounded if the result has an integer type.
+  /// Returns x / scale, rounded if the result has an integer type.
   Value rounded(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);
@@ -150,7 +150,7 @@ class Expansion {
   }
 
   Module& module_;
-  std::unordered_map<const Instruction*, Steps> steps_;  // of quantised values
+  std::unordered_map<const Instruction*, Steps> steps_;  // key: quantised value
 };
 
 }  // namespace

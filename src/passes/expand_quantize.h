@@ -4,12 +4,12 @@
 
 namespace weft {
 
-/// Writes quantize and dequantize that no integer kernel has taken as elementwise arithmetic, to be fused like any
-/// other.
+/// Replaces each quantize and dequantize that no integer kernel took over by elementwise instructions, which can be
+/// fused.
 ///     dequantize %x, %s, %z   ->   (convert %x - convert %z) * %s
 ///     quantize %x, %s, %z     ->   convert(clamp(round(%x / %s) + convert %z))
 ///
-/// With a known zero point bytes are quantised in two steps, so that readers of x - zero take the first alone:
+/// If a byte's zero point is known, quantises in two steps, because readers of x - zero then need only the first step:
 ///     quantize %x, %s, %z     ->   convert(%steps + %z), %steps = convert(clamp(round(%x / %s))) {to=i16}
 bool expand_quantize(Module& module);
 

@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// The dimensions visited for each result element: summed products, a window, other boxes.
+/// Returns the sizes of the loop for each result element: summed products, a window, other boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
@@ -43,7 +43,7 @@ std::vector<int64_t> looked_at(const Instruction& i) {
   return {};
 }
 
-/// Elements that are read and visited; INT64_MAX if they are more than that.
+/// Returns the number of elements to read and visit, at most INT64_MAX.
 int64_t work(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += elements(type);
@@ -56,7 +56,7 @@ int64_t work(const Instruction& i) {
   return total;
 }
 
-/// Bytes of the results less the bytes of operands that only this instruction reads.
+/// Returns the results' bytes minus those of operands that only this instruction reads.
 int64_t added_bytes(const Instruction& i) {
   int64_t added = result_bytes(i);
   for (const Value& input : i.inputs) {
@@ -67,7 +67,7 @@ int64_t added_bytes(const Instruction& i) {
 
 thread_local FoldingScope* scope = nullptr;
 
-/// Takes the cost from the program's budget for folding; false if too little is left.
+/// Deducts the cost of folding `i` from the budget; false if too little is left.
 bool spend(FoldingScope& left, const Instruction& i) {
   int64_t bytes = added_bytes(i), steps = work(i);
   if (bytes > left.bytes || steps > left.work) return false;
@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Also erases the constants that only it read; otherwise a long chain would keep all of them until its end.
+/// Erases an instruction and constants that only it read, so that a long chain does not keep all of them to its end.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

@@ -4,26 +4,25 @@
 
 namespace weft {
 
-/// Evaluates instructions of constants while compiling, in the reference's wide types: constant x constant -> constant.
-/// Results above 64 MiB stay as they are, and so do views, fills and dequantised weights above 64 KiB: a kernel reads
-/// those for less than their copies cost. Parameters with defaults are never constants. A small model must not become
-/// large, nor take for ever: the budget for folding grows with the program's weights (FoldingScope), and instructions
-/// beyond it stay.
+/// Evaluates instructions whose operands are all constants, in the wide types of the reference. Leaves results above 64
+/// MiB, and views, fills and dequantised weights above 64 KiB, because kernels read those for less than a copy costs.
+/// Parameters with default values are not constants. A budget that grows with the program's weights (FoldingScope)
+/// limits the work and the growth; instructions beyond it stay.
 ///
 ///     %2 = mul %a, %b                     (a = 2, b = 3)
 /// ->
 ///     %2 = constant {value=f32[]{6}}
 bool fold_constants(Module& module);
 
-/// While it lives, all folding on this thread shares one budget, because passes fold the same program repeatedly.
-/// Without it, each call has its own.
+/// While it lives, all folding on this thread shares one budget, because several passes fold the same program.
+/// Otherwise each call of fold_constants has its own budget.
 class FoldingScope {
  public:
   explicit FoldingScope(const Program& program);
   ~FoldingScope();
   FoldingScope(const FoldingScope&) = delete;
 
-  int64_t bytes, work;  ///< the remaining budget: growth of constants in bytes; elements to read, multiply or write
+  int64_t bytes, work;  ///< remaining budget: bytes that constants may grow by; elements to read, multiply or write
 
  private:
   FoldingScope* outer_;

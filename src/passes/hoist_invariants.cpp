@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::vector<Value>;
 
-/// Indices, strings and functions of the embedder may end a run with an error.
+/// True for instructions that may end a run with an error: indices, strings, functions of the embedder.
 bool may_fail(const Instruction& i) {
   return i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() || i.is<ScatterNd>() ||
          i.is<GroupedDot>() || i.is<Custom>() || i.is<HostOp>();
@@ -31,7 +31,7 @@ bool only_moves(const Instruction& i) {
 
 bool is_computed_element_by_element(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>(); }
 
-/// True when an operand, seen through broadcasts, is as large as the result.
+/// True if an operand, seen through broadcasts, is as large as the result.
 bool is_no_larger_than_operands(const Instruction& i) {
   return std::ranges::any_of(i.inputs, [&](Value input) {
     return known_equal(product(without_broadcast(input).dims()), product(i.types[0].shape.dims));
@@ -42,7 +42,7 @@ bool has_guards(const Module& body) {
   return std::ranges::any_of(body.program().guards(), [&](const Guard& g) { return g.module == &body; });
 }
 
-/// A loop of `outer`, and the part of its body that could move before it.
+/// One loop of `outer`, and the instructions of its body that could move before it.
 class LoopHoist {
  public:
   LoopHoist(Module& outer, Instruction& loop)
@@ -60,7 +60,7 @@ class LoopHoist {
   }
 
  private:
-  // --- carried values that stay as they are
+  // --- carried values that no trip changes
   // ----------------------------------------------------------------------------
 
   bool is_unchanged(size_t k) const {
@@ -77,7 +77,7 @@ class LoopHoist {
     for (size_t k : dropped_) body_.replace(body_.parameters()[k], from_outside(loop_.inputs[offset_ + k]));
   }
 
-  /// A new parameter of the body for a value before the loop.
+  /// Adds a parameter to the body for a value from before the loop.
   Value from_outside(Value value) {
     ReplaceScope scope(body_, *body_.begin());
     added_.push_back(value);
@@ -111,7 +111,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// Whether recomputing its result, which depends on outer values only, costs more than reading it.
+  /// True if computing its result again, from outer values only, costs more than reading it.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -140,7 +140,7 @@ class LoopHoist {
     body_.remove_dead();
   }
 
-  /// Fills is_needed_ (the code before the loop reads it) and stays_ (moved, but the body still reads its result).
+  /// Fills is_needed_ (code before the loop reads it) and stays_ (moved, but the body still reads its result).
   void mark_backwards(const std::vector<Instruction*>& order) {
     for (const Result& result : body_.results()) stays_[result.value.def->id] = true;
     for (auto at = order.rbegin(); at != order.rend(); ++at) {
@@ -168,7 +168,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// The value before the loop of parameter `number` of the body, new parameters included.
+  /// Returns the value from before the loop that is parameter `number` of the body, including new parameters.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];
@@ -192,7 +192,7 @@ class LoopHoist {
   // --- products of rows
   // --------------------------------------------------------------------------------------------------
 
-  /// The parameters for values from outside the loop; new ones come last.
+  /// Returns the parameters for values from outside the loop; new ones are last.
   std::span<const Value> outer_parameters() const {
     return std::span(body_.parameters()).subspan(static_cast<size_t>(op_.carried));
   }
@@ -204,7 +204,7 @@ class LoopHoist {
     return found;
   }
 
-  /// The value before the loop of a parameter, a constant or a view of these; null for any other.
+  /// Returns the outer value of a parameter, a constant, or a view of these; null for others.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});
@@ -219,7 +219,7 @@ class LoopHoist {
     return from ? outer_.append(i.op, {from}) : from;
   }
 
-  /// Rows [first, first + trips) along an axis of a value from outside the loop, with that axis moved to the front.
+  /// Returns rows [first, first + trips) of an outer value along an axis, which is moved to the front.
   Value rows_of(Value x, int64_t axis, const Dim& first) {
     Value all = x.rank() && known_less_equal(0, first) ? unmoved(x) : Value();
     if (!all || !known_less_equal(first + op_.trips, x.dims()[axis])) return {};
@@ -230,8 +230,7 @@ class LoopHoist {
     return transpose(outer_, slice_axis(outer_, all, axis, first, op_.trips), order);
   }
 
-  /// The values that `value` has in all trips, along a new first axis, if it is row `counter` of a value from outside
-  /// the loop; else null.
+  /// If `value` is row `counter` of an outer value, returns its values of all trips along a new first axis; else null.
   Value of_all_trips(Value value) {
     const Instruction& i = *value.def;
     Dims dims = value.dims();
@@ -278,12 +277,12 @@ class LoopHoist {
     body_.remove_dead();
   }
 
-  // --- the loop again
+  // --- rebuilding the loop
   // --------------------------------------------------------------------------------------------------
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Removes the parameters, operands and results of carried values that were dropped; added ones come last.
+  /// Removes the parameters, operands and results of carried values that were dropped; puts added ones last.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);
@@ -314,7 +313,7 @@ class LoopHoist {
     outer_.erase(loop_);
   }
 
-  /// Moves parameters to the front in their order, which the text form relies on.
+  /// Moves parameters to the start of the body in order, as the text form requires.
   void order_parameters() {
     Instruction* place = &*body_.begin();
     for (Value parameter : body_.parameters()) {
@@ -331,7 +330,7 @@ class LoopHoist {
   Instruction& loop_;
   const Loop op_;
   Module& body_;
-  size_t offset_;  // of carried values among operands and results
+  size_t offset_;  // index of the first carried value among operands and results
   std::set<std::string> inner_;
   std::vector<bool> invariant_, reads_outside_, moves_, is_needed_, stays_;
   std::unordered_map<const Instruction*, Value> outside_;

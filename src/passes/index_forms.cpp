@@ -22,10 +22,10 @@ using Form = std::optional<IndexForm>;
 
 constexpr int64_t largest_constant = 1 << 16;
 
-/// The results of one query so far.
+/// Results of one query so far, by value.
 struct Memo {
   std::unordered_map<const Instruction*, Form> forms;
-  int depth = 64;  // levels left
+  int depth = 64;  // remaining depth of recursion
 };
 Form form_of(Value value, Memo& memo);
 
@@ -33,8 +33,8 @@ IndexForm number(Dim offset, int64_t rank) {
   return {std::move(offset), std::vector<int64_t>(static_cast<size_t>(rank), 0)};
 }
 
-/// Raises the lower bound of symbols from 0 to 1 where a tensor of sizes `dims` has elements only if the symbol is not
-/// 0: one of its sizes becomes 0 with the symbol.
+/// Assumes that a tensor of sizes `dims` has elements: raises the lower bound of a symbol from 0 to 1 if a size of the
+/// tensor is 0 whenever the symbol is.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
     auto vanishes = [&](const Dim& size) {
@@ -42,7 +42,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
       try {
         return size.substitute(zero) == Dim(0);
       } catch (const Error&) {
-        return false;  // a size divided by the symbol is undefined for 0
+        return false;  // cannot be evaluated at 0: a size is divided by the symbol
       }
     };
     Symbol positive = symbol;
@@ -51,7 +51,7 @@ Dim with_elements(const Dim& dim, const Dims& dims) {
   });
 }
 
-/// A constant that is linear along every axis.
+/// Returns the form of a constant that is linear along every axis.
 Form constant_form(const Tensor& tensor) {
   if (tensor.elements() == 0 || tensor.elements() > largest_constant) return std::nullopt;
   std::vector<int64_t> values = to_int64s(tensor), steps(tensor.dims.size(), 1);
@@ -76,7 +76,7 @@ Form broadcast_form(const IndexForm& x, const Dims& from, const Dims& to) {
   return form;
 }
 
-/// Reshapes that only add and drop axes of size 1 keep a form; constants survive any.
+/// Returns the form after a reshape that only adds or drops axes of size 1; a constant form survives any reshape.
 Form reshape_form(const IndexForm& x, const Dims& from, const Dims& to) {
   IndexForm form = number(x.offset, static_cast<int64_t>(to.size()));
   if (x.is_constant()) return form;
@@ -98,7 +98,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// The form of a concatenation whose parts continue one linear function.
+/// Returns the form of a concatenation whose parts continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;
@@ -108,7 +108,7 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
     if (!form) return std::nullopt;
     auto at = static_cast<size_t>(axis);
     Dim size = with_elements(part.dims()[at], dims);
-    // A part of one element adopts the slope of the other parts.
+    // A part of one element takes the slope of the other parts.
     if (size == Dim(1)) form->slopes[at] = whole ? whole->slopes[at] : form->slopes[at];
     if (whole && start == Dim(1)) whole->slopes[at] = form->slopes[at];
     form->offset = with_elements(form->offset, dims) - start * Dim(form->slopes[at]);
@@ -119,7 +119,7 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
   return whole;
 }
 
-/// Bounds of a form over all indices of a tensor of these sizes.
+/// Bounds of a form over all indices of a tensor.
 struct Range {
   Dim low, high;
 };
@@ -138,7 +138,7 @@ IndexForm combined(const IndexForm& a, const IndexForm& b, int64_t factor) {
   return sum;
 }
 
-/// The result of a comparison, from `difference` = second - first, if it is the same at every place.
+/// Returns a comparison's result from `difference` = second - first, if it is the same for all elements.
 Form compared(Fn fn, const IndexForm& difference, const Dims& dims) {
   Range d = range_of(difference, dims);
   auto decided = [&](bool yes, bool no) {
@@ -201,7 +201,7 @@ Form convert_form(const Instruction& i, DType to, Memo& memo) {
   return std::nullopt;
 }
 
-/// A running sum of one number c is c, 2c, 3c ...
+/// Returns the running sum of a constant number c: c, 2c, 3c ...
 Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (op.fn != ReduceFn::sum || op.reverse || !x || !x->is_constant() || !x->offset.is_constant()) return std::nullopt;
@@ -210,7 +210,7 @@ Form scan_form(const Instruction& i, const Scan& op, Memo& memo) {
   return x;
 }
 
-/// Gathered from a constant form: the same number wherever it is read.
+/// Returns the form of a gather from a constant form: the same number at each index.
 Form gathered_form(const Instruction& i, Memo& memo) {
   Form x = form_of(i.inputs[0], memo);
   if (!x || !x->is_constant()) return std::nullopt;
@@ -267,7 +267,7 @@ std::optional<IndexForm> index_form(Value value) {
   Memo memo;
   Form form = form_of(value, memo);
   if (!form) return form;
-  // Restore the declared bounds: the assumptions hold for this tensor only.
+  // Restores the declared bounds of symbols; they were raised for this tensor only.
   const auto& symbols = value.def->parent->program().symbols();
   form->offset = form->offset.substitute([&](const Symbol& symbol) {
     auto declared = symbols.find(symbol.name);

@@ -5,22 +5,22 @@
 
 #include "ir/module.h"
 
-/// Models compute masks and positions from counters (0, 1, 2 ...) and sizes. This analysis expresses an element of such
-/// integer values as a linear function of its index.
+/// Analysis of integer values made from counters (0, 1, 2 ...) and sizes, as in masks and positions: expresses each
+/// element as a linear function of its index.
 namespace weft {
 
-/// value[index] = offset + sum(slopes[a] * index[a]). Undefined for tensors without elements. Bool is 0 and 1.
+/// value[index] = offset + sum(slopes[a] * index[a]); bool counts as 0 and 1. Meaningless for tensors without elements.
 struct IndexForm {
   Dim offset = 0;
   std::vector<int64_t> slopes = {};
 
-  bool is_constant() const;  ///< the same number everywhere
+  bool is_constant() const;  ///< true if all elements are the same number
 };
 
-/// The form of an integer or bool value, if one is found.
+/// Returns the linear form of an integer or bool value; nothing if it has none or none is found.
 std::optional<IndexForm> index_form(Value value);
 
-/// The offset if the bool value is (last index <= second last index + offset), for all other indices.
+/// If the value is `last index <= second last index + offset` for all other indices (causal mask), returns offset.
 std::optional<Dim> lower_triangle(Value value);
 
 }  // namespace weft

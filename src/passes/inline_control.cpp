@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr size_t max_written_out = 256;  // instructions that a loop may grow to
+constexpr size_t max_written_out = 256;  // limit on a loop's instructions after unrolling
 constexpr size_t max_without_loops = 200'000;
 
 using Renaming = std::map<std::string, Dim>;
@@ -27,8 +27,8 @@ Dim renamed(const Renaming& sizes, const Dim& dim) {
   return dim.substitute([&](const Symbol& symbol) { return renamed(sizes, symbol); });
 }
 
-/// Copies a body's instructions to the module's place. Parameters become `arguments`, symbols become `sizes`. A symbol
-/// that the body sets gets a new name each time. Returns the body's results.
+/// Copies a body's instructions to the module's place; replaces its parameters by `arguments` and its symbols by
+/// `sizes`. Symbols that the body sets get new names in each copy. Returns the results of the body.
 Values write_body(Module& into, const Module& body, std::span<const Value> arguments, Renaming sizes) {
   std::unordered_map<const Instruction*, Value> written;
   for (size_t i = 0; i < arguments.size(); ++i) written[body.parameters()[i].def] = arguments[i];
@@ -67,7 +67,7 @@ bool has_control(const Module& body) {
   return false;
 }
 
-/// Matches the symbols of `types` that are in `sets` with the sizes of the values that replace these types.
+/// Maps the symbols of `types` that are in `sets` to the sizes of the values that replace these types.
 void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Values& values) {
   for (size_t k = 0; k < values.size(); ++k) {
     for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
@@ -78,7 +78,7 @@ void match_sizes(Renaming& sizes, const Dims& sets, const Types& types, const Va
   }
 }
 
-/// Replaces the instruction's results by `values`, and its sizes wherever they are used.
+/// Replaces the instruction's results by `values`, and the symbols that it sets by their sizes.
 void replace_by(Module& module, Instruction& i, const Values& values, const Renaming& sizes) {
   for (uint32_t k = 0; k < values.size(); ++k) module.replace(i.result(k), values[k]);
   module.erase(i);
@@ -119,7 +119,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// A loop with rows whose sizes only a trip sets cannot be written out.
+/// True for a loop with rows of a size that each trip sets, which cannot be unrolled.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = static_cast<size_t>(op.carried); k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {
@@ -156,13 +156,13 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// A loop that leaves all sizes as they are.
+/// True if the loop sets no sizes.
 bool may_be_joined(const Instruction& i) {
   const auto* op = i.as<Loop>();
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
 }
 
-/// The instructions between `a` and the later `b` that depend on a; nothing if b does, or if one of them sets a size.
+/// Returns instructions from `a` to the later `b` that depend on a; nothing if b does or if one of them sets a size.
 std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const Instruction& b) {
   std::vector<Instruction*> readers;
   std::unordered_set<const Instruction*> known{&a};
@@ -177,17 +177,17 @@ std::optional<std::vector<Instruction*>> readers_between(Instruction& a, const I
   return std::nullopt;
 }
 
-/// One of two loops that become one.
+/// One of two loops that are fused.
 struct JoinedLoop {
   Instruction* loop;
-  Values arguments = {}, results = {};  ///< of its body's copy
-  std::vector<uint32_t> places = {};    ///< of its results among those of both
+  Values arguments = {}, results = {};  ///< of the copy of its body
+  std::vector<uint32_t> places = {};    ///< index of each of its results in the fused loop
   const Loop& op() const { return *loop->as<Loop>(); }
   const Module& body() const { return *loop->modules[0]; }
   size_t carried() const { return static_cast<size_t>(op().carried); }
 };
 
-/// One loop in place of `a` and `b`; returns it.
+/// Fuses `a` and `b` into one loop and returns it.
 Instruction* join(Module& module, Instruction& a, Instruction& b) {
   ReplaceScope scope(module, b);
   JoinedLoop both[] = {{&a}, {&b}};
@@ -228,7 +228,7 @@ Instruction* join(Module& module, Instruction& a, Instruction& b) {
   return joined.def;
 }
 
-/// Copies constants and sizes that a body reads from outside into it, where passes can see them.
+/// Copies outer constants and sizes that a body reads into the body, so that passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
   size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;
@@ -275,7 +275,7 @@ bool join_loops(Module& module) {
       before.push_back(&i);
       continue;
     }
-    Instruction* after = i.next;  // readers keep their order
+    Instruction* after = i.next;  // keeps the order of the readers
     for (Instruction* reader : *readers) module.move_before(*reader, after);
     *partner = join(module, **partner, i);
     changed = true;

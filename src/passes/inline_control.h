@@ -4,20 +4,20 @@
 
 namespace weft {
 
-/// Inlines control flow that is decided while compiling: an If with a constant condition becomes its branch, and a
-/// short loop with a fixed number of trips is unrolled. Sizes that these set become the body's expressions. Constants
-/// that a body reads from outside move into it.
+/// Inlines control flow that is known while compiling: replaces an If with a constant condition by its branch, and
+/// unrolls short loops with a fixed number of trips. Sizes that they set are replaced by the body's expressions. Moves
+/// constants that a body reads from outside into it.
 ///
 ///     %2 = if %true, %0 [then, else] {first=1, ...}
 /// ->
 ///     %2 = exp %0
 bool inline_control(Module& module);
 
-/// Loop fusion: two independent loops with the same number of trips become one (such as both directions of a recurrent
-/// network), so that their kernels share launches.
+/// Loop fusion: merges two independent loops with the same number of trips (both directions of a bidirectional RNN), so
+/// that their kernels can share launches.
 bool join_loops(Module& module);
 
-/// Writes out long loops with a fixed number of trips too, for targets without loops.
+/// Unrolls long loops with a fixed number of trips too, for targets without loops.
 bool write_out_loops(Module& module);
 
 }  // namespace weft

@@ -19,13 +19,13 @@ namespace {
 
 bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
-/// A value that is (x - zero) * scale; scale and zero are scalars (axis -1) or lists along an axis of x.
+/// A value (x - zero) * scale; scale and zero are scalars (axis -1) or lists along an axis of x.
 struct Steps {
   Value x, scale, zero;  // zero may be absent
   int64_t axis = -1;
 };
 
-/// The axis of a reshaped value that has the elements of `axis` before; -1: there is none.
+/// Returns the axis of a reshaped value with the same elements as `axis` of the operand; -1 if there is none.
 int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   Dim before = product({from.begin(), from.begin() + axis});
   for (auto at = to.begin(); at != to.end(); ++at) {
@@ -36,7 +36,7 @@ int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
-/// Maps `axis` through a view. False: the view has no such axis.
+/// Maps `axis` of a view's operand to the view's result; returns false if the result has no such axis.
 bool follow(int64_t& axis, const Instruction& view) {
   if (axis < 0) return true;
   if (view.is<Broadcast>()) axis += view.types[0].shape.rank() - view.inputs[0].rank();
@@ -46,14 +46,14 @@ bool follow(int64_t& axis, const Instruction& view) {
   return axis >= 0;
 }
 
-/// The scales of a view; nothing if they would no longer vary along a single axis.
+/// Applies a view to dequantised values; nothing if the scales would then vary along more than one axis.
 std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   if (!follow(s.axis, view)) return std::nullopt;
   s.x = module.append(view.op, {s.x});
   return s;
 }
 
-/// How a value of bytes, or of another type, was dequantised, seen through views.
+/// Returns how a value of bytes (or of another type) was dequantised, looking through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -68,7 +68,7 @@ std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DT
   return Steps{i.inputs[0], i.inputs[1], i.inputs.size() > 2 ? i.inputs[2] : Value{}, is_scalar ? -1 : op->axis};
 }
 
-/// A list of one value for each index of an axis, or a scalar, with the rank of x so that it broadcasts.
+/// Reshapes a list along an axis, or a scalar, to the rank of x, so that it broadcasts.
 Value along(Module& module, Value list, int64_t axis, int64_t rank) {
   if (axis < 0) return reshape(module, list, {});
   Dims dims(static_cast<size_t>(rank - axis), 1);
@@ -78,15 +78,14 @@ Value along(Module& module, Value list, int64_t axis, int64_t rank) {
 
 bool has_zero_point(const Steps& s) { return s.zero && splat_number(s.zero) != 0.0; }
 
-/// Applies the elementwise `change` before views of the value, so that transposes before and after a product still
-/// cancel.
+/// Applies the elementwise `change` before the views of the value, so that transposes around a product still cancel.
 Value before_views(Module& module, Value value, const std::function<Value(Value)>& change) {
   Instruction& i = *value.def;
   if (!i.is<Transpose>() && !i.is<Reshape>()) return change(value);
   return module.append(i.op, {before_views(module, i.inputs[0], change)});
 }
 
-/// x - zero in 16 bits.
+/// Returns x - zero in 16 bits.
 Value without_zero(Module& module, const Steps& s) {
   auto zero = has_zero_point(s) ? splat_number(s.zero) : 0.0;
   if (zero) {
@@ -99,7 +98,7 @@ Value without_zero(Module& module, const Steps& s) {
   return apply(module, Fn::sub, {wide, along(module, convert(module, s.zero, DType::i16), s.axis, s.x.rank())});
 }
 
-/// The least and greatest value of x - zero: of its elements if they are known, otherwise of its type.
+/// Bounds of x - zero: from its elements if they are known, else from its type.
 struct Range {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }
@@ -126,7 +125,7 @@ Range range_of(const Steps& s) {
   return {x.low - zero.high, x.high - zero.low};
 }
 
-/// x - zero in 8 bits if it fits, which halves the bytes that a kernel reads.
+/// Returns x - zero: constants in 8 bits if they fit, which halves the bytes to read; else in 16 bits.
 Value as_weight(Module& module, const Steps& s) {
   if (s.x.dtype() == DType::i8 && !has_zero_point(s)) return s.x;
   Range range = range_of(s);
@@ -135,14 +134,14 @@ Value as_weight(Module& module, const Steps& s) {
   return is_narrow ? convert(module, wide, DType::i8) : wide;
 }
 
-/// True when no sum of `count` products can leave i32.
+/// True if no sum of `count` products can exceed i32.
 bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
   int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(range_of(a).size() * range_of(b).size(), 1);
   return count.upper_bound() <= limit;
 }
 
-/// The product of two scales, each along an axis of the result of this rank. It stays an instruction, so that
-/// fold_scales sees unrounded factors.
+/// Multiplies two scales, each along an axis of a result of this rank. Does not fold the product, because fold_scales
+/// needs the unrounded factors.
 Value product_scale(Module& module, Value a, int64_t axis_a, Value b, int64_t axis_b, int64_t rank) {
   return apply(module, Fn::mul, {along(module, a, axis_a, rank), along(module, b, axis_b, rank)});
 }
@@ -153,7 +152,7 @@ Value scaled(Module& module, Value product, Value scale) {
 
 using Factors = IntegerFactors;
 
-/// x as bytes of `type`, with its new zero point. From u8 to i8 both are shifted by -128, back by 128.
+/// Returns x as bytes of `type` with its zero point; between u8 and i8 both are shifted by 128.
 Steps as_bytes(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
@@ -166,7 +165,7 @@ Steps as_bytes(Module& module, Steps s, DType type) {
   return {moved(s.x), s.scale, zero ? constant(module, type, *zero + by) : moved(s.zero)};
 }
 
-/// zero * (sums of the weights), with the sizes `dims`; null if the zero point is 0.
+/// Returns zero * sum(weights) with the sizes `dims`: what the zero point adds to each result. Null if zero is 0.
 Value zero_share(Module& module, const Steps& x, Value weight, std::vector<int64_t> axes, const Dims& dims) {
   if (splat_number(x.zero) == 0.0) return {};
   Value sums = reduce(module, ReduceFn::sum, convert(module, weight, DType::i32), std::move(axes), true);
@@ -181,7 +180,7 @@ Value without(Module& module, Value product, Value share) {
 int64_t group_of(Factors factors) { return factors == Factors::mixed_bytes ? 4 : 1; }
 DType byte_type(Factors factors) { return factors == Factors::signed_bytes ? DType::i8 : DType::u8; }
 
-/// The integer product of a and b, in bytes if that is requested and possible.
+/// Returns the integer product of a and b; of bytes if `factors` asks for that and the operands allow it.
 Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors factors) {
   Value weight = as_weight(module, b);
   if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
@@ -190,12 +189,12 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
-  // computed before the product; its epilogue subtracts it
+  // Computes the share before the product, whose epilogue then subtracts it.
   Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
 
-/// Whether the scales of both operands of a dot are the same for all of a sum.
+/// True if neither operand of a dot has a scale that varies along the summed axis.
 bool keeps_sum(const Steps& a, const Steps& b, int64_t rank) {
   return (a.axis < 0 || a.axis == rank - 2) && (b.axis < 0 || b.axis == rank - 1);
 }
@@ -212,7 +211,7 @@ std::optional<Value> integer_dot(Module& module, Instruction& i) {
   return scaled(module, product, product_scale(module, a->scale, a->axis, b->scale, b->axis, rank));
 }
 
-/// The output-channel axis of the weights.
+/// Returns the axis of output channels in the weights.
 int64_t output_axis(const Convolution& op) { return op.transposed ? (op.groups == 1 ? 1 : -2) : 0; }
 
 Dim terms_of_sum(const Convolution& op, const Dims& w) {
@@ -220,8 +219,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads the few channels of a picture and of its weights to a multiple of the kernel's unit, so that it reads them in
-/// place. The weights tell the number of channels; the picture's may be a symbol.
+/// Pads few channels of an image and its weights to a multiple of the kernel's unit, so that the kernel can read the
+/// image in place. Takes the number of channels from the weights, because the image's may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -232,7 +231,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// A convolution of bytes. The padding equals x's zero point, whose share of the sum is subtracted.
+/// Makes a convolution of bytes. It pads with x's zero point and subtracts what the zero point adds to each sum.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -294,14 +293,14 @@ std::optional<Value> float8_convolution(Module& module, Instruction& i) {
                 product_scale(module, x->scale, -1, w->scale, w->axis < 0 ? -1 : 1, i.types[0].shape.rank()));
 }
 
-// --- integers that are bytes without a zero point --------------------------------------------------------------------
+// --- integers that are bytes minus a zero point ----------------------------------------------------------------------
 
-/// x - zero: x in 8 bits; zero, of i32, is one number or broadcasts to x, and may be absent.
+/// x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
 struct Bytes {
   Value x, zero;
 };
 
-/// A zero point before it was widened and broadcast: a byte of this type, or a known number.
+/// Returns a zero point before its widening and broadcast, if it is a byte of this type or a known number.
 std::optional<Value> zero_of(Module& module, Value value, DType type) {
   if (auto known = splat_number(value)) return constant(module, DType::i32, *known);
   while (value.dtype() != type && (value.def->is<Convert>() || value.def->is<Broadcast>()))
@@ -310,7 +309,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// A constant whose elements span at most 256 integers, as i8 with an offset.
+/// Splits a constant whose elements lie within 256 integers into i8 elements and an offset.
 std::optional<Bytes> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   Range range = range_of(value);
@@ -321,12 +320,12 @@ std::optional<Bytes> moved_constant(Module& module, Value value) {
   return Bytes{x, constant(module, DType::i32, by)};
 }
 
-/// An integer value as bytes and the zero point that was subtracted, seen through views if that is one number.
+/// Returns an integer value as bytes minus a zero point, looking through views if the zero point is a single number.
 std::optional<Bytes> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return Bytes{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
   Instruction& i = *value.def;
-  // Weights that are repeated to an unknown size stay constants.
+  // Weights that are broadcast to a symbolic size stay constants.
   auto known = i.is<Broadcast>() ? std::nullopt : moved_constant(module, value);
   if (known) return known;
   if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);
@@ -341,7 +340,7 @@ std::optional<Bytes> bytes_of(Module& module, Value value) {
   return Bytes{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
 }
 
-/// x - zero of bytes in 16 bits.
+/// Returns x - zero of bytes in 16 bits.
 std::optional<Value> short_difference(Module& module, Value value) {
   auto bytes = bytes_of(module, value);
   if (!bytes || !bytes->zero) return std::nullopt;
@@ -351,7 +350,7 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// The value before a conversion from at most 16 bits (not u16) to i32, seen through views; constants in 8 or 16 bits.
+/// Returns the value before its conversion to i32 from at most 16 bits (not u16), through views; narrows constants.
 std::optional<Value> before_widening(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -369,7 +368,7 @@ std::optional<Value> before_widening(Module& module, Value value) {
   return is_byte(from) || from == DType::i16 ? std::optional(i.inputs[0]) : std::nullopt;
 }
 
-/// Products of widened integers multiply the narrow ones; sums stay i32.
+/// Makes a product of widened integers multiply the narrow ones; sums stay i32.
 std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* dot = i.as<Dot>();
   const auto* convolution = i.as<Convolution>();
@@ -379,7 +378,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 
-/// `b` converted to this type of bytes, with its zero point shifted to match.
+/// Converts `b` to this type of bytes and shifts its zero point to match.
 Bytes in_type(Module& module, const Bytes& b, DType type) {
   if (b.x.dtype() == type) return b;
   double by = type == DType::u8 ? 128 : -128;
@@ -388,7 +387,7 @@ Bytes in_type(Module& module, const Bytes& b, DType type) {
   return {as_bytes(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// Products that are still to become products of bytes: all of GPUs', on CPUs those in 32 bits.
+/// True for products that may still become products of bytes: on GPUs all, on CPUs those of 32-bit operands.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -398,12 +397,12 @@ bool is_wide(const Instruction& i) {
 
 bool is_zero(Value value) { return !value || splat_number(value) == 0.0; }
 
-/// True if the zero point is the same along the axis `from_end` before the last.
+/// True if the zero point is constant along axis `from_end`, counted back from the last axis.
 bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-/// Sums of x along the axis, in i32. A broadcast value is summed before it is broadcast.
+/// Returns the sums of x along an axis in i32. Sums a broadcast value before its broadcast.
 Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
@@ -415,7 +414,7 @@ Value sums_of(Module& module, Value x, int64_t axis) {
   return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
 }
 
-/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), exactly, also where sums wrap.
+/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za): exact, even where sums wrap.
 template <Factors factors>
 std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
@@ -454,7 +453,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
 
 // --- pools -----------------------------------------------------------------------------------------------------------
 
-/// Pools the integers: the greatest value is the greatest integer, because scales are positive.
+/// Pools the integers of a dequantised value: scales are positive, so the maximum is at the same element.
 std::optional<Value> integer_pool(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->indices) return std::nullopt;
@@ -469,7 +468,7 @@ std::optional<Value> integer_pool(Module& module, Instruction& i) {
 
 bool same_scalar(Value a, Value b) { return splat_number(a) && splat_number(a) == splat_number(b); }
 
-/// quantize(dequantize x) with one scale and zero point is x.
+/// quantize(dequantize x) -> x, if scale and zero point are the same.
 std::optional<Value> unchanged(Module&, Instruction& i) {
   const auto* op = i.as<Quantize>();
   if (!op || op->block > 0) return std::nullopt;
@@ -483,7 +482,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Values quantised to u8 that are read as x - zero, in i8.
+/// Changes values quantised to u8 that are read as x - zero to i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
@@ -506,7 +505,7 @@ std::optional<Value> signed_steps(Module& module, Instruction& i) {
 
 // --- sums of scaled integers -----------------------------------------------------------------------------------------
 
-/// sum(integer * factor) + offset, of one shape.
+/// A value sum(integer * factor) + offset; all terms have the same sizes.
 struct Sum {
   struct Term {
     Value integer;
@@ -538,7 +537,7 @@ bool has_offset(const Sum& sum) {
   return std::ranges::any_of(sum.offset.values, [](double x) { return x != 0; });
 }
 
-/// The only term of a sum, if it is of at most 16 bits and without an offset.
+/// Returns the only term of a sum without offset, if it has at most 16 bits; else null.
 const Sum::Term* short_term(const Sum& sum) {
   DType type = sum.terms.size() == 1 && !has_offset(sum) ? sum.terms[0].integer.dtype() : DType::i64;
   return bits(type) <= 16 && type != DType::u16 ? &sum.terms[0] : nullptr;
@@ -553,7 +552,7 @@ std::optional<Sum> product_of(Module& module, const Sum& a, const Sum& b) {
   return Sum{{{product, *factor}}};
 }
 
-/// The sum or mean along axes of known sizes.
+/// Returns the sum or mean along axes of known sizes.
 std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   const Sum::Term* x = short_term(sum);
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;
@@ -585,7 +584,7 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   return a;
 }
 
-/// A view of a sum is the sum of views of its terms.
+/// Applies a view to each term of a sum.
 std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int depth) {
   auto sum = sum_of(module, view.inputs[0], depth);
   if (!sum || !follow(sum->offset.axis, view)) return std::nullopt;
@@ -596,7 +595,7 @@ std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int dept
   return sum;
 }
 
-/// `value` as such a sum; nothing if it is anything else.
+/// Returns `value` as such a sum; nothing if it is not one.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
   if (auto known = numbers_of(value)) return Sum{.offset = *known};
@@ -617,7 +616,7 @@ std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   return Sum{{{without_zero(module, *steps), {{*scale}, -1}}}};
 }
 
-/// Whether a term is a product or a sum of integers, which f32 may not hold.
+/// True if a term is a product or a sum of integers, which f32 may be unable to represent.
 bool has_product(const Sum& sum) {
   return std::ranges::any_of(sum.terms, [](const Sum::Term& term) {
     auto behind = [](Value value) {
@@ -656,7 +655,7 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
   if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
-  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // has the scale's shape
+  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // with the sizes of the scale
   return module.append(*op, inputs);
 }
 

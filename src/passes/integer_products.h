@@ -7,49 +7,49 @@
 
 namespace weft {
 
-/// The pairs of integer types that a chip multiplies, with sums in i32.
+/// The operand types of a chip's integer products; sums are i32.
 enum class IntegerFactors : uint8_t {
-  shorts,        ///< x - zero in 8 or 16 bits, by the same
-  mixed_bytes,   ///< u8 by i8 in groups of four (VNNI)
-  tile_bytes,    ///< u8 by i8 in tiles (AMX)
-  signed_bytes,  ///< i8 by i8 (GPUs)
+  shorts,        ///< both are x - zero in 8 or 16 bits
+  mixed_bytes,   ///< u8 times i8, four products per instruction (VNNI)
+  tile_bytes,    ///< u8 times i8 in tiles (AMX)
+  signed_bytes,  ///< i8 times i8 (GPUs)
 };
 
-/// Matrix products and convolutions of dequantised values become products of integers. A quantised value x stands for
-/// (x - zero) * scale; the scales of both operands leave the product, which is then exact.
+/// Replaces matrix products and convolutions of dequantised values by products of integers. A quantised x stands for (x
+/// - zero) * scale; both scales move behind the product, whose integer sums are exact.
 ///
 ///     convolution (dequantize %x, %s, %z), (dequantize %w, %t, %u)
 /// -> shorts:
 ///     convert(convolution (convert %x - %z), (convert %w - %u) {type=i32}) * (s * t)
-/// -> bytes, where the weights fit i8: x keeps its zero point, which also pads; its share is taken off each result:
+/// -> bytes, if the weights fit i8: x keeps its zero point (padding too); z * sum(w) is subtracted from each result:
 ///     convert(convolution %x, %w, %z {type=i32} - z * reduce(%w)) * (s * t)
 ///
-/// mixed_bytes pads the few channels of a picture to a group of four; tile_bytes leaves them, because im2col copies
-/// whole windows. signed_bytes shifts values that were quantised to u8 by -128. Products of integers without a zero
-/// point become products of bytes too:
+/// mixed_bytes pads the few channels of an image to four; tile_bytes does not, because im2col copies whole windows.
+/// signed_bytes subtracts 128 from values that were quantised to u8. Products of integers minus their zero points also
+/// become products of bytes:
 ///
 ///     dot (convert %a - %za), (convert %b - %zb) {type=i32}
 /// ->
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 ///
-/// Left alone: scales along the axis that is summed, blocks of scales, types beyond 8 bits, and sums that might not
-/// fit i32. A maximum pooling of a dequantised value pools the integers.
+/// Does not change products with scales along the summed axis, with scales per block, of types beyond 8 bits, or whose
+/// sums might overflow i32. Also makes max pooling of a dequantised value pool its integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
-/// The same for 8-bit floats, on GPUs: the scales of both operands leave the product, which sums in f32.
+/// The same for 8-bit floats on GPUs: both scales move behind the product, which sums in f32.
 ///
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);
 
-/// quantize of a sum of scaled integers and constants rounds once: all scales, that of the result too, are folded into
-/// one factor for each term, and the sum is taken in f64. Rounding in f32 would differ for some elements in a million,
-/// and a deep network spreads each difference to a third of its answers.
+/// Makes quantize of a sum of scaled integers and constants round once: folds all scales, including that of the result,
+/// into one factor per term and sums in f64. Sums in f32 would round about one element in a million differently, and in
+/// a deep network each difference spreads to a third of the outputs.
 ///
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// The operand of a quantisation `i`, without a relu, minimum or maximum that saturation implies: rounding keeps the
-/// order of numbers, so a bound at or beyond the outermost step changes nothing.
+/// Returns the operand of the quantisation `i`, without a relu, min or max before it that the saturation makes
+/// redundant: its bound is at or beyond the smallest or largest integer.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// True when every value of `from` is also one of `to`.
+/// True if `to` represents all values of `from`.
 bool widens(DType from, DType to) {
   if (from == DType::boolean) return is_integer(to) || is_float(to);
   if (is_float(from) && is_float(to)) {

@@ -9,26 +9,26 @@
 /// Small predicates on values for passes, and the loop that most passes share.
 namespace weft {
 
-/// The replacement of an instruction's result, or nothing. New instructions stand before it.
+/// Returns the replacement of an instruction's result, or nothing. New instructions go before the instruction.
 using Rewrite = std::optional<Value> (*)(Module&, Instruction&);
-/// Tries the rewrites in order on every instruction that is read; the first that returns a value is applied.
+/// Tries the rewrites in order on every instruction with readers; applies the first that returns a value.
 bool rewrite_each(Module& module, std::span<const Rewrite> rewrites);
 
-/// The number when every element of `value` is one known number (seen through views).
+/// Returns the compile-time number that all elements of `value` equal, looking through views; nothing if there is none.
 std::optional<double> splat_number(Value value);
-/// The operand before any broadcasts.
+/// Skips broadcasts: returns the value that they repeat.
 Value without_broadcast(Value value);
-/// The value before a conversion to a type that holds all its values; otherwise `value` itself.
+/// Skips a conversion to a type that holds all values of the source type.
 Value before_widening(Value value);
-/// The instruction when `value` is fn of something, else null.
+/// Returns the instruction if it applies `fn`, else null.
 Instruction* as_fn(Value value, Fn fn);
-/// x and c when `value` is x * c or x / c (then 1 / c) for a number c.
+/// Splits x * c or x / c into x and the factor (c or 1 / c), if c is a number.
 struct Scaled {
   Value x;
   double factor;
 };
 Scaled without_scale(Value value);
-/// True when nothing but `user` reads `value`.
+/// True if `user` is the only reader of `value`.
 bool only_read_by(Value value, const Instruction* user);
 
 }  // namespace weft

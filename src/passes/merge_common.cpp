@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Equal instructions have equal keys. Instructions with the same key are compared.
+/// Returns a key that equal instructions share; instructions with equal keys are then compared.
 std::string key_of(const Instruction& i) {
   std::string key = cat(i.op.name());
   for (const Value& input : i.inputs) key += cat(" ", input.def->id, ".", input.index);
@@ -21,7 +21,7 @@ std::string key_of(const Instruction& i) {
   return key;
 }
 
-/// The part of an instruction that short keys leave out: fields, or the whole of a constant.
+/// Returns the part of an instruction that short keys omit: fields, or the whole of a constant.
 std::string full_key_of(const Instruction& i) {
   const auto* c = i.as<Constant>();
   return cat(key_of(i), " ", c ? to_string(hash128(c->tensor.data)) : to_string(i.op));
@@ -38,8 +38,8 @@ Instruction* equal_in(const std::vector<Instruction*>& candidates, const Instruc
   return same == candidates.end() ? nullptr : *same;
 }
 
-/// An equal instruction that came before; or null, and `i` is remembered. One operand may be sliced in 10,000 ways, so
-/// a crowded entry is split to avoid 10,000 times 10,000 comparisons.
+/// Returns an earlier equal instruction; if there is none, remembers `i` and returns null. Splits crowded entries: if
+/// one operand is sliced in 10,000 ways, a single entry would need 10,000 x 10,000 comparisons.
 Instruction* find_same(Seen& seen, Instruction& i) {
   constexpr size_t crowded = 16;
   auto* alike = &seen[key_of(i)];

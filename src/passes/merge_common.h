@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Computes equal things once: of instructions with equal operators and operands the first stays.
+/// Common subexpression elimination: of instructions with equal operators and operands, keeps the first.
 ///
 ///     %2 = exp %0
 ///     %3 = exp %0

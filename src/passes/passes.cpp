@@ -27,7 +27,7 @@
 namespace weft {
 namespace {
 
-/// A pass that others repeat until nothing changes.
+/// A pass that "normalise" or "raise" repeats until nothing changes.
 struct Part {
   std::string_view name;
   bool (*run)(Module&);
@@ -39,10 +39,10 @@ constexpr Part parts[] = {
     {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
     {"hoist_invariants", hoist_invariants},     {"raise_composites", raise_composites},
 };
-/// The parts of "normalise"; each may open the way for another.
+/// The passes of "normalise"; each may enable others.
 constexpr std::span<const Part> rewrites = std::span(parts).first<7>();
 
-/// Repeats all rewrites until none applies.
+/// Repeats these passes until none changes anything.
 bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
@@ -57,7 +57,7 @@ bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   })(module);
 }
 
-/// A raised operator may read views that can now merge, so everything is normalised again.
+/// Raises composites and normalises again, because views around a raised operator may now merge.
 bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool changed = raise_composites(m);
@@ -68,13 +68,13 @@ bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   })(module);
 }
 
-/// A pass that needs the module only, as an entry of the list.
+/// Adapts a pass that needs only the module to the list's signature.
 template <bool (*pass)(Module&)>
 bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
 }
 
-/// The pairs of integer types that the chip multiplies.
+/// Returns the integer types that the chip multiplies.
 IntegerFactors factors_of(const Chip& chip) {
   if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
   if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;
@@ -89,7 +89,7 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// GPUs limit the head size. With a narrow precision their kernels store f32 in 16 bits.
+/// Expands attention. GPUs limit the head size; with a narrow precision their kernels store f32 in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));
@@ -101,7 +101,7 @@ bool precision(Module& module, const PassContext& context, PassCounts&) {
   return reduce_precision(module, context.precision, context.keep_f32, multiplies(context.precision, context.chip));
 }
 
-/// The parts are views and gathered values that other rewrites shorten.
+/// Shards, then normalises, because other passes shorten the slices and gathers that sharding adds.
 bool shards(Module& module, const PassContext& context, PassCounts& counts) {
   bool changed = shard(module, context);
   if (changed) normalise(module, context, counts);
@@ -112,7 +112,7 @@ bool always(const PassContext&) { return true; }
 bool on_ranks(const PassContext& context) { return context.ranks.count > 1; }
 bool on_cpu(const PassContext& context) { return is_cpu(context.chip.kind); }
 bool on_gpu(const PassContext& context) { return !is_cpu(context.chip.kind); }
-/// GPUs narrow values where kernels store them.
+/// True if a pass must convert the operands of products; GPU kernels convert values when they store them.
 bool in_narrow_products(const PassContext& context) { return !on_gpu(context) && context.precision != DType::f32; }
 
 constexpr PassInfo passes[] = {

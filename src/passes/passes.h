@@ -4,12 +4,12 @@
 
 #include "passes/pipeline.h"
 
-/// The passes, in the one list that compiling, `weft support`, `weft inspect --stage`, `weft-pass` and the tests walk.
+/// The list of passes, shared by the compiler, `weft support`, `weft inspect --stage`, `weft-pass` and the tests.
 namespace weft {
 
 enum class PassGroup : uint8_t {
-  shared,    ///< makes the program that all chips start from; saved programs keep it
-  for_chip,  ///< prepares the program for the chip of the PassContext
+  shared,    ///< passes for all chips; saved programs contain their result
+  for_chip,  ///< passes that depend on the chip in PassContext
 };
 
 /// A pass of the pipeline.
@@ -17,16 +17,16 @@ struct PassInfo {
   std::string_view name;
   PassGroup group;
   bool (*run)(Module&, const PassContext&, PassCounts&);
-  bool (*applies)(const PassContext&);  ///< false: not needed for this chip or precision
+  bool (*applies)(const PassContext&);  ///< false: this chip or precision does not need the pass
 };
 
 /// All passes in the order in which they run.
 std::span<const PassInfo> pass_list();
 
-/// Runs the passes of one group that apply to the pipeline's context.
+/// Runs the passes of one group whose `applies` is true for the pipeline's context.
 void run_passes(Pipeline& run, PassGroup group);
 
-/// A pass by its name, also one of those that "normalise" and "raise" repeat; E503 with the list if there is none.
+/// Returns a pass by name, also one that "normalise" or "raise" repeats; throws E503 with the list of names.
 Pass find_pass(std::string_view name, const PassContext& context);
 
 }  // namespace weft

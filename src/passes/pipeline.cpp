@@ -23,14 +23,14 @@ constexpr bool is_debug_build = false;
 constexpr bool is_debug_build = true;
 #endif
 
-/// The folder that programs are written to; empty if none was requested.
+/// Returns the folder for dumps of the program; empty if none was requested.
 std::filesystem::path dump_folder(const std::filesystem::path& asked_for) {
   return asked_for.empty() ? std::filesystem::path(knobs().dump) : asked_for;
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) { write_file(path, as_bytes(text)); }
 
-/// The options of weft-pass that give this context.
+/// Returns the options of weft-pass for this context.
 std::string words_for(const PassContext& context) {
   std::string words = cat(" --chip '", chip_name(context.chip), "'");
   if (context.precision != DType::f32) words += cat(" --precision ", name(context.precision));
@@ -39,7 +39,7 @@ std::string words_for(const PassContext& context) {
   return words;
 }
 
-/// Writes the program before the failing pass, and the command that runs the pass on it.
+/// Writes the program from before the failed pass, and the command that runs the pass on it.
 void keep_failure(const std::filesystem::path& folder, std::string_view pass, std::string_view before,
                   const PassContext& context) {
   std::filesystem::path program = folder / cat("before_", pass, ".txt");
@@ -53,7 +53,7 @@ void keep_failure(const std::filesystem::path& folder, std::string_view pass, st
 
 void Pipeline::operator()(std::string_view name, const Pass& pass) {
   if (stopped_) return;
-  // The program before a step must be kept beforehand, because the pass changes it in place.
+  // Keeps the program from before the step for keep_failure, because the pass changes it in place.
   std::filesystem::path folder = dump_folder(options_.dump_directory);
   std::string before = folder.empty() ? "" : text_with_blobs(program_, folder);
   auto begin = std::chrono::steady_clock::now();

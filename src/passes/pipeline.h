@@ -14,26 +14,26 @@
 
 namespace weft {
 
-/// A pass works on one module and returns whether it changed anything.
+/// A transformation of one module; returns true if it changed anything.
 using Pass = std::function<bool(Module&)>;
-/// How often each pass changed something.
+/// For each pass, how often it changed something.
 using PassCounts = std::map<std::string_view, int64_t>;
 
-/// The effect of the pass `shard` on one rank's program.
+/// What the pass `shard` did to one rank's program.
 struct ShardReport {
   std::vector<DonationRequest> kept = {};  ///< inputs and outputs that are split among the ranks
-  std::vector<std::string> notes = {};     ///< the values that were split, and the products that were not, with reasons
+  std::vector<std::string> notes = {};     ///< the values that were split; the products that were not, with reasons
 };
 
-/// The rank of a program among those that compute a model together.
+/// The rank of a program among the ranks that compute one model.
 struct Ranks {
   int64_t count = 1, number = 0;
   std::vector<DonationRequest> donations = {};
   ShardReport* report = nullptr;
-  bool are_connected = false;  ///< GPUs: a kernel of one rank can write to the memory of all
+  bool are_connected = false;  ///< GPUs: a kernel of one rank can write to the memory of all ranks
 };
 
-/// The facts, besides the module, that a pass for one chip may use.
+/// What a pass for one chip may depend on besides the module.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
@@ -41,20 +41,20 @@ struct PassContext {
   Ranks ranks = {};
 };
 
-/// Runs passes over a program, every module of it, one call each:
+/// Runs passes on every module of a program, with one call of the pass for each module:
 ///
 ///     Pipeline run(program, {.dump_directory = folder}, {.chip = chip});
 ///     run("normalise", normalise);
 ///
-/// It times them, removes instructions that nothing reads, verifies (WEFT_VERIFY_PASSES, debug builds), prints the
-/// program at WEFT_DEBUG=5 and into the dump folder, and on a failure leaves a folder from which the failing step can
-/// be run again (WEFT_DUMP, or the dump folder).
+/// Also measures their time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds) and
+/// prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again (WEFT_DUMP or
+/// the dump folder).
 class Pipeline {
  public:
   struct Options {
     std::filesystem::path dump_directory = {};
     std::string_view stop_after = {};
-    size_t first_number = 1;  ///< of the files in the dump folder
+    size_t first_number = 1;  ///< number of the first file in the dump folder
   };
 
   Pipeline(Program& program, Options options, PassContext context = {})
@@ -62,10 +62,10 @@ class Pipeline {
   void operator()(std::string_view name, const Pass& pass);
 
   const PassContext& context() const { return context_; }
-  /// The pass named by stop_after has run; later ones are skipped.
+  /// True once the pass named by stop_after has run; later passes are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// How often each pass changed something; a pass that runs others adds their counts here.
+  /// How often each pass changed something; a pass that runs other passes adds their counts here.
   PassCounts& changes() { return changes_; }
 
  private:

@@ -17,7 +17,7 @@ std::filesystem::path blob_path(const std::filesystem::path& folder, std::string
   return folder / "blobs" / cat(name, ".bin");
 }
 
-/// A line with the shape, then the elements.
+/// Writes a line with the type and sizes, then the elements.
 void write_blob(const std::filesystem::path& path, const Tensor& tensor) {
   std::string head = cat(tensor.shape(), "\n");
   std::vector<std::byte> bytes(head.size() + tensor.data.size());
@@ -40,7 +40,7 @@ Tensor read_blob(const std::filesystem::path& path) {
                  .code = "E191",
                  .what = cat(path.string(), " holds ", text.size() - end - 1, " bytes for ", type)});
   }
-  // The header line before them leaves the elements unaligned.
+  // Copies the elements, because the line before them leaves them unaligned.
   tensor.data = Bytes::copy(std::span<const std::byte>(file).subspan(end + 1));
   return tensor;
 }

@@ -6,16 +6,16 @@
 
 #include "ir/module.h"
 
-/// Programs as files: the text form, and each distinct large constant as a file in blobs/, named by its hash.
+/// Programs in files: the text form, and one file in blobs/ for each distinct large constant, named by its hash.
 namespace weft {
 
-/// The text form of `program`, whose large constants are written into `folder`/blobs (those already there are kept).
+/// Returns the text form of `program`; writes its large constants to `folder`/blobs unless they are there already.
 std::string text_with_blobs(const Program& program, const std::filesystem::path& folder);
 
-/// Writes the program to `file`, its constants into blobs/ beside it.
+/// Writes the text form to `file` and the large constants to blobs/ in the same folder.
 void write_program(const Program& program, const std::filesystem::path& file);
 
-/// Reads the files of write_program. E106 when a file is missing, E191 when it is no program.
+/// Reads a program that write_program wrote. E106 if a file is missing, E191 if it is not a program.
 std::unique_ptr<Program> read_program(const std::filesystem::path& file);
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// Adding a number below this to a score makes its softmax weight 0, whatever the score.
+/// A summand below this makes the softmax weight of any score 0.
 constexpr double as_good_as_minus_infinity = -1e30;
 
 struct Scores {
@@ -19,7 +19,7 @@ struct Scores {
   double scale = 1, softcap = 0;
 };
 
-/// scale * dot(q, kt), also with the scale on the operands, and with a soft cap around it.
+/// Matches scale * dot(q, kt), also with scales on the operands or a soft cap.
 std::optional<Scores> match_scores(Value value) {
   Scores scores;
   auto [inner, factor] = without_scale(value);
@@ -41,10 +41,10 @@ std::optional<Scores> match_scores(Value value) {
 
 struct Masked {
   Scores scores;
-  std::optional<Value> mask;  // added
+  std::optional<Value> mask;  // added to the scores
 };
 
-/// scores, scores + mask, or select(mask, scores, -huge).
+/// Matches scores, scores + mask, or select(mask, scores, -huge).
 std::optional<Masked> match_masked(Module& module, Value value) {
   if (auto scores = match_scores(value)) return Masked{*scores, std::nullopt};
   if (Instruction* sum = as_fn(value, Fn::add)) {
@@ -63,7 +63,7 @@ std::optional<Masked> match_masked(Module& module, Value value) {
   return std::nullopt;
 }
 
-/// The softmax behind the probabilities, also when NaN rows (whose keys are all masked) are set to 0.
+/// Returns the softmax of the probabilities, also if a select replaces NaN rows (all keys masked) by 0.
 Instruction* match_softmax(Value probabilities) {
   Instruction* guarded = as_fn(probabilities, Fn::select);
   if (!guarded) return probabilities.def->is<Softmax>() ? probabilities.def : nullptr;
@@ -88,19 +88,19 @@ Value swapped(Module& module, Value x) {
   return transpose(module, x, order);
 }
 
-/// [heads, rows, columns] -> [heads, 1, rows, columns]; attention needs four axes.
+/// Reshapes [heads, rows, columns] to [heads, 1, rows, columns], because attention needs four axes.
 Value with_heads(Module& module, Value x) {
   if (x.rank() != 3) return x;
   return reshape(module, x, {x.dims()[0], 1, x.dims()[1], x.dims()[2]});
 }
 
-/// A mask of three axes for scores of four: [heads, rows, columns], broadcast over the batch.
+/// Gives a mask of three axes [heads, rows, columns] a batch axis, for scores of four axes.
 Value mask_with_heads(Module& module, Value mask, int64_t rank) {
   if (rank == 3 || mask.rank() != 3) return with_heads(module, mask);
   return reshape(module, mask, {1, mask.dims()[0], mask.dims()[1], mask.dims()[2]});
 }
 
-/// Recognises a causal mask, 0 where column <= row + offset, else -inf; every row must see a column.
+/// Returns offset if the mask is 0 where column <= row + offset and -inf elsewhere, and every row sees a column.
 std::optional<Dim> causal_offset(Value mask) {
   Instruction* select = as_fn(mask, Fn::select);
   if (!select || mask.rank() < 2) return std::nullopt;
@@ -140,7 +140,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// x[batch, heads, rows, columns] if `value` repeats each head for a group of query heads.
+/// Returns x[batch, heads, rows, columns] if `value` repeats each of its heads for a group of query heads.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

@@ -6,11 +6,11 @@
 
 namespace weft {
 
-/// If the dot `i` ends an attention (softmax(q k^T) v), writes that attention before `i` and returns it; nothing
-/// otherwise.
+/// If the dot `i` is the second product of an attention written as softmax(q k^T) v, inserts an attention before `i`
+/// and returns it; otherwise returns nothing.
 std::optional<Value> raised_attention(Module& module, Instruction& i);
 
-/// attention over keys and values that were repeated for several query heads -> attention over them as they were.
+/// If keys and values were repeated for the query heads that share them, makes the attention read them unrepeated.
 std::optional<Value> shared_heads(Module& module, Instruction& i);
 
 }  // namespace weft

@@ -14,7 +14,7 @@ namespace {
 
 bool has_steps(DType type) { return type == DType::u4 || type == DType::i4 || type == DType::u8 || type == DType::i8; }
 
-/// A constant of 4 or 8 bits with two axes, swapped if `is_transposed`; signed numbers plus half of their range.
+/// Returns a 4- or 8-bit constant of two axes, as unsigned (signed numbers plus half their range), transposed if asked.
 Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   const bool is_narrow = bits(from.dtype) == 4;
   const int64_t rows = from.dims[0], columns = from.dims[1];
@@ -31,7 +31,7 @@ Tensor unsigned_steps(const Tensor& from, bool is_transposed) {
   return to;
 }
 
-/// How a dot's second operand is dequantised, and the axis of k in it.
+/// How the second operand of a dot is dequantised, and which of its axes is k.
 struct Weights {
   const Instruction* made = nullptr;
   int64_t k_axis = 0;
@@ -70,7 +70,7 @@ std::optional<Value> raised_block_dot(Module& module, Instruction& i) {
   const bool is_transposed = k_axis == 0;
   Value w = constant(module, unsigned_steps(*steps, is_transposed)), scale = made->inputs[1];
   std::vector<Value> in = {i.inputs[0], w, is_transposed ? transpose(module, scale, {1, 0}) : scale};
-  // A missing zero point is 0: for signed steps the middle of the range, in the form of block_dot.
+  // A missing zero point is 0. In block_dot the default is the middle of the range, which equals 0 of signed weights.
   if (zero) in.push_back(constant(module, unsigned_steps(*zero, is_transposed)));
   else if (!is_signed_integer(steps->dtype)) in.push_back(constant(module, zeros(w.dtype(), {n, k / op->block})));
   return module.append(BlockDot{.block = op->block, .type = dot->type}, in);

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// If the second operand of the dot `i` is a constant of 4 or 8 bits, [k, n] (or [n, k], transposed afterwards),
-/// dequantised with a scale for each block of k: writes the equal block_dot before `i`. The weights then stay integers.
-/// Nothing for other dots.
+/// If the second operand of the dot `i` is a constant of 4 or 8 bits, [k, n] (or [n, k] and transposed), dequantised
+/// with a scale per block of k, inserts a block_dot before `i` and returns it, so that the weights stay integers.
+/// Otherwise returns nothing.
 std::optional<Value> raised_block_dot(Module& module, Instruction& i);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// The reduction if `value` is fn reduced from x, with its axes kept, and broadcast back.
+/// Returns the reduction if `value` is fn of x reduced with kept axes and then broadcast to x's sizes.
 const Reduce* reduced_back(Value value, ReduceFn fn, Value x) {
   Value small = without_broadcast(value);
   const auto* reduce = small.def->as<Reduce>();
@@ -39,7 +39,7 @@ bool is_square_of(Value square, Value y) {
   return i && i->inputs[0] == y && splat_number(i->inputs[1]) == 2.0;
 }
 
-/// The value under the root if `value` is 1 / sqrt of it, broadcast back.
+/// Returns the value y if `value` is 1 / sqrt(y), broadcast.
 std::optional<Value> under_inverse_root(Value value) {
   value = without_broadcast(value);
   if (Instruction* i = as_fn(value, Fn::rsqrt)) return i->inputs[0];
@@ -66,7 +66,7 @@ std::optional<Spread> without_epsilon(Value value) {
   return std::nullopt;
 }
 
-/// True if `reduce` takes all axes of x from some axis on.
+/// True if `reduce` reduces all axes of x from some axis on.
 bool takes_last_axes(const Reduce& reduce, Value x) {
   auto first = x.rank() - static_cast<int64_t>(reduce.axes.size());
   return !reduce.axes.empty() && reduce.axes.front() == first;

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-/// Finds operators that an exporter has taken apart and restores them: softmax, layer and RMS norm, attention with its
-/// scale, its mask and its repeated key heads, products with weights of 4 or 8 bits in blocks. A mask that is provably
-/// causal becomes the attribute.
+/// Restores operators that an exporter decomposed: softmax, layer and RMS norm, attention with its scale, mask and
+/// repeated key heads, products with blockwise quantised weights of 4 or 8 bits. Replaces a provably causal mask by the
+/// attribute.
 ///     %2 = dot %q, %kt
 ///     %3 = mul %2, %scale
 ///     %4 = softmax %3 {axis=3}

@@ -15,14 +15,14 @@ namespace {
 
 bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
-/// The instruction behind the views of a value.
+/// Returns the instruction before the views of a value.
 const Instruction& behind_views(Value value) {
   while (is_view(*value.def)) value = value.def->inputs[0];
   return *value.def;
 }
 
-/// Values in another type, each converted once. Conversions go before the views: a weight is then converted when the
-/// program is loaded, other values by the kernel that makes them.
+/// Converts values to another type, each once. Puts conversions before views: a weight is then converted when the
+/// program is loaded, other values by the kernel that computes them.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}

@@ -8,12 +8,12 @@
 
 namespace weft {
 
-/// Stores the constant weights of f32 matrix products and convolutions in `type` (bf16 or f16): half the memory to
-/// read, and the chip's 16-bit products where it has them. Sums and all other values stay f32, so nothing overflows
-/// that did not before; a weight too large for f16 keeps its product in f32. Nodes whose source matches a pattern of
-/// `keep` (`*` and `?`) are left alone. Where the chip does not multiply values of the type itself (`multiplies`),
-/// convolutions are left alone as well: they do much with each weight that they read, so they would only lose their
-/// fastest kernels. Where it does, the other operands are narrowed as they are stored (LowerOptions::storage).
+/// Stores the constant weights of f32 matrix products and convolutions in `type` (bf16 or f16): this halves the memory
+/// to read and allows 16-bit products where the chip has them. Sums and other values stay f32, so nothing new can
+/// overflow; products with a weight beyond f16 stay f32. Skips nodes whose source matches a pattern of `keep` (`*` and
+/// `?`). If the chip cannot multiply `type` itself (`multiplies`), also skips convolutions, which reuse each weight so
+/// often that they would only lose their fastest kernels. If it can, the other operands are converted when they are
+/// stored (LowerOptions::storage).
 ///     dot %x, constant f32   ->   dot %x, convert(constant f32) {to=bf16}
 bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies);
 

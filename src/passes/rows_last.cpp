@@ -15,7 +15,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
   return result;
 }
 
-/// All axes except `moved` in order, then `moved`.
+/// Returns the permutation with all other axes in order, then `moved`.
 std::vector<int64_t> moved_last(int64_t rank, const std::vector<int64_t>& moved) {
   std::vector<int64_t> permutation;
   for (int64_t axis = 0; axis < rank; ++axis) {
@@ -83,8 +83,8 @@ class RowsLast {
     replace(i, 0, keep ? transposed(i, y, inverse(permutation)) : y);
   }
 
-  /// The same reduction applied to the transpose's operand, if its axes are neighbours there and the other axes keep
-  /// their order.
+  /// Applies a reduction of a transpose to the transpose's operand, if the reduced axes are neighbours there and the
+  /// other axes keep their order.
   static std::optional<Reduce> before_transpose(const Instruction& i, Reduce op) {
     const auto* transpose = i.inputs[0].def->as<Transpose>();
     if (op.keep || !transpose) return std::nullopt;

@@ -9,7 +9,7 @@
 #include "ir/module.h"
 #include "ops/elementwise.h"
 
-/// Rewrite rules as data, both sides in the same notation:
+/// Rewrite rules as data; pattern and replacement have the same notation:
 ///
 ///     const Rule algebra[] = {
 ///         {x / sqrt(y), x * rsqrt(y)},
@@ -17,16 +17,16 @@
 ///         {x / c, x * reciprocal(c), inverse_is_exact},
 ///     };
 ///
-/// Operands are matched through broadcasts of numbers, commutative functions in both orders; the replacement is
-/// broadcast by itself.
+/// Patterns match through broadcasts of numbers and try both operand orders of commutative functions. Replacements are
+/// broadcast where necessary.
 namespace weft {
 
-/// A variable, a number, or a function of terms.
+/// A term of a pattern: a variable, a number, or a function of terms.
 struct Term {
   enum class Kind : uint8_t { variable, number, call };
   Kind kind = Kind::number;
   int variable = 0;
-  bool must_be_number = false;  ///< of a variable
+  bool must_be_number = false;  ///< for variables: matches numbers only
   double number = 0;
   Fn fn = Fn::add;
   std::vector<Term> operands = {};
@@ -36,7 +36,7 @@ struct Term {
   static Term of_variable(int index, bool must_be_number);
 };
 
-/// The values bound to the variables of a pattern.
+/// What each variable of a pattern matched.
 struct Bindings {
   std::array<Value, 6> values = {};
   Value operator[](const Term& variable) const { return values[variable.variable]; }
@@ -47,11 +47,11 @@ struct Rule {
   bool (*guard)(const Bindings&) = nullptr;
 };
 
-/// Rules by the function at the root of their patterns.
+/// A set of rules, indexed by the root function of their patterns.
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);
-  /// The replacement of `i` by the first rule that matches, written at the module's place.
+  /// Returns the replacement of `i` by the first rule that matches; inserts its instructions at the module's place.
   std::optional<Value> apply(Module& module, Instruction& i) const;
 
  private:
@@ -66,7 +66,7 @@ inline Term operator*(Term a, Term b) { return {Fn::mul, {std::move(a), std::mov
 inline Term operator/(Term a, Term b) { return {Fn::div, {std::move(a), std::move(b)}}; }
 inline Term operator-(Term a) { return {Fn::neg, {std::move(a)}}; }
 
-// sqrt(x), max(x, y) ...: one for each line of elementwise.def.
+// Declares sqrt(x), max(x, y) ... for building terms, one for each line of elementwise.def.
 #define ELEMENTWISE(name, arity, ...)                        \
   template <class... T>                                      \
     requires(sizeof...(T) == arity)                          \

@@ -19,18 +19,18 @@
 namespace weft {
 namespace {
 
-/// A rank's part of a value.
+/// A value of which each rank has a part.
 struct Part {
   Value value;
-  int64_t axis = -1;  ///< the axis along which it is a part
+  int64_t axis = -1;  ///< the axis that is split
 };
 
-/// A product with fewer weights stays whole: each rank computes it faster than the ranks could exchange parts.
+/// Products with fewer weights are not split, because exchanging parts would take longer than computing them.
 constexpr int64_t least_weights = 1024;
 
 size_t at(int64_t axis) { return static_cast<size_t>(axis); }
 
-/// The product of the sizes before `axis`.
+/// Returns the product of the sizes before `axis`.
 Dim before(const Dims& dims, int64_t axis) { return product(Dims(dims.begin(), dims.begin() + axis)); }
 
 class Sharding {
@@ -64,13 +64,13 @@ class Sharding {
     return dims;
   }
 
-  /// The axis along which a value is split; -1: a whole copy exists.
+  /// Returns the axis along which a value is split; -1: each rank has all of it.
   int64_t axis_of(Value value) const {
     auto part = parts_.find(value);
     return part == parts_.end() || gathered_.contains(value) ? -1 : part->second.axis;
   }
 
-  /// The whole of a value: itself, or the parts of all ranks.
+  /// Returns all of a value: the value itself, or the gathered parts of all ranks.
   Value whole(Value value) {
     auto part = parts_.find(value);
     if (part == parts_.end()) return value;
@@ -82,7 +82,7 @@ class Sharding {
   Value gather(const Part& part, const Dims& dims) {
     ++gathers_;
     Value all = module_.append(Collective{.fn = CollectiveFn::gather, .ranks = ranks_.count}, {part.value});
-    std::vector<int64_t> order;  // the axis of the ranks comes before the one that was split
+    std::vector<int64_t> order;  // puts the axis of ranks before the split axis
     for (int64_t axis = 1; axis < all.rank(); ++axis) {
       if (axis == part.axis + 1) order.push_back(0);
       order.push_back(axis);
@@ -90,7 +90,7 @@ class Sharding {
     return reshape(module_, transpose(module_, all, order), dims);
   }
 
-  /// This rank's part of a value along an axis that the ranks divide.
+  /// Returns this rank's part of a value along an axis whose size is divisible by the number of ranks.
   Value local(Value value, int64_t axis) {
     auto part = parts_.find(value);
     if (part != parts_.end() && part->second.axis == axis) return part->second.value;
@@ -117,7 +117,7 @@ class Sharding {
            i.types[0].shape.dtype != DType::string;
   }
 
-  /// The number of the first split operand; -1: none.
+  /// Returns the index of the first split operand; -1: none.
   int64_t split_operand(const Instruction& i) const {
     for (size_t k = 0; k < i.inputs.size(); ++k) {
       if (axis_of(i.inputs[k]) >= 0) return static_cast<int64_t>(k);
@@ -125,7 +125,7 @@ class Sharding {
     return -1;
   }
 
-  /// Computes a part of the result, or the whole of it from parts. False: the instruction needs whole operands.
+  /// Computes a part of the result, or all of it from parts. Returns false if the instruction needs whole operands.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -144,7 +144,7 @@ class Sharding {
     parts_[i.result()] = {module_.append(std::move(op), std::move(inputs)), axis};
   }
 
-  /// All operands are taken along `axis`, and the result is split along `to`.
+  /// Splits all operands along `axis` and the result along `to`.
   bool along(Instruction& i, Op op, int64_t axis, int64_t to) {
     if (!std::ranges::all_of(i.inputs, [&](Value v) { return divides(v, axis); })) return false;
     std::vector<Value> inputs;
@@ -164,13 +164,13 @@ class Sharding {
     if (const auto* op = i.as<Slice>()) return sliced(i, *op, axis);
     const auto* op = i.as<Pad>();
     if (!op || !known_equal(op->before[at(axis)], 0) || !known_equal(op->after[at(axis)], 0)) return false;
-    std::vector<Value> inputs = i.inputs;  // the second is the number to pad with
+    std::vector<Value> inputs = i.inputs;  // the second is the padding value
     inputs[0] = local(inputs[0], axis);
     give(i, *op, std::move(inputs), axis);
     return true;
   }
 
-  /// The split axis begins an axis of the result: it is split into several, or merged with the axes after it.
+  /// Reshapes a split value whose axis becomes the first of several axes, or is merged with the axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -180,8 +180,8 @@ class Sharding {
     return reshaped_to_groups(i, axis);
   }
 
-  /// The columns of a product become groups of heads, as of queries, keys and values: the rank takes its part of each
-  /// group.
+  /// Reshapes the columns of a joint product of queries, keys and values to groups of heads: the rank takes its part of
+  /// each group.
   bool reshaped_to_groups(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     if (axis + 1 != i.inputs[0].rank()) return false;
@@ -206,8 +206,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// A slice of a product's columns, such as queries, keys or values of a joint product: the rank's part of those
-  /// columns.
+  /// Slices the columns of a joint product, such as its queries, keys or values: returns the rank's part of these.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
@@ -222,8 +221,8 @@ class Sharding {
     return bool(part);
   }
 
-  /// Recomputes a product with `columns(weights)`, other columns of its weights, also through elementwise functions of
-  /// such products and constants. Nothing for other values.
+  /// Computes a product again with other columns of its weights, `columns(weights)`, also through elementwise functions
+  /// of such products and constants. Returns nothing for other values.
   Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
     std::vector<Value> inputs = i.inputs;
@@ -239,7 +238,7 @@ class Sharding {
     return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
-  /// Operators that work on each index of the split axis alone.
+  /// Splits operators whose indices along the split axis are independent.
   bool rows(Instruction& i, int64_t axis) {
     if (const auto* op = i.as<Softmax>()) return op->axis != axis && along(i, *op, axis, axis);
     if (const auto* op = i.as<Normalize>()) return axis < op->axis && along(i, *op, axis, axis);
@@ -260,7 +259,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis of its slices, which have the axes that are not indexed.
+  /// Splits a scatter along an axis of its slices, which is not indexed.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -270,7 +269,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits quantize and dequantize: one scale for all, one for each index of an axis, or one for each block of it.
+  /// Splits quantize and dequantize with one scale, one per index of an axis, or one per block.
   bool scaled(Instruction& i, int64_t axis) {
     const auto* quantize = i.as<Quantize>();
     int64_t own = quantize ? quantize->axis : i.as<Dequantize>()->axis;
@@ -287,7 +286,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits an attention by heads. With more ranks than key-value heads, several ranks read the same head.
+  /// Splits an attention by heads. If there are more ranks than key/value heads, several ranks use the same head.
   bool attention(Instruction& i) {
     const auto& op = *i.as<Attention>();
     std::vector<Value> inputs{local(i.inputs[0], 1)};
@@ -317,7 +316,7 @@ class Sharding {
     module_.replace(i.result(), module_.append(Collective{.fn = CollectiveFn::sum, .ranks = ranks_.count}, {part}));
   }
 
-  /// Records why a product of whole operands is not split; returns false.
+  /// Notes why a product is not split; returns false.
   bool stays(const Instruction& i, const std::string& why) {
     whole_products_.push_back(cat(i.source.empty() ? "a product of the program" : i.source, ": ", why));
     return false;
@@ -347,7 +346,7 @@ class Sharding {
     return weighted(i, a, b, operands);
   }
 
-  /// A product of whole operands: split by the columns of its weights, or else by their rows.
+  /// Splits a product of whole operands by the columns of its weights, or else by their rows.
   template <class Operands>
   bool weighted(Instruction& i, Value a, Value b, const Operands& operands) {
     int64_t m = a.rank() - 2, n = b.rank() - 1, k_of_a = a.rank() - 1, k_of_b = b.rank() - 2;
@@ -365,7 +364,7 @@ class Sharding {
     return sum(i, i.op, operands(local(a, k_of_a), local(b, k_of_b))), true;
   }
 
-  /// Weights of a few bits: whole blocks of k belong to a rank.
+  /// Splits a product with weights of 4 or 8 bits; each rank gets whole blocks of k.
   bool block_product(Instruction& i) {
     const auto& op = *i.as<BlockDot>();
     Value x = i.inputs[0], w = i.inputs[1];
@@ -396,7 +395,7 @@ class Sharding {
     return {};
   }
 
-  /// The donated parameter, if a rank may hold only its part of it.
+  /// Returns the donated parameter, if a rank may hold only its part of it.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);
@@ -420,7 +419,7 @@ class Sharding {
     module_.set_results(std::move(results));
   }
 
-  /// Parameters whose readers need only a part become split; the results of other donated parameters are gathered.
+  /// Splits donated parameters of which only parts are read; gathers the results of the other donated parameters.
   void keep_parameters() {
     for (const Kept& kept : kept_) {
       Value part = locals_.at({kept.donor.def, kept.donor.index, kept.part.axis});
@@ -444,7 +443,7 @@ class Sharding {
     Value donor;
     std::string output;
     Part part;
-    Dims dims;  // of the whole result
+    Dims dims;  // sizes of the whole result
   };
 
   void gather_result(const Kept& kept) {

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Elements [start, start + size) of one axis of a tensor; nothing if they do not begin and end at whole bytes.
+/// Returns elements [start, start + size) of one axis; nothing if they do not start and end at whole bytes.
 std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
   auto a = static_cast<size_t>(axis);
   if (tensor.dtype == DType::string) return std::nullopt;
@@ -52,7 +52,7 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
-/// Concatenates weights before they are repeated; afterwards each repetition would need a copy.
+/// Concatenates weights before a broadcast repeats them; afterwards each repetition would need a copy.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
   if (const auto* op = value.def->as<Broadcast>()) {
@@ -67,7 +67,7 @@ Value RankWeights::grouped_part(Value value, int64_t groups) {
   return concat(module_, parts, axis);
 }
 
-/// Slices the operands rather than the result, so that each rank computes and keeps little else than its part.
+/// Slices the operands instead of the result, so that a rank computes and stores little more than its part.
 Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   if (const auto* constant_op = i.as<Constant>()) {
@@ -91,7 +91,7 @@ Value RankWeights::pushed(Value value, int64_t axis, int64_t start, int64_t size
   return module_.append(i.op, std::move(inputs));
 }
 
-/// Scales and zero points: one for all, one for each index of an axis, or one for each block of it.
+/// Slices scales and zero points: one for all, one per index of an axis, or one per block.
 Value RankWeights::cut_scaled(Value value, int64_t axis, int64_t start, int64_t size) {
   const Instruction& i = *value.def;
   const auto& op = *i.as<Dequantize>();

@@ -6,19 +6,19 @@
 
 namespace weft {
 
-/// Slices values for a rank. Slices of weights become constants of their own, so that a rank holds no other part in
-/// memory. New instructions are appended where the module appends.
+/// Slices values for one rank. Slices of weights become new constants, so that a rank holds only its part in memory.
+/// Appends new instructions at the module's place.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}
 
-  /// Whether a value follows from constants alone.
+  /// True if a value depends on constants only.
   bool is_weights(Value value);
-  /// The rank's part of a value along an axis that the ranks divide.
+  /// Returns the rank's part of a value along an axis whose size is divisible by the number of ranks.
   Value part(Value value, int64_t axis);
-  /// Elements [start, start + size) of one axis of weights.
+  /// Returns elements [start, start + size) of weights along one axis.
   Value cut(Value value, int64_t axis, int64_t start, int64_t size);
-  /// The rank's part of each of `groups` equal pieces of the last axis of weights, one after another.
+  /// Splits the last axis of weights into `groups` equal pieces; returns the rank's parts of all pieces in a row.
   Value grouped_part(Value value, int64_t groups);
 
  private:

@@ -24,7 +24,7 @@ bool inverse_is_exact(const Bindings& bound) {
 }
 
 bool is_near(double number, double wanted) { return std::fabs(number - wanted) < 1e-3 * wanted; }
-/// Whether x * number is x / sqrt(2), with as many digits as the exporter kept.
+/// True if multiplying by the number is x / sqrt(2), to the digits that exporters write.
 bool scales_by_root_half(const Bindings& bound) {
   return is_real(bound) && is_near(*splat_number(bound.values[c_index]), M_SQRT1_2);
 }
@@ -36,7 +36,7 @@ bool is_cubic_of_gelu(const Bindings& bound) {
          is_near(*splat_number(bound.values[d_index]), M_2_SQRTPI * M_SQRT1_2);
 }
 
-/// x / 2 * (1 + f), with the half wherever exporters put it.
+/// Adds x / 2 * (1 + f) -> gelu, with the factor 1/2 in each place where exporters put it.
 void add_gelu(std::vector<Rule>& rules, const Term& f, const Term& gelu_of_x, bool (*guard)(const Bindings&)) {
   Term x = variable(x_index);
   rules.push_back({(x * 0.5) * (f + 1.0), gelu_of_x, guard});

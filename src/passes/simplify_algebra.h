@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Cheaper elementwise arithmetic by the rules in simplify_algebra.cpp. None changes a result by more than rounding.
+/// Replaces elementwise arithmetic by cheaper forms (rules in simplify_algebra.cpp); results differ only by rounding.
 ///
 ///     %2 = pow %0, %two
 /// ->

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Whether an instruction needs no simplification: constants, sizes and similar.
+/// True for constants, sizes and similar instructions, which are already simple.
 bool is_plain(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
   return (i.is<Broadcast>() || i.is<Reshape>()) && is_plain(*i.inputs[0].def);
@@ -26,7 +26,7 @@ std::optional<Value> as_number(Module& module, Instruction& i) {
   return broadcast(module, number, i.types[0].shape.dims);
 }
 
-/// The result axis along which a coordinate counts from 0 through all `size` elements.
+/// Returns the result axis along which a coordinate counts 0, 1 ... size - 1.
 std::optional<size_t> counted_axis(Value coordinate, const Dim& size) {
   auto form = index_form(coordinate);
   if (!form || form->offset != Dim(0)) return std::nullopt;

@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Index arithmetic with one known result becomes a constant; a gather with consecutive coordinates becomes a view.
-/// Exporters write attention masks so.
+/// Replaces index arithmetic whose result is known by a constant, and a gather at consecutive coordinates by a view.
+/// Exporters write attention masks in these forms.
 ///
 ///     %2 = greater_equal %iota, %zero
 /// ->

@@ -16,7 +16,7 @@ ViewChain::ViewChain(const Dims& source) : source_(source) {
 }
 
 bool ViewChain::reshape(const Dims& dims) {
-  std::vector<Factor> rest;  // unused factors, last first
+  std::vector<Factor> rest;  // unused factors in reverse order
   for (const Axis& axis : axes_) rest.insert(rest.end(), axis.begin(), axis.end());
   std::ranges::reverse(rest);
   std::vector<Axis> axes;
@@ -72,7 +72,7 @@ ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   }
   std::vector<Factor> sorted = order;
   std::ranges::sort(sorted, {}, &Factor::place);
-  std::vector<size_t> rank, group_of(sorted.size());  // rank: its place in the source's order
+  std::vector<size_t> rank, group_of(sorted.size());  // rank: position in the source's order
   for (const Factor& f : order)
     rank.push_back(static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin()));
   std::vector<bool> starts_group(sorted.size(), true);

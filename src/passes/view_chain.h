@@ -6,16 +6,16 @@
 
 namespace weft {
 
-/// The effect of a chain of reshapes and transposes: axes are split into factors, and the factors permuted and merged
-/// into the axes of the result.
+/// The effect of a chain of reshapes and transposes, as one permutation: axes are split into factors, which are
+/// permuted and merged into the axes of the result.
 class ViewChain {
  public:
   explicit ViewChain(const Dims& source);
-  /// Both return false and change nothing if the sizes cannot be shown to fit factors.
+  /// Appends a reshape. Returns false and changes nothing if the sizes cannot be proved to split into factors.
   bool reshape(const Dims& dims);
   void transpose(const std::vector<int64_t>& permutation);
 
-  /// The shortest form; a part that would change nothing is absent.
+  /// The shortest equivalent chain; parts without effect are absent.
   struct Form {
     std::optional<Dims> split;
     std::optional<std::vector<int64_t>> permutation;
@@ -23,7 +23,7 @@ class ViewChain {
 
     size_t length() const { return split.has_value() + permutation.has_value() + merge.has_value(); }
     Value write(Module& module, Value x) const;
-    /// True if the instructions from `x` to `result` are exactly this form.
+    /// True if the instructions from `x` to `result` already have exactly this form.
     bool is_written(Value x, Value result) const;
   };
   Form form() const;
@@ -31,16 +31,16 @@ class ViewChain {
  private:
   struct Factor {
     Dim size = 1;
-    std::vector<int> place;  // position in the source: the axis, then the factor within it; in memory order
+    std::vector<int> place;  // place in the source, in memory order: the axis, then the factor within it
   };
   using Axis = std::vector<Factor>;
 
-  /// The shortest form: factors that are neighbours before and after the chain move as one. With `within_source`
-  /// (`within_result`) only factors of the same axis of the source (of the result) are joined.
+  /// Returns the shortest form. Factors that are neighbours before and after the chain move as one; with
+  /// `within_source` (`within_result`) only if they belong to the same axis of the source (result).
   Form form(bool within_source, bool within_result) const;
 
   Dims source_;
-  std::vector<Axis> axes_;  // of the result; sizes of 1 have no factors
+  std::vector<Axis> axes_;  // axes of the result; axes of size 1 have no factors
 };
 
 }  // namespace weft

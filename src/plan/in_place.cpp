@@ -16,7 +16,7 @@ int find_buffer(const Plan& plan, BufferKind kind, int index) {
 
 bool contains(const std::vector<int>& list, int item) { return std::ranges::find(list, item) != list.end(); }
 
-/// Why `output` cannot take the memory of `input` in step `at`, which writes it; empty if it can.
+/// Returns why `output` cannot use the memory of `input` in step `at`, which writes it; empty if it can.
 std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
   const PlanBuffer& from = plan.buffers[input];
   const PlanBuffer& to = plan.buffers[output];
@@ -35,7 +35,7 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
   return is_read_in_time ? "" : cat(plan.steps[last].source, " still reads it when the output is written");
 }
 
-/// The same for the step that computes the output from the input.
+/// The same, for the step that computes the output from the input.
 std::string why_not(const Plan& plan, int input, int output) {
   std::string why = "the output is not computed from it elementwise in place";
   const PlanBuffer& to = plan.buffers[output];

@@ -7,17 +7,17 @@
 
 namespace weft {
 
-/// Finds which outputs may use the memory of which inputs (Plan::in_place), and decides the caller's donations
-/// (Plan::donations). Needs lifetimes. Throws E310 for a name that is no input or output, or is given twice.
+/// Finds which outputs may reuse the memory of which inputs (Plan::in_place), and checks the caller's donations
+/// (Plan::donations). Call plan_lifetimes first. Throws E310 if a name is no input or output, or occurs twice.
 ///
-/// An output may take an input's place when a step that begins the output either works place by place or merely moves
-/// the input there, and nobody needs the input's old contents after that. A concatenation only writes its own part. So
-/// a cache that grows at its end needs no copy while its memory has room. Where only the run knows whether input and
-/// output are equally large, the run decides.
+/// An output may reuse an input's memory if the step that first writes the output is elementwise in place or only
+/// copies the input there, and no later step reads the old contents. A concatenation then only writes its new part, so
+/// a cache that grows at its end is not copied while its memory has room. If the sizes are equal in some runs only,
+/// each run decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
-/// The same for working memory (PlanBuffer::shares): a buffer whose last reader writes a result of equal size is reused
-/// for that result, unless a loop swaps the buffer. Needs lifetimes.
+/// The same for working memory (PlanBuffer::shares): if the last reader of a buffer writes a result of equal size, the
+/// result reuses the buffer's memory, unless a loop swaps the buffer. Call plan_lifetimes first.
 void share_working_memory(Plan& plan);
 
 }  // namespace weft

@@ -16,8 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// Marks working buffers with sizes that only the run knows. If a GPU runs captured graphs, all sizes are known before
-/// the run.
+/// Marks working buffers whose size is known only in the run. (If a GPU replays captured graphs, all sizes are known
+/// before it.)
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;
@@ -29,7 +29,7 @@ void mark_dynamic(Plan& plan) {
   }
 }
 
-/// Makes both buffers of a swap dynamic if they are of different kinds.
+/// If the buffers of a swap have different kinds, makes both dynamic.
 void mark_swapped(Plan& plan) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -49,7 +49,7 @@ void note_uses(Plan& plan) {
   auto use = [&](int id, size_t step) {
     if (id < 0) return;
     PlanBuffer& buffer = plan.buffers[id];
-    bool is_there = buffer.kind == BufferKind::input;  // from the start, so a loop that reads it stretches it as well
+    bool is_there = buffer.kind == BufferKind::input;  // in use from step 0, so loops extend its lifetime too
     buffer.first_step = is_there ? 0 : std::min(buffer.first_step, static_cast<int>(step));
     buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
   };
@@ -59,8 +59,8 @@ void note_uses(Plan& plan) {
   }
 }
 
-/// A buffer that is written before a loop and read in it lives until the step after the jump back. Jumps come in the
-/// order of their ends, so inner loops stretch lifetimes before outer ones.
+/// If a buffer is written before a loop and read in it, extends its lifetime to the step after the jump back. Jumps are
+/// in the order of the loops' ends, so inner loops extend lifetimes before outer loops.
 bool stretch_over_loops(Plan& plan) {
   bool changed = false;
   for (size_t step = 0; step < plan.steps.size(); ++step) {
@@ -76,7 +76,7 @@ bool stretch_over_loops(Plan& plan) {
   return changed;
 }
 
-/// Both buffers of a swap share one lifetime.
+/// Gives both buffers of a swap the same lifetime.
 bool join_swapped(Plan& plan) {
   bool changed = false;
   for (const PlanStep& step : plan.steps) {

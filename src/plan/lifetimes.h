@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Notes for each working buffer the steps between which it is in use, so that buffers can share memory. Marks buffers
-/// whose size only the run knows (BufferKind::dynamic).
+/// Sets the first and last step in which each working buffer is used, so that buffers can share memory. Marks buffers
+/// whose size is known only during a run as BufferKind::dynamic.
 void plan_lifetimes(Plan& plan);
 
 }  // namespace weft

@@ -8,13 +8,13 @@
 namespace weft {
 namespace {
 
-/// A BlockDot's sizes, and its operands by name.
+/// A BlockDot's operands and sizes.
 struct Blocks {
   const Instruction& i;
   bool has_bytes;
   BlockDotOperands at;
   int bits;
-  int64_t n, block, columns;  ///< `columns`: weights of a row
+  int64_t n, block, columns;  ///< `columns`: weights per row
 
   explicit Blocks(const Instruction& dot)
       : i(dot),
@@ -31,7 +31,7 @@ std::string sizes_text(KernelBuilder& kernel, const Blocks& b, const std::string
              ", .zeros = ", b.at.zero > 0 ? "true" : "false", "}");
 }
 
-/// The weights packed for the kernel; only once if all their parts are constant.
+/// Returns the weights packed for the kernel; packs when the program is loaded if all their parts are constant.
 View packed_blocks(Lowering& lowering, const Blocks& b) {
   Value w = b.i.inputs[1], scale = b.i.inputs[2];
   View from = lowering.stored_view_of(w), factors = lowering.contiguous_view_of(scale);
@@ -62,7 +62,7 @@ View packed_blocks(Lowering& lowering, const Blocks& b) {
   return lowering.shared(to);
 }
 
-/// How the kernel reads the rows: `FloatRows{...}` or `ByteRows{...}`.
+/// Returns the text of the rows' reader: `FloatRows{...}` or `ByteRows{...}`.
 std::string rows_text(Lowering& lowering, KernelBuilder& kernel, const Blocks& b, const View& x) {
   auto pointer = [&](const View& view) {
     return cat("raw(", kernel.buffer(view.buffer, view.dtype, false), ") + ", kernel.size(view.offset));

@@ -10,20 +10,20 @@
 
 namespace weft {
 
-/// Integers of 8 bits, or of 16 bits after a zero point was subtracted.
+/// True for 8-bit integers and for i16, which holds 8-bit integers minus a zero point.
 static bool is_short(DType type) { return type == DType::u8 || type == DType::i8 || type == DType::i16; }
 
 bool has_short_product(const Instruction& instruction) {
   return is_short(instruction.inputs[0].dtype()) && is_short(instruction.inputs[1].dtype());
 }
 
-/// Whether the weights stay in a cache even as 16 bits, which saves widening them for each tile of rows.
+/// True if the weights fit into the cache even as 16 bits, which saves widening them again for each tile of rows.
 static bool fits_widened(Value weight) {
   constexpr int64_t most = int64_t{1} << 18;
   return weight.shape().elements().upper_bound() <= most;
 }
 
-/// The size of the summed axis, for one group.
+/// Returns the length of the sums of one group.
 static Dim summed(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   if (!op) return instruction.inputs[0].dims().back();
@@ -31,7 +31,7 @@ static Dim summed(const Instruction& instruction) {
   return op->transposed ? exact_divide(weights[0], op->groups).value_or(1) : weights[1];
 }
 
-/// The number of columns of the product, for one group.
+/// Returns the product's number of columns in one group.
 static Dim columns(const Instruction& instruction) {
   const auto* op = instruction.as<Convolution>();
   const Dims& b = instruction.inputs[1].dims();
@@ -53,7 +53,7 @@ Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, do
   return {macs::MacQuads, "tasks::quad_tile", tasks::quad_tile, direct.packed};
 }
 
-/// `direct` on the matrix unit, if the processor's unit has its type.
+/// Returns the AMX form of `direct` if the processor's AMX supports the type, else `direct`.
 static Mac on_amx(Mac direct, const Chip& chip, const std::string& feature) {
   if (has_feature(chip, feature)) direct.tile_name = "tasks::amx_tile", direct.tile = tasks::amx_tile;
   return direct;
@@ -68,7 +68,7 @@ static Mac f32_mac(const Lowering& lowering, const Instruction& instruction) {
   return f32_mac(lowering);
 }
 
-/// Pairs of bf16 on both sides, for chips that multiply them.
+/// Returns the Mac that multiplies pairs of bf16, for chips that can.
 static Mac bf16_mac(const Lowering& lowering) {
   return on_amx({macs::MacBf16Pairs, "native_tile", lowering.tile()}, lowering.chip(), "amx-bf16");
 }
@@ -85,7 +85,7 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
 }
 
 std::string Mac::gemm(const Dim& k, size_t epilogue) const {
-  constexpr size_t few = 12;  // the code has the epilogue once for each row of a tile
+  constexpr size_t few = 12;  // the epilogue's code is repeated for each row of a tile
   bool is_short = name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= few;
   return cat("gemm<", name, ", tile", is_short ? ", true>" : ">");
 }

@@ -8,14 +8,14 @@
 
 namespace weft {
 
-/// A row of kernels/macs.h.
+/// A multiply-accumulate: one row of the table in kernels/macs.h.
 struct MacRow {
   const char* class_name;
-  DType direct;  ///< type of A that is read in place
-  DType packed;  ///< type of packed B
+  DType direct;  ///< type of A if the kernel reads it in place
+  DType packed;  ///< type of B after packing
   DType sum;     ///< type of the accumulators
-  int group;     ///< elements of k that are multiplied at once
-  int header;    ///< units at the start of each panel that are no weights
+  int group;     ///< elements of k that one instruction multiplies: a unit
+  int header;    ///< units at the start of each panel that hold initial values of sums
 };
 namespace macs {
 #define WEFT_MAC_ROW(row, name, direct, packed, sum, group, header) \
@@ -24,10 +24,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// The multiply-accumulate of a matrix kernel: its names in kernels, and its requirements on buffers.
+/// A multiply-accumulate with the tile of its matrix kernel.
 struct Mac : MacRow {
   Mac() : Mac(macs::MacF32, "native_tile", {}) {}
-  /// `stored`: the type of B, for rows of the table that allow several.
+  /// `stored`: the type of packed B, if the table's row allows several.
   Mac(const MacRow& row, std::string tile_text, const tasks::GemmTile& tile_of, std::optional<DType> stored = {})
       : MacRow(row),
         name(stored ? cat(row.class_name, "<", *stored, ">") : row.class_name),
@@ -37,30 +37,30 @@ struct Mac : MacRow {
   }
 
   std::string name;       ///< "MacF32", "MacInt16<i8>"
-  std::string tile_name;  ///< text of the tile
+  std::string tile_name;  ///< C++ text of the tile
   tasks::GemmTile tile;
 
-  /// Bytes of a unit of A, and of the larger of it and a sum.
+  /// Bytes of a unit of A; bytes of scratch memory for a unit or a sum, whichever is larger.
   int unit_bytes() const { return group * bits(direct) / 8; }
   int scratch_bytes() const { return std::max(unit_bytes(), bits(sum) / 8); }
-  /// Declares the inner kernels as a part that all kernels of this Mac share.
+  /// Declares the inner kernels as a part that is compiled once for all kernels with this Mac.
   void share(KernelBuilder& kernel) const;
-  /// The elements of `columns` columns of packed B with this many units of k.
+  /// Returns the number of elements of B packed into panels, for `columns` columns and `units` units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// The name of the product in kernels/gemm.h for sums of k elements and an epilogue of so many instructions.
+  /// Returns the function of kernels/gemm.h for sums over k and an epilogue of this many instructions.
   std::string gemm(const Dim& k, size_t epilogue) const;
-  /// The address of elements of A, as text, cast to units.
+  /// Returns the text of an address of A cast to a pointer to units.
   std::string units_at(const std::string& address) const;
 };
 
-/// MacQuads instead of `direct`, a Mac of 16-bit integers, if that is faster and exact: `count` elements are summed,
-/// and elements of A and B are at most `max_a` and `max_b`.
+/// Returns MacQuads instead of `direct` (16-bit integers) if it is faster and exact for sums of `count` products with
+/// |a| at most `max_a` and |b| at most `max_b`.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
-/// The Mac for attention with operands of this type.
+/// Returns the Mac for attention with operands of this type.
 Mac attention_mac(const Lowering& lowering, DType type);
-/// Whether the operands are integers of at most 16 bits (u16 apart), for which the matrix kernels have sums in i32.
+/// True if the operands are integers of at most 16 bits other than u16; matrix kernels sum their products in i32.
 bool has_short_product(const Instruction& instruction);
-/// The Mac for a dot or convolution, by the types of its operands. E149 for types without a matrix kernel.
+/// Returns the Mac for the operand types of a dot or convolution; E149 for types without a matrix kernel.
 Mac mac_for(const Lowering& lowering, const Instruction& instruction);
 
 }  // namespace weft

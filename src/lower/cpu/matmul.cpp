@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-/// A dot with the multiply-accumulate of the CPU's kernels.
+/// A matrix product with its multiply-accumulate on a CPU.
 struct CpuProduct : Product {
   Mac mac;
 };
 
-/// Whether rows consist of whole units: dense, and each beginning at a multiple of the group.
+/// True if A can be read in whole units: its rows are dense and begin at multiples of the Mac's group.
 bool reads_in_place(const CpuProduct& p) {
   bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
   bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);
@@ -22,7 +22,7 @@ bool reads_in_place(const CpuProduct& p) {
   return unit && whole && p.a.dtype == p.mac.direct;
 }
 
-/// Packs B into panels; once, when the program is loaded, if B is constant.
+/// Returns B packed into panels; if B is constant, it is packed once when the program is loaded.
 View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   size_t rank = p.b.dims.size();
   Batch batch = leading(p.b, rank - 2);
@@ -32,7 +32,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   if (shared) strides = {{}};
   View from = p.b;
   collapse_axes(dims, strides);
-  if (dims.size() > 1) {  // if the batches have no common stride
+  if (dims.size() > 1) {  // the batches have no common stride
     from = lowering.contiguous_view_of(value);
     dims = {product(dims)};
     strides = {{from.dims[rank - 2] * from.dims[rank - 1]}};
@@ -60,7 +60,7 @@ View packed_b(Lowering& lowering, const CpuProduct& p, Value value) {
   return lowering.shared(to);
 }
 
-/// `DirectRows{...}` or `FilledRows{...}`: how the kernel reads A.
+/// Returns the text of the reader of A: `DirectRows{...}` or `FilledRows{...}`.
 std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place) {
   std::string a = kernel.buffer(p.a.buffer, p.a.dtype, false);
   std::string base =
@@ -79,8 +79,8 @@ std::string rows_of_a(KernelBuilder& kernel, const CpuProduct& p, bool in_place)
   return cat("FilledRows{[&]([[maybe_unused]] i64 at, i64 row, i64 k, auto lanes) WEFT_LAMBDA { return ", load, "; }}");
 }
 
-/// The packed matrix of batch `at`, or for a grouped product the one that the index selects (none for a negative
-/// index).
+/// Returns the text of the packed matrix of batch `at`; for a grouped product, of the matrix that the index selects
+/// (none for a negative index).
 std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot, const std::string& b,
                       const Dim& elements) {
   if (dot.is<Dot>()) return cat("raw(", b, ") + at * ", kernel.size(elements));

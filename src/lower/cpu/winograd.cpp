@@ -13,14 +13,14 @@
 namespace weft {
 namespace {
 
-/// A size for estimates: symbols are `guess`, or the nearest value within their bounds.
+/// Returns a size for estimates; symbols count as `guess`, or as the nearest value within their bounds.
 double guessed(const Dim& dim, int64_t guess) {
   return static_cast<double>(dim.evaluate(
       [&](const Symbol& symbol) { return std::clamp(guess, symbol.min, std::max(symbol.min, symbol.max)); }));
 }
 
-/// The work in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: loading 4 bytes of
-/// weights takes the time of 10 multiply-adds, and so does transforming an element.
+/// Estimates of work, in multiply-adds of the f32 kernels, fitted to bench/kernels/winograd.cpp on AVX2: loading 4
+/// bytes of weights and transforming one element cost as much as 10 multiply-adds each.
 struct Estimate {
   double batch, height, width, in, out, weight_cost;
 
@@ -31,7 +31,7 @@ struct Estimate {
   }
 };
 
-/// Depth, if there is one, counts as more images of more channels.
+/// Estimates the work. A depth axis counts as more images, and its kernel size as more channels.
 Estimate estimate_of(const Window& w, double weight_cost) {
   size_t height = w.out.size() - 2;
   double in = guessed(w.channels_in, 64), images = guessed(w.batch, 1);
@@ -50,19 +50,19 @@ std::vector<AssumedSize> sizes_of(const Window& w, const Estimate& e) {
           {"out", w.channels_out, number(e.out)}};
 }
 
-/// Whether the last two sizes are `value`.
+/// True if the last two sizes equal `value`.
 bool last_are(const Dims& dims, int64_t value) {
   return known_equal(dims.back(), value) && known_equal(dims[dims.size() - 2], value);
 }
 
-/// Why these types are refused: floats must be f32 on both sides; integers become 16 bits, with room for the
-/// transforms.
+/// Returns why these types are refused, or null. Floats must be f32 on both sides; integers are transformed in 16 bits,
+/// which need room for the growth.
 const char* refused_types(const Mac& direct, const View& x) {
   if (direct.name != "MacF32" && direct.direct != DType::i16) return "it is for f32 and for integers of 16 bits";
   return x.dtype != direct.direct ? "pixels are converted on the way" : nullptr;
 }
 
-/// The largest tile that is exact for integers with these bounds; 0 if none is.
+/// Returns the largest output tile that is exact for integers with these bounds; 0 if there is none.
 int largest_exact_tile(double x, const WeightBounds& w) {
   for (auto [out, sum_bits] : {std::pair{4, 25}, {2, 29}}) {
     constexpr double narrow = 32767;
@@ -73,7 +73,7 @@ int largest_exact_tile(double x, const WeightBounds& w) {
   return 0;
 }
 
-/// The Mac that multiplies the transformed values of tiles of this size.
+/// Returns the Mac for the transformed values of tiles of this size.
 Mac mac_of_tiles(const Lowering& lowering, const Window& w, int out, double x, const WeightBounds& weights) {
   Mac pairs(macs::MacInt16, "native_tile", lowering.tile(), DType::i16);
   tasks::WinogradGrowth grows = tasks::winograd_growth(out);

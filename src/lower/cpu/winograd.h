@@ -11,16 +11,16 @@ class Lowering;
 struct Instruction;
 struct View;
 
-/// Whether a convolution uses minimal filtering (kernels/winograd.h), and how.
+/// Whether and how a convolution uses Winograd's minimal filtering (kernels/winograd.h).
 struct WinogradChoice {
-  int out = 0;            ///< side of a tile of results; 0: not used
-  std::string form = {};  ///< the kernel's Form
+  int out = 0;            ///< side of an output tile: 4 or 2; 0: Winograd is not used
+  std::string form = {};  ///< template argument `Form` of the kernel
   Mac mac = {};           ///< multiplies the transformed values
-  std::string why = {};   ///< the reason for the choice or the refusal; empty for other kinds of convolutions
+  std::string why = {};   ///< why Winograd was chosen or refused; empty where it does not apply
 };
 
-/// Chooses between tiles of 4 x 4, of 2 x 2 and the direct kernel, by estimates or by measurements. Floats must be f32.
-/// Integers are taken if the bounds of pixels and weights prove the result exact. `x`: the layout of the pixels.
+/// Chooses between Winograd F(4x4,3x3), F(2x2,3x3) and the direct kernel, by estimates or measurements. Floats must be
+/// f32. Integers qualify only if the bounds of pixels and weights prove the result exact. `x`: the view of the pixels.
 WinogradChoice choose_winograd(Lowering& lowering, const Instruction& convolution, const Window& window,
                                const Mac& direct, const View& x);
 

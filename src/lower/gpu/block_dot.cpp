@@ -8,10 +8,10 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // multiplied in groups of block_few_rows; more rows are faster in tiles
-constexpr int64_t typical_prompt = 128;  // assumed number of rows of a larger product
+constexpr int64_t max_block_rows = 64;   // up to here in groups of block_few_rows; with more, tiles are faster
+constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
-/// Rows that begin on multiples of 16 bytes and are dense along k in whole vectors; copied if necessary.
+/// Returns rows dense along k, in whole vectors that begin on multiples of 16 bytes; copies if necessary.
 View whole_rows(Lowering& lowering, Value x) {
   View view = lowering.view_of(x);
   DType type = lowering.stored_type(x.dtype());
@@ -19,7 +19,7 @@ View whole_rows(Lowering& lowering, Value x) {
   return is_even ? view : lowering.copy_of(view, x, "a product with packed weights reads rows", type);
 }
 
-/// `BlockWeights<4, 32, false, f16>{...}` over the weights as they are stored.
+/// Returns the text of a reader of the stored weights: `BlockWeights<4, 32, false, f16>{...}`.
 std::string weights_text(Lowering& lowering, KernelBuilder& kernel, const Instruction& dot) {
   Value w = dot.inputs[1], scale = dot.inputs[2];
   BlockDotOperands at(dot.inputs.size(), false);
@@ -39,7 +39,7 @@ std::string weights_text(Lowering& lowering, KernelBuilder& kernel, const Instru
              ", ", stride, "}");
 }
 
-/// Whether weights, scales and zero points are constant during a run.
+/// True if weights, scales and zero points do not change during a run.
 bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   for (size_t i = 2; i < dot.inputs.size(); ++i) {
     if (!lowering.is_load_time(dot.inputs[i])) return false;
@@ -47,16 +47,16 @@ bool has_constant_weights(Lowering& lowering, const Instruction& dot) {
   return true;
 }
 
-/// A kernel for few rows: its function and launch.
+/// A kernel for products of few rows: its function and launch.
 struct GemvKernel {
   std::string function;
-  int columns = 0, threads = tasks::block_threads;  ///< of a block
-  int ring = 0;                                     ///< bytes of dynamic shared memory for each thread
+  int columns = 0, threads = tasks::block_threads;  ///< columns and threads of a block
+  int ring = 0;                                     ///< bytes of dynamic shared memory per thread
   int occupancy = 0;                                ///< blocks that should fit on a compute unit at once
-  int lanes = tasks::gemm_lanes;                    ///< columns that the epilogue gets at once
+  int lanes = tasks::gemm_lanes;                    ///< columns per call of the epilogue
 };
 
-/// Few rows of 16 bits on the matrix unit.
+/// Returns the kernel for few rows of 16-bit floats that uses the matrix unit; nothing if it does not apply.
 std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDot& op, int weight_bits, DType type,
                                          int64_t rows, bool ahead) {
   bool is_exact = type == DType::f16 || (type == DType::bf16 && weight_bits == 4);
@@ -69,13 +69,13 @@ std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDo
                     .occupancy = 2};
 }
 
-/// The kernel for few rows, which runs as fast as weights can be read; nothing for more rows.
+/// Returns the kernel for few rows, whose time is that of reading the weights; nothing for more rows.
 std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
                                       bool ahead) {
   const auto& op = *dot.as<BlockDot>();
   Dim n = dot.inputs[1].dims()[0], k = dot.inputs[0].dims().back();
   int weight_bits = bits(dot.inputs[1].dtype());
-  if (m > 1) {  // measured: for one row alone the vector units are as fast
+  if (m > 1) {  // measured: for one row, vector units are as fast
     if (auto best = on_matrix_unit(lowering, op, weight_bits, type, m, ahead)) return best;
   }
   if (m > max_gemv_rows) return std::nullopt;
@@ -89,8 +89,8 @@ std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instructio
 
 }  // namespace
 
-/// Few rows read the weights once. More rows are a matrix product that converts B on its way to shared memory. If only
-/// the run knows the number of rows, it chooses between the two.
+/// Few rows: a gemv that reads the weights once. More rows: a matrix product that dequantises B on its way to shared
+/// memory. If the number of rows is symbolic, each run chooses between the two.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);
@@ -126,7 +126,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     std::optional<GemvKernel> others;
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, max_block_rows, ahead);
-    Dim typical = others ? typical_prompt : typical_size(m);  // an open size gets one kernel for all numbers of rows
+    Dim typical = others ? typical_prompt : typical_size(m);  // a symbolic size gets one kernel
     BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.gpu().wave);
     if (others)

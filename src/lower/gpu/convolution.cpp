@@ -10,12 +10,12 @@
 namespace weft {
 namespace {
 
-/// Weights as [group][channel out][tap][channel in], from [out, in / g, taps...] or [in, out / g, taps...].
+/// Reorders weights [out, in / g, taps...] or [in, out / g, taps...] to [group][channel out][tap][channel in].
 View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type) {
   View from = lowering.contiguous_view_of(value);
   Dim taps = w.taps();
   View by_tap{from.buffer, from.dtype, {w.groups, w.channels_out, taps, w.channels_in}, {}, from.offset};
-  Dim inner = w.transposed ? w.channels_out : w.channels_in;  // size of the source's second axis
+  Dim inner = w.transposed ? w.channels_out : w.channels_in;  // second axis of the source
   Dim first = inner * taps;
   by_tap.strides =
       w.transposed ? Dims{w.channels_in * first, taps, 1, first} : Dims{w.channels_out * first, first, 1, taps};
@@ -23,8 +23,8 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// Pixels padded with zeros to `to` channels, dense, as elements of `type`; `to` is a multiple of `lanes`, which a
-/// thread writes at once. The last axis of the view holds channels.
+/// Copies pixels to a dense view of `type` whose channels are padded with zeros to `to`, a multiple of `lanes`; a
+/// thread writes `lanes` channels at once.
 View padded_channels(Lowering& lowering, const View& from, Value value, int64_t to, int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
   size_t rank = from.dims.size();
@@ -57,7 +57,7 @@ View padded_channels(Lowering& lowering, const View& from, Value value, int64_t 
   return result;
 }
 
-/// The padding value as a vector; nothing if it is zero.
+/// Returns a view of the padding value repeated `lanes` times; nothing if it is zero.
 std::optional<View> outside_vector(Lowering& lowering, const Instruction& convolution, int lanes) {
   if (convolution.inputs.size() < 3) return std::nullopt;
   Value value = convolution.inputs[2];
@@ -65,7 +65,7 @@ std::optional<View> outside_vector(Lowering& lowering, const Instruction& convol
   return lowering.copy_of({one.buffer, one.dtype, {lanes}, {0}, one.offset}, value, "a vector of the zero point");
 }
 
-/// Everything that the kernel of a convolution is made from.
+/// The operands and parameters of a convolution kernel.
 struct GpuConvolution {
   Window w;
   DirectConvolution operands;
@@ -73,7 +73,7 @@ struct GpuConvolution {
   std::optional<View> outside;
 };
 
-/// "3x3 stride 2x2 of 56x56": the properties that affect the time of a convolution, besides its matrix product.
+/// Returns "3x3 stride 2x2 of 56x56": what affects a convolution's time besides the sizes of its matrix product.
 std::string geometry_text(const Window& w) {
   auto text = [](const Dims& sizes) {
     std::string line;
@@ -93,13 +93,13 @@ Iteration iteration_of(const Region& region, const Window& w) {
           .whole_vectors = known_equal(w.groups, 1) || w.channels_out.is_multiple_of(8)};
 }
 
-/// Columns that the epilogue gets at once. Eight columns of f64 may take too many registers.
+/// Returns the columns per call of the epilogue; eight columns of f64 may need too many registers.
 int epilogue_lanes(const Lowering& lowering, const Region& region) {
   auto is_wide = [](Instruction* i) { return i->result().dtype() == DType::f64; };
   return std::ranges::any_of(region.epilogue, is_wide) ? lowering.gpu().f64_lanes : 8;
 }
 
-/// Calls conv_gpu, with its template arguments.
+/// Returns the call of conv_gpu with its template arguments.
 std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
   bool many = tile.groups && c.w.channels_in.is_constant() && c.w.channels_in.value() >= tile.depth;
   return cat("conv_gpu<", kernel_type(c.operands.type), ", ", tile_text(tile), ", ", c.whole, ", ", !many, ", ",
@@ -116,8 +116,8 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvoluti
   return step;
 }
 
-/// The launch that computes the convolution with the epilogue of `region`; with `parts` it stores partial sums of split
-/// k instead.
+/// Makes the launch that computes the convolution and the epilogue of `region`, or with `parts` only stores the partial
+/// sums of split k.
 PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuConvolution& c, const TileChoice& chosen,
                           const SplitKSums* parts = nullptr) {
   const auto& [type, x, weights] = c.operands;
@@ -141,17 +141,17 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   return with_variants(launch_of(lowering, own, c, chosen.tile), chosen, with_tile);
 }
 
-/// The operands in the kernel's layout, copied if necessary.
+/// Returns the operands in the kernel's layout; copies them if necessary.
 GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
   DType type = lowering.product_type(i);
   int lanes = tasks::vector_bits / bits(type);
   View weights = weights_by_tap(lowering, w, i.inputs[1], type), x;
   bool is_narrow =
       (bits(type) <= 16 && type != DType::i16) ||
-      (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // types that matrix units multiply
+      (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // the matrix unit supports the type
   int64_t channels = w.channels_in.constant().value_or(lanes);
   bool is_torn = is_narrow && known_equal(w.groups, 1) &&
-                 (channels == 0 || channels % lanes != 0);  // a vector would span two taps
+                 (channels == 0 || channels % lanes != 0);  // else a vector would span two taps
   if (is_torn) {
     int64_t whole_channels = (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes;
     x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], whole_channels, lanes, type);

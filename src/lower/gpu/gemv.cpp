@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// A product that kernels/gemv_gpu.h can take: few rows, a constant matrix without batches.
+/// True if kernels/gemv_gpu.h supports the product: few rows, constant B without batches.
 bool is_gemv(const Lowering& lowering, const Region& region) {
   if (!region.anchor || !region.anchor->is<Dot>() || !region.prologue.empty()) return false;
   const Dims &result = region.anchor->types[0].shape.dims, &b = region.anchor->inputs[1].dims();
@@ -28,7 +28,7 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          a.inputs[1].dims() == b.inputs[1].dims() && a.types[0].shape == b.types[0].shape;
 }
 
-/// Whether `first` has a single output, which only the epilogue of `second` reads, at the same places.
+/// True if `first` has one output and only the epilogue of `second` reads it, element by element.
 bool feeds_only(const Region& first, const Region& second) {
   if (first.outputs.size() != 1) return false;
   const Instruction& last = *first.outputs[0].def;
@@ -46,7 +46,7 @@ void join(Region& first, Region& second) {
   first = {};
 }
 
-/// The RMS norm of whole rows, with its gain, if the region contains and outputs nothing else.
+/// Returns the RMS norm of whole rows, with its gain, if the region computes and outputs nothing else.
 std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   const auto* norm = region.anchor ? region.anchor->as<Normalize>() : nullptr;
   bool is_plain = norm && !norm->centred && region.prologue.empty() && region.epilogue.size() == 1 &&
@@ -67,7 +67,7 @@ std::optional<RowNorm> as_row_norm(Lowering& lowering, const Region& region) {
   return RowNorm{region.anchor->inputs[0], gain, norm->epsilon};
 }
 
-/// The products that read the norm's result; empty if anything else reads it.
+/// Returns the products that read the norm's result; empty if anything else reads it.
 std::vector<Region*> readers_of(const Region& norm, const std::multimap<const Instruction*, Region*>& products) {
   Value rows = norm.outputs[0];
   std::vector<Region*> readers;
@@ -89,7 +89,7 @@ std::optional<RowNorm> norm_of_rows(const Region& region) {
 }
 
 void take_norms(Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> products;  // keyed by the instruction that computes their rows
+  std::multimap<const Instruction*, Region*> products;  // key: the instruction that computes the rows
   for (Region& region : regions) {
     if (is_gemv(lowering, region)) products.emplace(region.anchor->inputs[0].def, &region);
   }
@@ -103,7 +103,7 @@ void take_norms(Lowering& lowering, std::vector<Region>& regions) {
 }
 
 void join_twins(const Lowering& lowering, std::vector<Region>& regions) {
-  std::multimap<const Instruction*, Region*> seen;  // earlier products, by the instruction that computes their rows
+  std::multimap<const Instruction*, Region*> seen;  // earlier products; key: the instruction that computes the rows
   for (Region& region : regions) {
     if (!is_gemv(lowering, region) || region.twin) continue;
     const Instruction* rows = region.anchor->inputs[0].def;

@@ -9,10 +9,10 @@ namespace weft {
 
 class Lowering;
 
-/// Work that products of few rows (kernels/gemv_gpu.h) take over on GPUs, where launches limit such programs.
+/// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h), where the number of launches limits such programs.
 
-/// Joins two products of the same rows by constant matrices of the same sizes, if only the epilogue of one reads the
-/// other (a gate and its input): one launch reads both matrices, and the value between them is never stored.
+/// Joins two products of the same rows with constant matrices of equal sizes (a gate and its input in an MLP), if only
+/// the epilogue of one reads the other. One launch then reads both matrices, and the value between is never stored.
 void join_twins(const Lowering& lowering, std::vector<Region>& regions);
 
 /// rows = x / sqrt(mean(x^2) + epsilon) * gain, over the last axis.
@@ -20,9 +20,9 @@ struct RowNorm {
   Value x, gain;
   double epsilon;
 };
-/// An RMS norm that only such products read becomes the prologue of each of them.
+/// Makes an RMS norm that only products of few rows read the prologue of each of them.
 void take_norms(Lowering& lowering, std::vector<Region>& regions);
-/// The norm in a product's prologue.
+/// Returns the norm in the prologue of a product, if it has one.
 std::optional<RowNorm> norm_of_rows(const Region& region);
 
 }  // namespace weft

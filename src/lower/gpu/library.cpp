@@ -16,12 +16,12 @@ namespace {
 
 bool is_known(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-/// Whether the view begins at a fixed place, on 16 bytes, as the library requires.
+/// True if the view starts at a constant offset aligned to 16 bytes, as libraries require.
 bool begins_well(const View& view) {
   return view.offset.is_constant() && view.offset.is_multiple_of(tasks::vector_bits / bits(view.dtype));
 }
 
-/// `operands`: those of the call; the last one is written.
+/// Adds a library call; `operands`: the inputs, then the output.
 void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& operands, const Dim& flops,
               std::string reason) {
   View memory = lowering.new_packed(DType::u8, library_workspace, false, "working memory of a library");
@@ -76,7 +76,7 @@ void lower_library_product(Lowering& lowering, const Region& region, const Produ
 
 namespace {
 
-/// Whether the value has one number for each channel, known when the program is loaded.
+/// True if the value has one number per channel that is known when the program is loaded.
 bool is_bias(Lowering& lowering, Value value) {
   if (!lowering.is_load_time(value) || !is_float(value.dtype())) return false;
   View view = lowering.view_of(value);
@@ -86,7 +86,7 @@ bool is_bias(Lowering& lowering, Value value) {
   return all_constant({view.dims.back(), view.strides.back(), view.offset});
 }
 
-/// The epilogue in the library's terms; nothing if the library does not support it.
+/// Returns the epilogue in the library's terms; nothing if the library does not support it.
 std::optional<ConvolutionEpilogue> epilogue_of(Lowering& lowering, const Region& region) {
   ConvolutionEpilogue e;
   Value at = region.anchor->result();
@@ -107,7 +107,7 @@ std::optional<ConvolutionEpilogue> epilogue_of(Lowering& lowering, const Region&
   return region.outputs == std::vector<Value>{at} ? std::optional(e) : std::nullopt;
 }
 
-/// Whether new_result gives the value its own dense memory, in that type.
+/// True if new_result stores the value in dense memory of its own as `type`.
 bool is_written_as(const Lowering& lowering, Value value, DType type) {
   auto goes_apart = [](const Instruction* user) {
     auto is_concat = [](const Instruction* i) { return i->is<Concat>(); };
@@ -117,10 +117,10 @@ bool is_written_as(const Lowering& lowering, Value value, DType type) {
   return stored == type && std::ranges::none_of(value.def->users, goes_apart);
 }
 
-/// Whether the library can read the view without a copy.
+/// True if the library can read the view without a copy.
 bool is_dense(const View& view, DType type) { return view.dtype == type && is_contiguous(view) && begins_well(view); }
 
-/// The part of the region that the offer computes.
+/// Returns the part of the region that the library call computes.
 Region part_of(const Region& region, const LibraryOffer& offer) {
   Region part = region;
   if (!offer.does_epilogue) part.epilogue.clear(), part.outputs = {region.anchor->result()};

@@ -4,44 +4,44 @@
 
 #include "lower/lowering.h"
 
-/// Work that vendors' libraries could do in place of a kernel: its description, and the steps that call them.
+/// Calls of vendors' libraries in place of kernels: descriptions of the work, and the steps that call.
 namespace weft {
 
 struct Product;
 struct Window;
 
-/// A candidate of a decision.
+/// A library call that competes with Weft's kernels in a decision.
 struct LibraryOffer {
   std::string name;  ///< "cudnn fused"
   LibraryCall call = {};
   bool does_epilogue = false;
 };
 
-/// Offers for a product whose operands need no conversion, with fixed sizes and one stride between batches.
+/// Returns the library calls for a product with unconverted operands, fixed sizes and one stride between batches.
 std::vector<LibraryOffer> product_offers(const Lowering& lowering, const Region& region, const Product& p, DType type);
-/// The library leaves the sums in f32; a kernel of Weft computes the epilogue.
+/// Adds the library call, which leaves sums in f32, and a kernel of Weft for the epilogue.
 void lower_library_product(Lowering& lowering, const Region& region, const Product& p, const LibraryOffer& offer);
 
-/// The epilogue of a convolution that libraries support: a bias for each channel, then a tensor of the result's sizes,
-/// then relu.
+/// The epilogue that libraries support after a convolution: a bias per channel, then the addition of a tensor of the
+/// result's sizes, then relu.
 struct ConvolutionEpilogue {
   Value bias = {}, other = {};
   bool has_relu = false;
 };
 
-/// A convolution whose operands need no conversion.
+/// A convolution whose operands a library can read without conversion.
 struct DirectConvolution {
   DType type;
   View x, weights;  ///< weights as [channel out][taps][channel in of a group]
 };
-/// Offers for the convolution alone, and with its epilogue if the library supports that.
+/// Returns the library calls for the convolution alone, and with its epilogue if the library supports it.
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& window,
                                              const DirectConvolution& convolution);
-/// The epilogue as a part of a problem's text: "bias other relu"; "kernel" if libraries do not support it; empty if
-/// there is none.
+/// Returns the epilogue as part of the problem's text: "bias other relu"; "kernel" if libraries do not support it; ""
+/// if there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
-/// Adds the call, and a kernel for the rest. `spare` makes the step with the same result as the call, for open sizes
-/// that the library turns out not to support; it computes the given region.
+/// Adds the library call, and a kernel for the part of the epilogue that it leaves. `spare` makes a step of Weft for
+/// the given region; it replaces the call in runs with symbolic sizes that the library refuses.
 void lower_library_convolution(Lowering& lowering, const Region& region, const DirectConvolution& convolution,
                                const LibraryOffer& offer, const std::function<PlanStep(const Region&)>& spare);
 

@@ -20,7 +20,7 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
   return direct;
 }
 
-/// The text of direct_rows if possible, else of along_k or along_rows with a lambda that loads `stage_lanes<T>`
+/// Uses direct_rows if is_direct allows it, else along_k or along_rows with a lambda that loads `stage_lanes<T>`
 /// elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
@@ -47,8 +47,8 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
                                k_stride, ", ", k_stride, ", lanes)"));
 }
 
-/// Up to 16 vectors of B in flight for each thread: few threads for a short k, and as many columns as leave enough
-/// blocks. Measured on an H200.
+/// Each thread keeps up to 16 vectors of B in flight. A short k gets few threads; a block gets as many columns as leave
+/// enough blocks. Measured on an H200.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t max_at_once = 4;
   GemvShape f{.columns = 4, .threads = 64};
@@ -60,8 +60,8 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
 
 namespace {
 
-/// Weights with k side by side in the type of the product and rows on multiples of 16 bytes, transposed once when the
-/// program is loaded.
+/// Returns weights stored with k contiguous, in the product's type, rows aligned to 16 bytes; they are transposed once,
+/// when the program is loaded.
 View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
   size_t rank = b.dims.size();
   bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);
@@ -81,19 +81,19 @@ View weights_along_k(Lowering& lowering, const View& b, Value value, DType type)
   return result;
 }
 
-/// The kernel of a product: its header, call and launch.
+/// The kernel of a product: header, call and launch parameters.
 struct ProductKernel {
   std::string header, call;
   Dim blocks = 0;
   int threads = tasks::block_threads, shared = 0, cluster = 1;
-  int columns = tasks::gemm_lanes;  ///< that the epilogue gets at once
+  int columns = tasks::gemm_lanes;  ///< columns per call of the epilogue
   bool waits_itself = false;
   std::string reason = {};
-  std::optional<BlockTile> split_k = {};  ///< if its blocks store partial sums
-  TileChoice choice = {};                 ///< its tile, and larger ones for more work
+  std::optional<BlockTile> split_k = {};  ///< set if its blocks store partial sums
+  TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// The kernel for up to four rows, with operands that need no conversion: as fast as B can be read.
+/// Returns the gemv kernel for up to four rows of direct operands, whose time is that of reading B; nothing otherwise.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;
@@ -113,7 +113,7 @@ std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProd
 ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const BlockTile& tile) {
   bool adds = adds_parts(lowering.gpu(), tile);
   bool is_odd = tile.groups && tile.split == 1 && p.n.is_constant() &&
-                p.n.value() % tasks::gemm_lanes != 0;  // rows of the result are not aligned
+                p.n.value() % tasks::gemm_lanes != 0;  // the result's rows are not aligned
   int columns = is_odd ? 1 : tasks::gemm_lanes;
   return ProductKernel{.header = "gemm_gpu.h",
                        .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),
@@ -126,16 +126,16 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
                        .split_k = adds ? std::optional(tile) : std::nullopt};
 }
 
-/// The kernel for one row, for products whose number of rows only the run knows: text generation.
+/// Returns the gemv kernel for one row, for products with a symbolic number of rows, as in text generation.
 std::optional<ProductKernel> one_row_kernel(const Lowering& lowering, GpuProduct p, const TileChoice& chosen) {
   if (chosen.work != p.m || p.m.lower_bound() > 1) return std::nullopt;
   Dim rows = std::exchange(p.m, 1);
   auto kernel = gemv_kernel(lowering, p);
-  if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // there may be no rows
+  if (kernel) kernel->blocks = kernel->blocks * min(rows, 1);  // no blocks for no rows
   return kernel;
 }
 
-/// The kernel of a product, or the library call.
+/// Chooses a kernel or a library call for a product.
 std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, const GpuProduct& p) {
   if (auto few = gemv_kernel(lowering, p)) return *few;
   TileChoice chosen = choose_tile(lowering, p);
@@ -158,7 +158,7 @@ bool is_constant(Lowering& lowering, const View& view) {
 
 namespace {
 
-/// The line that declares the number of columns.
+/// Returns the line that declares W, the columns per call of the epilogue.
 std::string columns_text(const ProductKernel& kernel) { return cat("constexpr int W = ", kernel.columns, ";"); }
 
 PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
@@ -167,8 +167,8 @@ PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKerne
   return kernel.finish(lowering.plan(), cat("dot_", type));
 }
 
-/// Writes the kernel of a product, given the strings of its operands. It computes the epilogue of `region`; with `parts`
-/// it stores partial sums of split k instead.
+/// Writes the kernel of a product from the texts of its operands. It computes the epilogue of `region`, or with `parts`
+/// only stores the partial sums of split k.
 void write_product(Lowering& lowering, const Region& region, const Product& p, const ProductKernel& main,
                    KernelBuilder& kernel, const std::string& a, const std::string& b, DType type,
                    const SplitKSums* parts = nullptr) {
@@ -188,7 +188,7 @@ void add_product(Lowering& lowering, const Region& region, const Product& p, Pla
   lowering.add_step(std::move(step), std::move(reason));
 }
 
-/// The kernel text of an operand whose rows are normalised as they are read.
+/// Returns the text of an operand that applies a norm to its rows while they are read.
 std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::string& rows, const RowNorm& norm) {
   View gain = lowering.view_of(norm.gain);
   std::string at = cat("raw(", kernel.buffer(gain.buffer, gain.dtype, false), ") + ", kernel.size(gain.offset));
@@ -197,8 +197,8 @@ std::string normed_text(Lowering& lowering, KernelBuilder& kernel, const std::st
   return cat("normed_rows(", rows, ", ", at, ", ", number_text(DType::f32, norm.epsilon), ")");
 }
 
-/// Products of few rows with a joined product or a norm (gpu/gemv.h). Their matrices are constant, so any layout is
-/// possible.
+/// Lowers products of few rows that have a joined product or a norm (gpu/gemv.h). Their matrices are constant, so they
+/// can be stored in any layout.
 void lower_gemv(Lowering& lowering, const Region& region) {
   std::vector<const Instruction*> dots{region.anchor};
   if (region.twin) dots.push_back(region.twin);
@@ -206,7 +206,7 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   Value rows = norm ? norm->x : region.anchor->inputs[0];
   DType type = lowering.product_type(*region.anchor);
   for (const Instruction* dot : dots)
-    if (lowering.product_type(*dot) != type) type = DType::f32;  // one matrix has numbers that f16 cannot hold
+    if (lowering.product_type(*dot) != type) type = DType::f32;  // one of the matrices does not fit f16
   std::vector<Product> products;
   for (const Instruction* dot : dots) {
     products.push_back(as_product(lowering, *dot, rows));

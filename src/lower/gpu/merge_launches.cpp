@@ -14,13 +14,13 @@ namespace weft {
 namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
-constexpr int64_t max_blocks = 1024;  // most blocks of a part at usual sizes; with more, the cost of a launch is small
+constexpr int64_t max_blocks = 1024;  // of a part at usual sizes; above, the cost of a launch is small
 
-/// Steps that will be one launch.
+/// Steps that become one launch.
 struct Group {
   std::vector<size_t> members = {};
   bool may_grow = false;
-  bool is_tiled = false;  ///< all members launch the same kernels; otherwise any small ones
+  bool is_tiled = false;  ///< all members launch the same kernels; else: any small kernels
   std::set<int> read = {}, written = {}, written_apart = {};  // buffers
 };
 
@@ -28,7 +28,7 @@ bool meets(const std::set<int>& a, const std::vector<int>& b) {
   return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
 }
 
-/// Whether both launch the same kernel, whatever the sizes.
+/// True if both launch the same kernels; sizes may differ.
 bool launch_alike(const LaunchStep& a, const LaunchStep& b) {
   auto is_same = [](const StepVariant& p, const StepVariant& q) { return p.kernel == q.kernel && p.from == q.from; };
   return a.kernel == b.kernel && a.work == b.work && std::ranges::equal(a.variants, b.variants, is_same);
@@ -39,7 +39,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    std::vector<int> numbers;  // for each step, the first group of its run of movable steps
+    std::vector<int> numbers;  // for each step, the first group of its basic block
     for (size_t i = 0; i <= plan_.steps.size(); ++i) {
       if (i == plan_.steps.size() || begins_basic_block(i)) first_ = groups_.size();
       numbers.push_back(static_cast<int>(first_));
@@ -55,13 +55,13 @@ class Merger {
   }
 
  private:
-  /// No step moves across a host step, a library call, the step that replaces one, or a collective.
+  /// True for steps past which no step moves: host steps, library calls, steps that replace these, collectives.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](int buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
     return launch ? launch->is_spare || std::ranges::any_of(step.buffers, is_mailbox) : !step.is<CollectiveStep>();
   }
-  /// Whether a basic block begins at step `i`: steps that always run one after another.
+  /// True if a basic block starts at step `i`; the steps of a basic block always run one after another.
   bool begins_basic_block(size_t i) {
     if (targets_.empty()) {
       for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
@@ -69,7 +69,7 @@ class Merger {
     return i == 0 || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(static_cast<int>(i));
   }
 
-  /// Adds the step to the last group that may take it; it must be independent of all groups in between.
+  /// Adds the step to the last group that can take it, if it is independent of all groups after that.
   void place(size_t i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
          moves = plan_.steps[i].moves >= 0;
@@ -81,7 +81,7 @@ class Merger {
       if (may_take && (!is_tiled || launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]))))
         return add(group, i);
     }
-    // A step that moves an operand to its result comes first, so that others can be grouped after it.
+    // A step that moves an operand to its result goes as early as possible, so that others can follow it in groups.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
     add(*groups_.insert(where, Group{.may_grow = may_join, .is_tiled = is_tiled}), i);
   }
@@ -128,7 +128,7 @@ class Merger {
         headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
   }
 
-  /// Products and convolutions; they are grouped with others of the same kernel: queries, keys and values.
+  /// True for products and convolutions; those with the same kernel share a launch (queries, keys and values).
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) &&
            starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});
@@ -142,24 +142,24 @@ class Merger {
     return is_plain && starts_with(kernel, {"pointwise.h", "indexed.h", "pad.h"});
   }
 
-  /// Whether the step writes an output, which a caller may place over an input.
+  /// True if the step writes an output, which may be the memory of an input.
   bool writes_output(const PlanStep& step) const {
     return std::ranges::any_of(
         step.outputs, [&](int id) { return plan_.buffers[static_cast<size_t>(id)].kind == BufferKind::output; });
   }
 
-  /// The first line of the kernel.
+  /// Returns the first line of the kernel.
   static std::string head(const PlanKernel& kernel, const PlanStep& step) {
     return cat("WEFT_KERNEL_AHEAD(", kernel.name, ", ", step.buffers.size(), ", ", kernel.threads, ") {");
   }
 
-  /// Makes one step of all members. Its sizes begin with the number of blocks of each member.
+  /// Merges the members into one step, whose sizes begin with the number of blocks of each member.
   PlanStep merged(const Group& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
   }
 
-  /// Makes one launch of the members' common kernel, and of each of its variants.
+  /// Merges launches of one kernel into one launch; does the same for each of its variants.
   PlanStep repeated(const Group& group) {
     size_t count = group.members.size();
     const PlanStep& first = first_of(group);
@@ -190,7 +190,7 @@ class Merger {
     return all;
   }
 
-  /// A kernel that does the work of `count` launches of kernel `number`, each with operands like those of `first`.
+  /// Returns a kernel for `count` launches of kernel `number` with operands like those of `first`.
   int repeated_kernel(int number, const PlanStep& first, size_t count) {
     PlanKernel kernel = plan_.kernels[static_cast<size_t>(number)];
     std::string name = cat(kernel.name, "_times_", count);
@@ -202,7 +202,7 @@ class Merger {
     return kernel_number(std::move(kernel));
   }
 
-  /// Adds the launches, reads and writes of all members to `all`. Its sizes begin with the number of blocks of each
+  /// Adds the launches, reads and writes of all members to `all`, whose sizes begin with the number of blocks of each
   /// member.
   void add_all(PlanStep& all, const Group& group) {
     for (size_t m : group.members) {
@@ -216,7 +216,7 @@ class Merger {
     all.source = plan_.steps[group.members[0]].source;
   }
 
-  /// Makes one launch of different small kernels.
+  /// Merges launches of different small kernels into one.
   PlanStep side_by_side(const Group& group) {
     PlanStep all;
     std::set<int> named;
@@ -293,8 +293,8 @@ class Merger {
 
   Plan& plan_;
   std::vector<Group> groups_;
-  size_t first_ = 0;       // the first group of the current basic block
-  std::set<int> targets_;  // the steps that branches and jumps lead to, and -1
+  size_t first_ = 0;       // first group of the basic block
+  std::set<int> targets_;  // targets of branches and jumps, and -1
 };
 
 }  // namespace

@@ -9,20 +9,20 @@ namespace weft {
 namespace {
 
 constexpr int threads = tasks::block_threads;
-/// Reading shorter rows takes less time than a second launch.
+/// Shorter rows are not cut, because reading them takes less time than a second launch.
 constexpr int64_t long_row = 16384;
-/// Blocks for each unit of the GPU, so that enough loads are in flight.
+/// Blocks per compute unit that keep enough loads in flight.
 constexpr int64_t blocks_of_unit = 4;
-/// The assumed size of a reduced axis that only the run knows.
+/// Assumed length of a reduced axis with a symbolic size.
 constexpr int64_t usual_length = 128;
 
-/// The number of parts that gives every compute unit work, each part with at least `least` elements.
+/// Returns the number of parts that gives all compute units work; each part has at least `least` elements.
 Dim parts_to_fill(const Lowering& lowering, const Dim& blocks, const Dim& length, int64_t least) {
   Dim wanted = ceildiv(blocks_of_unit * lowering.compute_units(), max(blocks, 1));
   return max(min(wanted, floordiv(length, least)), 1);
 }
 
-/// The first lines of a kernel over parts: its name and the sizes that all of them take.
+/// Writes the start of a kernel over parts: its name and the common size arguments.
 struct PartsKernel {
   KernelBuilder kernel{"row_parts.h"};
   std::string rows, cols, parts, acc;
@@ -36,7 +36,7 @@ struct PartsKernel {
   }
 };
 
-/// The rule of kernels/row_parts.h for this instruction.
+/// Returns the class of kernels/row_parts.h that implements this instruction.
 std::string rule_of(const Lowering& lowering, const Region& region, DType acc) {
   std::string type = kernel_type(acc);
   if (const auto* op = region.anchor->as<Normalize>())
@@ -110,7 +110,7 @@ RowCut row_cut(const Lowering& lowering, const Dim& rows, const Dim& cols, int l
 
 RowCut column_cut(const Lowering& lowering, const Columns& c) {
   constexpr int many_ways = 32;
-  constexpr int64_t few_rounds = 8;  // most trips of the loop over the reduced axis
+  constexpr int64_t few_rounds = 8;  // most iterations over the reduced axis
   RowCut cut;
   auto blocks = [&](int ways) { return ceildiv(c.outer * ceildiv(c.inner, c.count), threads / ways); };
   auto fills = [&](int ways) { return typical_size(blocks(ways)) >= 2 * lowering.compute_units(); };

@@ -6,20 +6,20 @@
 #include "base/error.h"
 #include "lower/gpu/products.h"
 
-/// Chooses the tile of C that each block of a product computes.
+/// Chooses the tile of C that a block of a matrix product computes.
 namespace weft {
 namespace {
 
-/// Tiles that divide among their threads, largest first.
+/// Returns the tiles whose elements divide evenly among the threads, largest first.
 std::vector<BlockTile> tiles_for(DType type, int wave) {
   int bytes = bits(type) / 8, waves_n = wave == 64 ? 2 : 4;
   if (bytes >= 4 || type == DType::i16) return {{64, 64, 64 / bytes, 2, waves_n}};  // no matrix unit
-  int depth = 64 / bytes;  // small tiles take long steps, because each costs a barrier and some memory latency
+  int depth = 64 / bytes;  // deep steps, because each step of a small tile costs a barrier and memory latency
   return {{128, 128, depth, 2, waves_n},   {128, 64, depth, 2, waves_n}, {64, 64, 2 * depth, 2, waves_n},
           {32, 64, 4 * depth, 1, waves_n}, {32, 32, 4 * depth, 1, 2},    {16, 64, 4 * depth, 1, waves_n}};
 }
 
-/// Tiles of f32 on NVIDIA, where its products are three of TF32.
+/// Returns the f32 tiles for NVIDIA, which computes an f32 product as three TF32 products.
 std::vector<BlockTile> tf32_tiles() {
   return {{128, 64, 32, 4, 2, 3},
           {64, 64, 32, 2, 2, 4},
@@ -28,7 +28,7 @@ std::vector<BlockTile> tf32_tiles() {
           {16, 64, 32, 1, 4, 4}};
 }
 
-/// The problem in numbers.
+/// A product's sizes as numbers, with guesses for symbols.
 struct Numbers {
   int64_t batch, m, n, k;
   int64_t blocks(const BlockTile& t) const {
@@ -36,8 +36,8 @@ struct Numbers {
   }
 };
 
-/// The tiles of warp groups: rows, cols, warp groups along the rows, stages. With few blocks, more stages in flight are
-/// better.
+/// Returns the tiles of warp groups (rows, cols, warp groups along the rows, stages). If there are few blocks, tiles
+/// with more stages in flight are better.
 std::vector<BlockTile> group_tiles(DType type) {
   struct Shape {
     int rows, cols, groups, stages;
@@ -60,16 +60,16 @@ std::vector<BlockTile> group_tiles(DType type) {
   return tiles;
 }
 
-/// Constants of the model of cycles.
+/// Constants of the cost model `cycles`.
 struct TileCosts {
-  double flops, unit_bytes, chip_bytes;  ///< per cycle: of the matrix unit, from the L2 cache to a unit, to all units
+  double flops, unit_bytes, chip_bytes;  ///< per cycle: of a matrix unit; from L2 to one unit; from L2 to all units
   double latency, step_cost, start, block_start, cluster_start, cluster_each, sum_bytes;
 };
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
 #include "base/chips.def"
 
-/// Cycles that a Hopper chip needs for the product with this tile: a model of three limits (the matrix unit, bandwidth
-/// of the L2 cache, latency).
+/// Estimates the cycles of a product with this tile on a Hopper GPU, from three limits: matrix unit, L2 bandwidth,
+/// latency.
 double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   const TileCosts& f = t.groups ? group_costs : tf32_costs;
   double step_flops = 2.0 * t.rows * t.cols * t.depth * (t.groups ? bits(type) / 16.0 : 1);
@@ -89,13 +89,13 @@ double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   return f.start - head_start + cluster + waves * (steps * step + sums + f.block_start);
 }
 
-/// A tile and its cost, in a unit that all tiles of a product share.
+/// A tile and its cost; costs are comparable among the tiles of one product.
 struct RankedTile {
   BlockTile tile;
   double cost;
 };
 
-/// Tiles by the model of cycles; without tiles whose rows would be mostly empty, or whose split k would be too short.
+/// Ranks tiles by `cycles`; leaves out tiles with mostly empty rows or with too short parts of split k.
 std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, const Numbers& p, DType type, int units) {
   std::vector<RankedTile> ranked;
   for (const BlockTile& tile : tiles) {
@@ -107,8 +107,8 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, co
   return ranked;
 }
 
-/// The number of parts of split k if the blocks would leave units idle. Each part has at least four steps. Sums pass
-/// through memory, so few parts are best.
+/// Returns into how many parts to split k if blocks would leave compute units idle. Each part has at least four steps.
+/// Partial sums pass through memory, so few parts are best.
 int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
@@ -116,9 +116,9 @@ int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   return parts;
 }
 
-/// Ranks for chips without a model of cycles. First the largest tile whose blocks fill the chip; with too little work,
-/// the tile with the most blocks and no empty rows. `shares`: k may be split eightfold, up to fourfold to allow a
-/// larger tile.
+/// Ranks tiles for GPUs without a cost model. First comes the largest tile whose blocks fill the GPU; if there is too
+/// little work, the tile with the most blocks and no empty rows. `shares`: k may be split into eight parts, or up to
+/// four if that allows a larger tile.
 std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers& p, int units, bool shares) {
   auto fills = [&](const BlockTile& t) {
     bool wasteful = t.rows >= 2 * p.m || t.cols >= 2 * p.n;
@@ -140,7 +140,7 @@ std::vector<RankedTile> ranked_tiles(std::vector<BlockTile> tiles, const Numbers
   return ranked;
 }
 
-/// Tiles of f32 with warp groups, with k split in a cluster.
+/// Returns f32 tiles of warp groups whose k is split in a cluster.
 std::vector<BlockTile> shared_tf32_tiles() {
   std::vector<BlockTile> tiles;
   for (BlockTile tile : tf32_tiles()) {
@@ -157,7 +157,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
-/// Weft's own candidates for these numbers, unordered.
+/// Returns Weft's candidates for these numbers, in no order.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
@@ -176,7 +176,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   return ranked_tiles(std::move(tiles), numbers, units, p.may_share);
 }
 
-/// The product of the run-time sizes.
+/// Returns the product of the symbolic sizes.
 Dim open_work(const GpuProduct& p) {
   Dim work = 1;
   for (const Dim* size : {&p.batch, &p.m, &p.n, &p.k}) {
@@ -185,7 +185,7 @@ Dim open_work(const GpuProduct& p) {
   return work;
 }
 
-/// Keeps `tile` unless another one is much better for these numbers, because each tile is a kernel to compile.
+/// Keeps `tile` unless another is much better for these numbers, because each further tile is a kernel to compile.
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
@@ -193,8 +193,8 @@ BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ran
   return best == ranked.end() || std::ranges::any_of(ranked, is_kept) ? tile : best->tile;
 }
 
-/// Adds tiles for less and for more work than `choice.tile` was chosen for. All open sizes are assumed to be 1, 4, 16
-/// ...; the border between two tiles is half way between the work of their sizes.
+/// Adds tiles for less and for more work than `choice.tile` was chosen for. Tries 1, 4, 16 ... for all symbolic sizes;
+/// the border between two tiles is half way between their amounts of work.
 TileChoice for_all_sizes(const Lowering& lowering, const GpuProduct& p, TileChoice choice) {
   choice.work = open_work(p);
   if (choice.work.is_constant()) return choice;
