@@ -34,8 +34,8 @@ bool has_feature(const Chip& chip, const std::string& feature);
 /// True when the CPU `machine` has every feature that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
 
-/// The number of CPU features that code for this chip uses. Among several codes that run on this machine, the one that
-/// uses the most is taken.
+/// Returns the number of CPU features that code for this chip uses. Where code for several chips runs on this machine,
+/// Weft takes the one with the greatest number.
 int reach(const Chip& chip);
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// The features of a chip; chips.def lists them by the chip's name.
+/// What each chip can do. chips.def lists the known chips by name.
 namespace weft {
 
 /// The name of the vendor: "cpu", "amd" or "nvidia".
@@ -74,8 +74,8 @@ bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// The chip as kernels see it: a CPU keeps its level and the features that lowering or a kernel header asks for, and is tuned for no
-/// processor. Code for it runs on `chip` and gives the same results.
+/// Returns the chip that kernels are compiled for. A CPU keeps its level and the features that lowering or a kernel
+/// header tests, and loses the processor to tune for. The code runs on `chip` and gives the same results.
 Chip plain_chip(const Chip& chip);
 
 /// The name by which chip_named finds this chip; it leaves out the processor to tune for.
