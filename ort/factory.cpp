@@ -125,7 +125,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   return made;
 }
 
-/// Classic provider names find their device by `cuda_device_id`.
+/// Classic provider names select their device by `cuda_device_id`.
 OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);

@@ -147,7 +147,7 @@ struct ArenaSettings {
   int strategy = -1;   // the same
 };
 
-/// The settings that programs have put into live arena objects.
+/// The settings of live arena objects.
 struct Arenas {
   std::mutex mutex;
   std::map<const OrtArenaCfg*, ArenaSettings> all;
@@ -210,7 +210,7 @@ const T& given(const T* options) {
   return *options;
 }
 
-/// Only options that differ from the defaults, so that a program which sets nothing gets no messages.
+/// Returns only options that differ from the defaults, so that a program which sets nothing gets no messages.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
   Options options{{"device_id", std::to_string(o.device_id)}};
   if (o.migraphx_fp16_enable) options["migraphx_fp16_enable"] = "1";
