@@ -4,7 +4,7 @@
 
 namespace weft::driver {
 
-/// The texts of files that are compiled into the command line (by cmake/embed_texts.cmake).
+/// Return the texts of files that are compiled into the command line (by cmake/embed_texts.cmake).
 std::string_view errors_text();     ///< docs/errors.md
 std::string_view perf_page_text();  ///< driver/perf.html
 

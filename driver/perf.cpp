@@ -101,7 +101,7 @@ int threads_of(const ModelOptions& model) {
   return model.compile.threads > 0 ? std::min(model.compile.threads, most) : most;
 }
 
-/// The member of `s` for a file with this ending.
+/// Returns the member of `s` for a file with this ending.
 std::string* file_of_kind(PerfSettings& s, std::string_view file) {
   if (file.ends_with(".json")) return &s.json;
   if (file.ends_with(".csv")) return &s.csv;

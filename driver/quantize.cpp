@@ -40,7 +40,7 @@ double parse_share(const std::string& text) {
   return share;
 }
 
-/// The number on the last line that a command prints when it is given the path of a model.
+/// Returns the number on the last line that a command prints when it is given the path of a model.
 double metric_of(const std::string& command, const std::string& path) {
   std::string quoted = "'";
   for (char c : path) quoted += c == '\'' ? "'\\''" : std::string(1, c);

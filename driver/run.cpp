@@ -27,7 +27,7 @@ struct RunSettings {
   bool check_numerics = false;
 };
 
-/// A list of names: JSON, or one per line.
+/// Reads a list of names: JSON, or one per line.
 std::vector<std::string> parse_labels(const std::string& text) {
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_string(); }))

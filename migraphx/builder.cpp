@@ -40,7 +40,7 @@ Values append(Graph& graph, const Step& step, const std::vector<Values>& known) 
   return append_operator(graph, step.name, step.attributes, operands);
 }
 
-/// The elements row by row, whatever the strides.
+/// Returns the elements row by row, whatever the strides.
 Tensor dense_copy(const migraphx_shape& shape, const char* data) {
   size_t size = static_cast<size_t>(weft_dtype_bits(dtype_of(shape.type))) / 8, count = shape.elements();
   std::vector<std::byte> bytes(count * size);

@@ -58,7 +58,7 @@ std::vector<size_t> all_nodes(const GraphView& graph) {
   return numbers;
 }
 
-/// The nodes that no earlier provider has taken.
+/// Returns the nodes that no earlier provider has taken.
 std::vector<size_t> free_nodes(const GraphView& graph) {
   std::vector<size_t> numbers = all_nodes(graph);
   std::erase_if(numbers, [&](size_t node) { return !graph.nodes[node].provider.empty(); });

@@ -34,7 +34,7 @@ std::string_view name(Precision precision);
 /// 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
-/// A whole number; `what` names the option in the error. Throws E203.
+/// Parses a whole number; `what` names the option in the error. Throws E203.
 int64_t parse_number(std::string_view text, std::string_view what);
 
 }  // namespace weft

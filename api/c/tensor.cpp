@@ -54,7 +54,7 @@ std::vector<int64_t> checked_dims(const int64_t* dims, size_t rank) {
   return copy;
 }
 
-/// A tensor without data, its type and sizes checked.
+/// Returns a tensor without data, its type and sizes checked.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank) {
   if (!is_type(type)) usage_error("E210", cat("element type ", static_cast<int>(type), " is unknown"));
   if (type == WEFT_STRING)

@@ -86,7 +86,7 @@ weft_dtype type_named(const std::string& name) {
   throw weft::Error(WEFT_USAGE, "E310", "there is no element type '" + name + "'");
 }
 
-/// A tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
+/// Returns a tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
 weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
   size_t bytes = array.nbytes();
   if (weft_dtype_bits(type) < 8) {  // nbytes counts a whole byte for each element
@@ -112,7 +112,7 @@ weft::Tensor tensor_of(InputArray array) {
   return tensor_over(array, from_dlpack(array.dtype()), dims);
 }
 
-/// A tensor of `type` over an array that holds its bits.
+/// Returns a tensor of `type` over an array that holds its bits.
 weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std::vector<int64_t>& dims) {
   return tensor_over(array, type_named(type), dims);
 }
@@ -142,8 +142,8 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// An array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`), because
-/// the caller may write to it.
+/// Returns an array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`),
+/// because the caller may write to it.
 template <class Framework>
 nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
   bool copies = !is_own && weft_tensor_is_shared(tensor.get());
@@ -481,7 +481,7 @@ weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model
 
 }  // namespace weft::python
 
-/// The `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
+/// Runs the `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
 int command(const std::vector<std::string>& words, std::vector<std::string> program) {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);

@@ -149,7 +149,7 @@ class TorchCall {
   };
   int64_t version_of(nb::handle tensor) const { return nb::cast<int64_t>(tensor.attr(version_)); }
 
-  /// The tensor through torch's table of DLPack functions; nothing if this torch has no such table.
+  /// Returns the tensor through torch's table of DLPack functions; nothing if this torch has no such table.
   std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
       throw nb::type_error("a call of torch.compile returns a value that is not a tensor");

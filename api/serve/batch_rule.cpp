@@ -19,7 +19,7 @@ bool is_name(const weft_dim& dim) {
 
 bool is_name(const weft_dim& dim, std::string_view name) { return is_name(dim) && name == dim.text; }
 
-/// Whether `name` is part of a size that is an expression.
+/// True if `name` is part of a size that is an expression.
 bool is_inside(const weft_dim& dim, std::string_view name) {
   if (dim.value >= 0 || is_name(dim)) return false;
   std::string text = dim.text, delimiters = " +-*/(),";
@@ -83,7 +83,7 @@ bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vecto
   return true;
 }
 
-/// The rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
+/// Returns the rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
 BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
   for (const Port& port : inputs) {
     bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;
@@ -195,7 +195,7 @@ bool are_close(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Whether these requests have the same answers in one joint run as in runs of their own.
+/// True if these requests have the same answers in one joint run as in runs of their own.
 bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs* const> requests) {
   Context context = program.new_context();
   auto answers = split(rule, context.run(Joiner(program).join(requests)), requests);

@@ -63,7 +63,7 @@ Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dim
   return Tensor(tensor);
 }
 
-/// Whether an axis holds the padded length.
+/// True if an axis holds the padded length.
 bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
   return std::ranges::any_of(axes, [&](const Axis& a) { return a.port == port && a.axis == axis; });
 }

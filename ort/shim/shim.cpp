@@ -82,7 +82,7 @@ OrtStatus* guarded(const Body& body) noexcept {
 
 // ---- The plug-in ----
 
-/// The path of the plug-in, in the folder of this library.
+/// Returns the path of the plug-in, in the folder of this library.
 std::string plugin_path() {
   Dl_info info{};
   dladdr(reinterpret_cast<const void*>(&plugin_path), &info);

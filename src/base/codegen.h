@@ -14,7 +14,7 @@ namespace weft {
 
 enum class Sanitizer : uint8_t { none, address, thread };
 
-/// The sanitizer that this build of Weft is instrumented with: x86 kernels are compiled to match it.
+/// Returns the sanitizer that this build of Weft is instrumented with: x86 kernels are compiled to match it.
 constexpr Sanitizer build_sanitizer() {
 #if defined(__SANITIZE_ADDRESS__)
   return Sanitizer::address;

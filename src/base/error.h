@@ -36,7 +36,7 @@ class Error : public std::exception {
  public:
   explicit Error(ErrorInfo info);
   const ErrorInfo& info() const { return info_; }
-  /// The whole message: `error[E143]: ...` and one indented line for each other part.
+  /// Returns the whole message: `error[E143]: ...` and one indented line for each other part.
   const char* what() const noexcept override { return text_.c_str(); }
   /// Adds the place to an error that was thrown without one, for example by a shape rule; keeps an existing place.
   void set_where(std::string where);

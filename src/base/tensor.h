@@ -26,7 +26,7 @@ struct Tensor {
   bool is_tensor() const { return kind == Type::Kind::tensor; }
   int64_t elements() const;
   Shape shape() const;
-  /// The elements; `T` must have the size of the element type.
+  /// Returns the elements; `T` must have the size of the element type.
   template <class T>
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
@@ -48,7 +48,7 @@ MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims);
 /// Makes a tensor of any real, integer or bool type from numbers, which are rounded to the type.
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values);
-/// A scalar of `dtype`.
+/// Returns a scalar of `dtype`.
 Tensor scalar_tensor(DType dtype, double value);
 Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 

@@ -36,7 +36,7 @@ std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
 /// model together. `auto` is the first GPU, else the CPU.
 std::vector<Place> find_places(const CompileOptions& options);
-/// The first place of find_places.
+/// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
 /// This machine's processor.
 Place cpu_place(const CompileOptions& options);

@@ -82,7 +82,7 @@ class Search {
  private:
   size_t count() const { return work_.layers().size(); }
 
-  /// The noise that the rounding of each layer adds to its own result.
+  /// Returns the noise that the rounding of each layer adds to its own result.
   std::vector<double> estimate() const {
     std::vector<double> noise;
     for (const Prepared& made : work_.prepared()) noise.push_back(made.input_noise + made.weight_noise);

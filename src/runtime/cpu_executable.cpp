@@ -131,7 +131,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
   const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel].name; }
-  /// The address of each persistent and constant buffer.
+  /// Returns the address of each persistent and constant buffer.
   std::span<std::byte* const> weights() const { return weights_.memory(); }
 
   const SizeSchedule& schedule() const { return schedule_; }

@@ -223,7 +223,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return notes;
   }
 
-  /// The executables of Plan::parts.
+  /// Returns the executables of Plan::parts.
   const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
   /// True for buffers without device memory: strings, containers, and values that only the host reads.
   bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }

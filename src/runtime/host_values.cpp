@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The numbers in memory, as i64.
+/// Returns the numbers in memory, as i64.
 std::vector<int64_t> codes_at(const std::byte* memory, int64_t count) {
   std::vector<int64_t> codes(static_cast<size_t>(count));
   if (count > 0) std::memcpy(codes.data(), memory, codes.size() * sizeof(int64_t));

@@ -84,7 +84,7 @@ Expr reshape(Expr x, Dims dims);
 Expr transpose(Expr x, std::vector<int64_t> permutation);
 /// Returns the axes first, first + 1 ... rank - 1.
 std::vector<int64_t> axes_from(int64_t first, int64_t rank);
-/// The inverse of a permutation.
+/// Returns the inverse of a permutation.
 std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation);
 /// Transposes matrices (the last two axes); a vector stays unchanged.
 Expr swap_last(Expr x);

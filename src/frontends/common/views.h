@@ -40,7 +40,7 @@ Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step);
 /// Moves channels to space: x[n, c * block^2, h, w] -> [n, c, h * block, w * block]. The channels are ordered [block,
 /// block, c], or with `depth_first` [c, block, block] (PyTorch's pixel shuffle).
 Expr depth_to_space(Expr x, int64_t block, bool depth_first);
-/// The inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
+/// Returns the inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
 /// Reverses the first lengths[b] elements of each row along `time`; the others stay.

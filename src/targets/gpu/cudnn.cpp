@@ -247,7 +247,7 @@ class Operations {
     return y;
   }
 
-  /// An elementwise operation in f32; `b` may be null.
+  /// Adds an elementwise operation in f32; `b` may be null.
   Handle pointwise(Descriptor&& about, Handle a, Handle b, bool is_last) {
     about.set(Name::pointwise_math_prec, Type::data_type, data_type(DType::f32));
     Handle made = keep(about.finished()).get(), y = result(is_last);

@@ -204,7 +204,7 @@ Values is_inf(Call& c) {
 
 Values identity(Call& c) { return {c.input(0)}; }
 
-/// A cast to or from strings, which hold numbers in onnxruntime's format.
+/// Casts to or from strings, which hold numbers in onnxruntime's format.
 Value casted_text(Call& c, Expr x, DType to) {
   bool from_text = x.dtype() == DType::string;
   if (bits(from_text ? to : x.dtype()) < 8) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));
