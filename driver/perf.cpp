@@ -66,7 +66,7 @@ void warn_about_noise(const Measurement& m) {
              " times the median; CPU time is the surer figure"));
 }
 
-/// All steps with the same kernel name.
+/// The figures of all steps with the same kernel name.
 struct KernelRow {
   double seconds = 0, share = 0, least_seconds = 0;
   int64_t calls = 0, flops = 0, bytes = 0;

@@ -79,7 +79,7 @@ bool is_classification(const Tensor& tensor, size_t classes) {
          tensor.dims.back() == static_cast<int64_t>(classes) && tensor.elements() > 0;
 }
 
-/// The top classes of each row of the last axis.
+/// Prints the top classes of each row of the last axis.
 void print_classification(const Port& port, const Tensor& tensor, const std::vector<std::string>& labels, int top) {
   auto scores = to_doubles(tensor);
   size_t rows = scores.size() / labels.size();

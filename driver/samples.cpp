@@ -50,7 +50,7 @@ Tensor item_of(const Tensor& array, const Port& port, size_t item, size_t count)
   return part;
 }
 
-/// Arrays by the input that they are for: by name, or the one input of a model.
+/// Assigns arrays to inputs by name; a single array may go to a model's only input.
 std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const fs::path& file) {
   std::vector<Tensor> values(model.inputs().size());
   for (auto& [name, array] : arrays) {

@@ -134,7 +134,7 @@ void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, cons
   }
 }
 
-/// u8 as i8, less 128: matrix units multiply i8 in place of u8.
+/// Converts u8 to i8 by subtracting 128, because matrix units multiply i8 in place of u8.
 Tensor as_signed(const Tensor& reference) {
   MutableTensor out = allocate_tensor(DType::i8, reference.dims);
   for (size_t i = 0; i < reference.data.size(); ++i) out.data[i] = reference.data.data()[i] ^ std::byte{0x80};
@@ -153,7 +153,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// The first step with a wrong value whose predecessors are all right.
+/// Finds the first step with a wrong value whose predecessors are all right.
 struct Culprit {
   size_t step = 0;
   std::string value;

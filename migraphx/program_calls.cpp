@@ -57,7 +57,7 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
-/// Adds a request; false if it was there already.
+/// Adds a request; returns false if it existed already.
 bool add(std::vector<std::string>& shapes, const std::string& shape) {
   if (std::ranges::find(shapes, shape) != shapes.end()) return false;
   shapes.push_back(shape);

@@ -117,7 +117,7 @@ weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std
   return tensor_over(array, type_named(type), dims);
 }
 
-/// Address, sizes and element type of a contiguous array in any memory, also of a GPU.
+/// Returns address, sizes and element type of a contiguous array in any memory, also of a GPU.
 nb::tuple memory_of(const nb::ndarray<nb::c_contig, nb::ro>& array) {
   std::vector<int64_t> dims;
   for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework, b
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// The fields of an input or output for Python: name, type text, element type, sizes, kind.
+/// Returns the fields of an input or output for Python: name, type text, element type, sizes, kind.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
@@ -408,7 +408,7 @@ struct Quantization {
   }
 
  private:
-  /// An exception in Python is kept, and raised when the call has ended.
+  /// Stores a Python exception and raises it when the call has ended.
   static int32_t give_item(void* user, size_t index, weft_tensor** inputs) {
     nb::gil_scoped_acquire gil;
     auto [answer, given] = (*static_cast<Quantization*>(user)->item)(index);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program called with tensors of torch: all that stands between torch.compile and weft_run in each call.
+// Runs a program on tensors of torch: everything that a call does between torch.compile and weft_run.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

@@ -37,7 +37,7 @@ void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std:
   }
 }
 
-/// A tensor with memory of its own.
+/// A tensor that owns its memory, and the address to fill it.
 struct Filled {
   Tensor tensor = {};
   std::byte* data = nullptr;

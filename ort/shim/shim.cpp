@@ -300,7 +300,7 @@ OrtStatus* ORT_API_CALL append_rocm(OrtSessionOptions* session, const OrtROCMPro
   return guarded([&] { ok(append(session, rocm, of_struct(given(o)))); });
 }
 
-/// The short and the long names of the providers.
+/// Returns the name of Weft's provider for a short or long provider name.
 const char* own_name(std::string_view name) {
   struct Name {
     std::string_view shown;

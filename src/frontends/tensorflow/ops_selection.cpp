@@ -311,7 +311,7 @@ Values sparse_to_dense(Call& c) {
   return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
 }
 
-/// A matrix that is given by its elements, times another.
+/// Multiplies a sparse matrix, given by its elements, by a dense one.
 Values sparse_product(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(3, 2);

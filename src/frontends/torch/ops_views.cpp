@@ -439,7 +439,7 @@ Values meshgrid(Call& c) {
   return grids;
 }
 
-/// Moves the axes that a diagonal runs through to the end; returns their order.
+/// Returns the permutation that moves the axes of a diagonal to the end.
 std::vector<int64_t> diagonal_order(Call& c, Expr x) {
   bool is_matrix = c.node().target == "aten.linalg_diagonal.default";
   int64_t a = c.axis(c.integer("dim1", is_matrix ? -2 : 0), x.rank()),

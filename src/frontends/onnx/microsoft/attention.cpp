@@ -64,7 +64,7 @@ Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type
 }
 
 constexpr size_t nowhere = 99;
-/// The numbers of a node's inputs.
+/// The index of each input of a node.
 struct Slots {
   size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
 };

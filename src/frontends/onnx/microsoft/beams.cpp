@@ -112,7 +112,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
 
 // --- the search ------------------------------------------------------------------------------------------------------
 
-/// The parameters of beam search; values of the module around the loop.
+/// The parameters of beam search, computed outside the loop.
 struct BeamRules {
   ScoreRules rules;
   int64_t beams;
@@ -151,7 +151,7 @@ Expr length_factor(const Builder& b, const BeamRules& r, const Dim& length) {
   return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
 }
 
-/// The best of the finished sequences and of `fresh` ones with these scores.
+/// Merges the finished sequences with `fresh` ones and keeps the best by these scores.
 void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
   Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
   beams.ended_score = {&b, top[0]};

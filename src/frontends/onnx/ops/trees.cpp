@@ -94,7 +94,7 @@ Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr val
   return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
-/// The columns of node tables that a step reads.
+/// The columns of the node tables that one step down the trees reads.
 struct Tables {
   Value features, values, yes, no;
 };
