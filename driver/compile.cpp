@@ -16,7 +16,7 @@ static bool is_program(const std::string& path) {
   return std::filesystem::is_regular_file(path) && is_saved_program(map_file(path));
 }
 
-/// The default output: m.onnx, m and m/ all give m.weft.
+/// Returns the default output: m.onnx, m and m/ all give m.weft.
 static std::string default_output(const std::filesystem::path& model) {
   std::filesystem::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
   return name.replace_extension(".weft").string();

@@ -8,10 +8,10 @@
 
 namespace weft::driver {
 
-/// --rtol, --atol, --norm.
+/// Adds --rtol, --atol and --norm.
 void add_tolerance_options(CommandLine& line, Tolerance& tolerance);
 
-/// One row for each pair of tensors that were compared, and a line under the first bad element of each that differs.
+/// Prints one row for each compared pair of tensors, and for each pair that differs a line with its first bad element.
 class DifferenceTable {
  public:
   const Difference& add(const std::string& name, const Tensor& value, const Tensor& reference,

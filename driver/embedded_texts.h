@@ -4,7 +4,7 @@
 
 namespace weft::driver {
 
-/// Files that the command line carries inside; the build makes their definitions (cmake/embed_texts.cmake).
+/// Return the texts of files that are compiled into the command line (by cmake/embed_texts.cmake).
 std::string_view errors_text();     ///< docs/errors.md
 std::string_view perf_page_text();  ///< driver/perf.html
 

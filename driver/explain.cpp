@@ -17,7 +17,7 @@ bool is_code(const std::string& text) {
          std::all_of(text.begin() + 1, text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-/// The row for a code in docs/errors.md: "| E143 | an axis ... | what to do |".
+/// Returns the row for a code in docs/errors.md: "| E143 | an axis ... | what to do |".
 std::string explanation(const std::string& code) {
   std::string start = cat("| ", code, " |");
   for (std::string_view row : split(errors_text(), '\n')) {

@@ -7,7 +7,7 @@
 #include "base/shape.h"
 #include "base/tensor.h"
 
-/// Pictures as inputs. The model's metadata or options say how to convert them; an element is (pixel - mean) * scale.
+/// Converts pictures to inputs as (pixel - mean) * scale, by the model's metadata or the options.
 namespace weft::driver {
 
 struct ImageOptions {
@@ -16,14 +16,14 @@ struct ImageOptions {
   std::string layout;  ///< "NCHW" or "NHWC"; default: NHWC when the last size is 1 or 3 and the second is not
 };
 
-/// Fills empty members from the keys image.mean, image.scale and image.layout.
+/// Fills options that are not set from the metadata keys image.mean, image.scale and image.layout.
 ImageOptions with_metadata(ImageOptions options, const std::map<std::string, std::string>& metadata);
 
 bool is_image(const std::filesystem::path& path);  ///< decides by the first bytes (host/pictures.h)
 
-/// The picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch), 1 or 3
-/// channels; resized bilinearly if the sizes differ. Sizes that the shape leaves open are those of the picture. Throws
-/// E212 (file) and E213 (the input cannot be a picture).
+/// Reads a picture as a batch of one for an input of this shape: f32, f16, bf16 or u8, rank 4 (or 3, without batch), 1
+/// or 3 channels. Resizes bilinearly to the shape's sizes; open sizes become those of the picture. Throws E212 (file)
+/// and E213 (the input cannot be a picture).
 Tensor read_image(const std::filesystem::path& path, const Shape& wanted, const ImageOptions& options);
 
 }  // namespace weft::driver

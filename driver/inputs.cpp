@@ -50,7 +50,7 @@ class Inputs {
   }
 
  private:
-  /// The port called `name`; E310 with the nearest names.
+  /// Returns the index of the port called `name`; E310 with the nearest names.
   size_t find(std::string_view name) const {
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (ports_[i].name == name) return i;

@@ -10,7 +10,7 @@
 #include "driver/options.h"
 #include "runtime/executable.h"
 
-/// Inputs of a model: from files, pictures, or filled by a rule.
+/// Makes inputs of a model from files, from pictures or by a fill rule.
 namespace weft::driver {
 
 struct InputOptions {
@@ -25,13 +25,13 @@ struct InputOptions {
 
 void add_input_options(CommandLine& line, InputOptions& options);
 
-/// A tensor for every input of the program: first from files, then by fills. Inputs left over take their default, else
-/// random numbers, with a note. Open sizes are those of given files, of --at, the usual ones of `shapes`, else the
-/// least. Throws E203, E212, E213 and E310.
+/// Makes a tensor for every input of the program, first from files, then by fills. Remaining inputs take their default,
+/// else random numbers, with a note. Open sizes come from the given files, from --at, from the usual sizes in `shapes`,
+/// or else are the least allowed. Throws E203, E212, E213 and E310.
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 
-/// A fill: rand (floats in [-1, 1), integers 0 or 1), rand:0..999, zeros, ones, range. Throws E203.
+/// Makes a tensor by rule: rand (floats in [-1, 1), integers 0 or 1), rand:0..999, zeros, ones, range. Throws E203.
 Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, uint64_t seed);
 
 }  // namespace weft::driver

@@ -34,7 +34,7 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-/// The value of "key : value" lines, as in /proc/cpuinfo and /proc/meminfo.
+/// Returns the value of "key : value" lines, as in /proc/cpuinfo and /proc/meminfo.
 std::string proc_value(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -134,7 +134,7 @@ uint64_t sum_of(const std::vector<uint64_t>& data) {
   return sum;
 }
 
-/// The sum of `rate()` over `threads` threads that run at once.
+/// Returns the sum of `rate()` over `threads` threads that run at once.
 template <class Rate>
 double on_threads(int threads, const Rate& rate) {
   std::vector<double> rates(static_cast<size_t>(threads));

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-/// Facts about this machine from the operating system.
+/// Reads facts about this machine from the operating system.
 namespace weft::driver {
 
 struct Machine {
@@ -18,19 +18,19 @@ struct Machine {
 };
 Machine describe_machine();
 
-/// Runnable processes, averaged over the last minute.
+/// Returns the number of runnable processes, averaged over the last minute.
 double load_average();
-/// Processor time of this process, all threads.
+/// Returns the processor seconds of this process over all threads.
 double cpu_seconds();
 int64_t peak_memory_bytes();
 
-/// The peak rates of a device: products of each type in GFLOP/s (f16 stands for bf16 too), GB/s of its memory.
+/// The peak rates of a device: multiply-adds of each type in GFLOP/s (f16 also for bf16), memory in GB/s.
 struct Peaks {
   double f64 = 0, f32 = 0, f16 = 0, i8 = 0;
   double gbytes = 0;
 };
-/// The peaks of this CPU with `threads` threads. Loops of f32 multiply-adds and of reads measure them in about 0.1 s;
-/// the rates of other types follow from the width of their instructions.
+/// Measures the peaks of this CPU with `threads` threads, in about 0.1 s, by loops of f32 multiply-adds and of reads.
+/// The rates of other types are computed from the width of their instructions.
 Peaks measure_peaks(int threads);
 
 }  // namespace weft::driver

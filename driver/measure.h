@@ -18,7 +18,7 @@ struct MeasureOptions {
   std::vector<DonationRequest> donations = {};
 };
 
-/// One step of the program over all profiled runs.
+/// The figures of one step over all profiled runs.
 struct StepFigures {
   StepInfo info;
   double seconds = 0;  ///< median over the runs
@@ -43,7 +43,7 @@ struct Measurement {
 
 Measurement measure(const Executable& executable, std::span<const Tensor> inputs, const MeasureOptions& options);
 
-/// Latencies of a measurement in seconds.
+/// Statistics of the measured latencies, in seconds.
 struct Latency {
   double min, mean, median, p90, p95, p99, max;
 };
@@ -52,13 +52,13 @@ Latency latency_of(const Measurement& measurement);
 /// True if a kernel was compiled, or taken from the pack or the cache and linked; false if nothing was: the start was warm.
 bool is_cold(const CompileReport& report);
 
-/// Everything above with the program's own report; the schema is "weft.perf.1".
+/// Writes all figures and the program's own report as JSON; the schema is "weft.perf.1".
 nlohmann::ordered_json to_json(const Measurement& measurement, const Executable& executable);
-/// Events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
+/// Writes events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
 std::string chrome_trace(const Measurement& measurement, const Executable& executable);
-/// "kernel,source,device,microseconds,share,flops,bytes", one row for each step.
+/// Writes one row for each step: "kernel,source,device,microseconds,share,flops,bytes".
 std::string csv_text(const Measurement& measurement);
-/// One page that needs nothing else: figures, timeline, roofline, steps, graph.
+/// Writes a self-contained HTML page: figures, timeline, roofline, steps, graph.
 std::string html_page(const Measurement& measurement, const Executable& executable,
                       const nlohmann::ordered_json& graph);
 

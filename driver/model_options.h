@@ -6,7 +6,7 @@
 #include "compile.h"
 #include "driver/options.h"
 
-/// The options that every verb with a model shares: sizes, device, precision.
+/// The options of every verb that takes a model: sizes, device, precision.
 namespace weft::driver {
 
 struct ModelOptions {
@@ -14,10 +14,10 @@ struct ModelOptions {
   CompileOptions compile;
 };
 
-/// MODEL and how to compile it.
+/// Adds MODEL and the options that say how to compile it.
 void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model = true);
 
-/// Compiles with a progress line.
+/// Compiles the model and shows a progress line.
 std::shared_ptr<Executable> compile_model(const ModelOptions& options);
 
 }  // namespace weft::driver

@@ -9,10 +9,10 @@
 #include "frontends/onnx/file/model.h"
 #include "runtime/executable.h"
 
-/// Cuts ONNX models: some nodes become a model of their own, whose inputs are the values that they read.
+/// Cuts a part out of an ONNX model: some nodes become a model whose inputs are the values that they read.
 namespace weft::driver {
 
-/// A value as ONNX's test data holds it (TensorProto, SequenceProto, OptionalProto, MapProto).
+/// Encodes a value as ONNX's test data does (TensorProto, SequenceProto, OptionalProto, MapProto).
 std::string value_bytes(const Tensor& value);
 
 class ModelParts {
@@ -22,13 +22,13 @@ class ModelParts {
   size_t node_count() const { return model_.graph.nodes.size(); }
   const onnx::Model& model() const { return model_; }
 
-  /// The model's first `count` nodes with all of its inputs; outputs are all results, in the order of `result_names`,
-  /// or the inputs where there is no node.
+  /// Returns the model's first `count` nodes with all of its inputs. All results are outputs, in the order of
+  /// `result_names`; if there is no node, the inputs are the outputs.
   std::string first_nodes(size_t count) const;
   std::vector<std::string> result_names(size_t count) const;
 
-  /// Nodes as a model. Weights that they read stay weights, other values that they read become inputs, and values that
-  /// no node reads become outputs. `values` gives types and sizes; `open` names the sizes that stay open.
+  /// Some nodes as a model. Weights that they read stay weights, other values that they read become inputs; values that
+  /// none of them reads become outputs. `values` gives types and sizes, `open` the names of sizes that stay symbolic.
   struct Part {
     std::string bytes;
     std::vector<std::string> inputs, outputs;
@@ -41,7 +41,7 @@ class ModelParts {
   std::string model_bytes(const std::string& graph) const;
 
   onnx::Model model_;
-  std::vector<std::span<const std::byte>> nodes_;  // as bytes of the file
+  std::vector<std::span<const std::byte>> nodes_;  // as bytes of the model's file
   std::vector<std::span<const std::byte>> rest_;   // fields of the model but its graph, with their tags
   std::map<std::string_view, const onnx::TensorData*> weights_;
 };

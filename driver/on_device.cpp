@@ -11,7 +11,7 @@ namespace weft::driver {
 
 namespace {
 
-/// The device of each rank; one device for a program that is not split.
+/// Returns the device of each rank; one device for a program that is not split.
 std::vector<std::shared_ptr<gpu::Device>> devices_of(const Executable& executable) {
   std::string names = executable.device();
   names.resize(std::min(names.find(' '), names.size()));
@@ -28,7 +28,7 @@ static size_t port_number(const std::vector<Port>& ports, const std::string& nam
   return static_cast<size_t>(std::ranges::find(ports, name, &Port::name) - ports.begin());
 }
 
-/// The suffix of a port's name for each rank that has a part of it: "@0", "@1"; empty where the port is whole.
+/// Returns the suffix of a port's name for each rank that has a part of it: "@0", "@1"; empty where the port is whole.
 static std::vector<std::string> parts_of(const std::vector<Port>& ports, const std::string& name) {
   if (port_number(ports, name) < ports.size()) return {""};
   std::vector<std::string> parts;

@@ -10,13 +10,13 @@ namespace weft::driver {
 
 std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 
-/// Runs a program on a GPU with inputs and outputs in GPU memory: no copies, timed by the device's clock.
+/// Runs a program with inputs and outputs in GPU memory, so without copies, and times it by the device's clock.
 class OnDevice {
  public:
-  /// Uploads the inputs and runs once, which binds sizes and captures the graph. Outputs take the memory of donated
-  /// inputs.
+  /// Uploads the inputs and runs once, which computes the sizes and captures the graph. Outputs are written to the
+  /// memory of donated inputs.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
-  /// Seconds of one run.
+  /// Runs once and returns the seconds.
   double timed_run();
 
  private:

@@ -8,8 +8,8 @@
 
 namespace weft::driver {
 
-/// The outputs of `model` by onnxruntime. A Python that can import it runs in a process of its own; tensors pass
-/// through files in a private temporary folder. Throws E216 with the output of that process.
+/// Runs `model` with onnxruntime, in a process of a Python that can import it. Tensors pass through files in a private
+/// temporary folder. Throws E216 with the output of that process.
 std::vector<Tensor> run_onnxruntime(const std::string& python, const std::filesystem::path& model,
                                     const Executable& executable, std::span<const Tensor> inputs);
 

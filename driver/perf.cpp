@@ -66,7 +66,7 @@ void warn_about_noise(const Measurement& m) {
              " times the median; CPU time is the surer figure"));
 }
 
-/// All steps with the same kernel name.
+/// The figures of all steps with the same kernel name.
 struct KernelRow {
   double seconds = 0, share = 0, least_seconds = 0;
   int64_t calls = 0, flops = 0, bytes = 0;
@@ -101,7 +101,7 @@ int threads_of(const ModelOptions& model) {
   return model.compile.threads > 0 ? std::min(model.compile.threads, most) : most;
 }
 
-/// The member of `s` for a file with this ending.
+/// Returns the member of `s` for a file with this ending.
 std::string* file_of_kind(PerfSettings& s, std::string_view file) {
   if (file.ends_with(".json")) return &s.json;
   if (file.ends_with(".csv")) return &s.csv;

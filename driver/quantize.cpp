@@ -27,7 +27,7 @@ struct QuantizeSettings {
   quantise::Settings choices;
 };
 
-/// "0.5%" or "0.005".
+/// Parses a share: "0.5%" or "0.005".
 double parse_share(const std::string& text) {
   char* end = nullptr;
   double share = std::strtod(text.c_str(), &end);
@@ -40,7 +40,7 @@ double parse_share(const std::string& text) {
   return share;
 }
 
-/// The number on the last line that a command prints when it is given the path of a model.
+/// Runs a command with the path of a model; returns the number on the last line that it prints.
 double metric_of(const std::string& command, const std::string& path) {
   std::string quoted = "'";
   for (char c : path) quoted += c == '\'' ? "'\\''" : std::string(1, c);

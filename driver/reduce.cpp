@@ -77,7 +77,7 @@ std::string read_text(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The code in the output of a command: E402 for "error[E402]".
+/// Returns the error code in the output of a command: E402 for "error[E402]".
 std::string code_in(const std::string& text) {
   size_t at = text.find("error[");
   return at == std::string::npos ? "no code" : text.substr(at + 6, 4);

@@ -30,7 +30,7 @@ Peaks data_sheet(const gpu::DeviceInfo& device) {
   return {.f64 = s->f64 * 1e3, .f32 = s->f32 * 1e3, .f16 = s->f16 * 1e3, .i8 = s->i8 * 1e3, .gbytes = s->gbytes};
 }
 
-/// The GFLOP/s of the type in a kernel's name.
+/// Returns the GFLOP/s of the type in a kernel's name.
 double gflops_of(const Peaks& peaks, std::string_view kernel, Precision precision) {
   for (std::string_view word : split(kernel, '_')) {
     if (word == "f64") return peaks.f64;

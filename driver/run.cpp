@@ -27,7 +27,7 @@ struct RunSettings {
   bool check_numerics = false;
 };
 
-/// A list of names: JSON, or one per line.
+/// Reads a list of names: JSON, or one per line.
 std::vector<std::string> parse_labels(const std::string& text) {
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_string(); }))
@@ -79,7 +79,7 @@ bool is_classification(const Tensor& tensor, size_t classes) {
          tensor.dims.back() == static_cast<int64_t>(classes) && tensor.elements() > 0;
 }
 
-/// The top classes of each row of the last axis.
+/// Prints the top classes of each row of the last axis.
 void print_classification(const Port& port, const Tensor& tensor, const std::vector<std::string>& labels, int top) {
   auto scores = to_doubles(tensor);
   size_t rows = scores.size() / labels.size();

@@ -50,7 +50,7 @@ Tensor item_of(const Tensor& array, const Port& port, size_t item, size_t count)
   return part;
 }
 
-/// Arrays by the input that they are for: by name, or the one input of a model.
+/// Assigns arrays to inputs by name; a single array may go to a model's only input.
 std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const fs::path& file) {
   std::vector<Tensor> values(model.inputs().size());
   for (auto& [name, array] : arrays) {
@@ -78,7 +78,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
                .hint = "an array holds one item, or items along an axis before those of the input"});
 }
 
-/// The number of items that each array holds; an array of one item serves all items of the others.
+/// Returns the number of items that each array holds; an array of one item serves all items of the others.
 size_t item_count(const std::vector<Tensor>& arrays, const Executable& model, const fs::path& file) {
   size_t count = 1;
   for (size_t i = 0; i < arrays.size(); ++i) {

@@ -11,9 +11,9 @@
 
 namespace weft::driver {
 
-/// Data in files: pictures, .npz, .npy, folders of ONNX test data, and folders of these in the order of their names;
-/// other files are skipped. An array with one axis more than its input holds an item for each index of that axis. If
-/// the input's first size is fixed, an array whose first size is a multiple of it holds several items.
+/// Calibration data from files: pictures, .npz, .npy, folders of ONNX test data, and folders of these in the order of
+/// their names; other files are skipped. An array with one axis more than its input holds one item for each index of
+/// that axis. If the input's first size is fixed, an array whose first size is a multiple of it holds several items.
 class FileSamples : public quantise::Samples {
  public:
   /// Throws E106 for a path that is not there.
@@ -28,7 +28,7 @@ class FileSamples : public quantise::Samples {
   std::vector<std::filesystem::path> files_;
   ImageOptions image_;
   size_t next_file_ = 0;
-  std::deque<std::vector<Tensor>> items_;  // of the file that was opened last
+  std::deque<std::vector<Tensor>> items_;  // of the file that was read last
 };
 
 }  // namespace weft::driver

@@ -5,14 +5,14 @@
 
 #include "base/tensor.h"
 
-/// Differences between two tensors.
+/// Compares two tensors.
 namespace weft::driver {
 
 struct Tolerance {
   double norm = 1e-4;  ///< of ||y - r|| / ||r||
   double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not used
   double atol = -1;
-  /// The tolerance without rtol and atol: the largest error of an element, as a multiple of the largest |r|.
+  /// Used without rtol and atol: the largest allowed error of an element, as a multiple of the largest |r|.
   double peak = 1e-3;
 };
 
@@ -27,14 +27,14 @@ struct Difference {
   std::string reason{};  ///< why not: "shapes differ: ..."
 };
 
-/// NaNs agree with NaNs, infinities with the same infinity; whole numbers, booleans and strings must be equal unless
-/// `tolerance` names an rtol or atol.
+/// Compares element by element. NaN equals NaN, an infinity the same infinity. Whole numbers, booleans and strings must
+/// be equal unless `tolerance` sets rtol or atol.
 Difference compare(const Tensor& value, const Tensor& reference, const Tolerance& tolerance);
 
-/// "[0, 3, 17]": the place of element `index`.
+/// Returns the coordinates of element `index` as text: "[0, 3, 17]".
 std::string place(int64_t index, const std::vector<int64_t>& dims);
 
-/// The value below which `fraction` of the sorted `values` lie.
+/// Returns the value below which `fraction` of the sorted `values` lie.
 double percentile(const std::vector<double>& sorted, double fraction);
 
 }  // namespace weft::driver

@@ -49,7 +49,7 @@ DType npy_type(std::string_view code, const std::string& where) {
   refuse(where, cat("holds elements of type '", printable(code), "'"), hint);
 }
 
-/// The text after `'key':` in the header's dictionary.
+/// Returns the text after `'key':` in the header's dictionary.
 std::string_view npy_field(std::string_view header, std::string_view key, const std::string& where) {
   size_t at = header.find(cat("'", key, "':"));
   if (at == std::string_view::npos) refuse(where, cat("has no '", key, "' in its header"));

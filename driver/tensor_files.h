@@ -12,8 +12,8 @@ namespace weft::driver {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The arrays of a .npz, or the one array of a .npy or .pb with an empty name. Throws E212 for files that are damaged
-/// or of an unknown kind, E106 for files that cannot be read.
+/// Reads the arrays of a .npz, or the single array of a .npy or .pb (with an empty name). Throws E212 for files that
+/// are damaged or of an unknown kind, E106 for files that cannot be read.
 NamedTensors read_tensors(const std::filesystem::path& path);
 
 /// Writes .npy (one tensor) or .npz. bf16 and the narrow floats, which NumPy lacks, are written as their bits.

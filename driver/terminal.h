@@ -12,40 +12,40 @@
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-/// "error", "warning", "note", "info", "debug", "trace": the least important messages that are shown, the library's
-/// included.
+/// Parses the level of the least important messages to show, the library's included: "error", "warning", "note",
+/// "info", "debug" or "trace".
 LogLevel parse_log_level(std::string_view text);
-/// From now on messages on standard error are lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// Makes later messages on standard error lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
-/// `text` in colour, if the stream is a terminal that wants it.
+/// Returns `text` in colour if the stream is a terminal with colours.
 std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 
 void print(std::string_view text);   ///< a line on standard output
 void note(std::string_view text);    ///< a line on standard error, unless -q asks for errors only
 void detail(std::string_view text);  ///< a line on standard error with -v
-/// Prints the error in the common form, with the line that names `weft explain`.
+/// Prints an error, with the line that suggests `weft explain`.
 void print_error(std::string_view message, std::string_view code);
 
-/// Writes a whole file and reports it; "-" is standard output.
+/// Writes a file atomically and reports it; "-" is standard output.
 void write_result_file(const std::string& file, std::string_view text);
-/// Reports on standard error which file was written, and its size.
+/// Reports on standard error the name and size of a written file.
 void note_written(const std::string& file);
 
-/// "12.3 ms", "1.20 s", "450 us"
+/// Formats a time: "12.3 ms", "1.20 s", "450 us".
 std::string show_seconds(double seconds);
-/// "1.5 GiB"
+/// Formats a number of bytes: "1.5 GiB".
 std::string show_bytes(double bytes);
-/// "3.42" with three significant digits.
+/// Formats a number with `digits` significant digits: "3.42".
 std::string show_number(double value, int digits = 3);
-/// A bar of `width` cells, the filled part for `fraction`.
+/// Returns a bar of `width` cells, of which `fraction` is filled.
 std::string bar(double fraction, int width);
 
-/// Rows of cells in columns as wide as they need; columns whose cells are all numbers are right-aligned.
+/// Formats rows of cells as columns of the needed width; columns of numbers are right-aligned.
 std::string table(const std::vector<std::vector<std::string>>& rows);
 
-/// A progress line on a terminal, shown from the first second on, with the remaining time.
+/// A progress line with the remaining time, shown on a terminal after the first second.
 class ProgressLine {
  public:
   ProgressLine();

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-/// The command line and its verbs. Each verb takes the words after its name, prints results on standard output
-/// and gives the exit code; it throws errors.
+/// The command line and its verbs. A verb takes the words after its name, prints results on standard output and returns
+/// the exit code; errors are thrown.
 namespace weft::driver {
 
 using Words = std::span<const std::string>;
@@ -36,12 +36,12 @@ struct Verb {
 };
 std::span<const Verb> verbs();
 
-/// The whole command: runs the verb that `words` name, reports errors on standard error and gives the exit code.
-/// `program`: the words that start this command again under the same executable, {"weft"} or {"python3", "-m", "weft"}.
+/// Runs the verb that `words` name, reports errors on standard error and returns the exit code. `program` is the words
+/// that start this command again with the same executable, {"weft"} or {"python3", "-m", "weft"}.
 int command(Words words, std::vector<std::string> program);
 const std::vector<std::string>& own_program();
 
-/// Exit codes besides those of ErrorKind.
+/// The exit codes that are not of an ErrorKind.
 constexpr int exit_done = 0, exit_differs = 1;
 
 }  // namespace weft::driver

@@ -25,7 +25,7 @@ struct VerifySettings {
   bool per_instruction = false, bisect = false;
 };
 
-/// The default tolerance of each precision against exact arithmetic.
+/// Returns the default tolerance of each precision against exact arithmetic.
 Tolerance default_tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
@@ -76,7 +76,7 @@ class OutputCheck {
 /// Values by the node that they came from; a node may have several.
 using Observed = std::multimap<std::string, Tensor>;
 
-/// The node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
+/// Returns the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
 std::string node_of(const std::string& value) {
   size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
   return of == std::string::npos ? value : value.substr(of + 4);
@@ -134,14 +134,14 @@ void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, cons
   }
 }
 
-/// u8 as i8, less 128: matrix units multiply i8 in place of u8.
+/// Converts u8 to i8 by subtracting 128, because matrix units multiply i8 in place of u8.
 Tensor as_signed(const Tensor& reference) {
   MutableTensor out = allocate_tensor(DType::i8, reference.dims);
   for (size_t i = 0; i < reference.data.size(); ++i) out.data[i] = reference.data.data()[i] ^ std::byte{0x80};
   return out.tensor;
 }
 
-/// The difference to the closest of a node's values; nothing if no value has the same number of elements.
+/// Returns the difference to the closest of a node's values; nothing if no value has the same number of elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
@@ -153,7 +153,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// The first step with a wrong value whose predecessors are all right.
+/// Finds the first step with a wrong value whose predecessors are all right.
 struct Culprit {
   size_t step = 0;
   std::string value;

@@ -6,14 +6,13 @@
 #include <string_view>
 #include <vector>
 
-/// Attributes of operators in MIGraphX's notation: JSON whose words need no quotes, "{axis: 1, mode:
-/// max}".
+/// Reads attributes of operators in MIGraphX's notation: JSON whose words need no quotes, "{axis: 1, mode: max}".
 namespace weft::mgx {
 
-/// Attributes in MIGraphX's notation as JSON; throws E210 if the text is no JSON even with quotes added.
+/// Adds the quotes that JSON requires. Throws E210 if the text is not JSON even then.
 std::string to_json(std::string_view relaxed);
 
-/// Reads the attributes of one operator. Every one must be read before `end`, which refuses the rest.
+/// The attributes of one operator. `end` throws if one was not read.
 class Attributes {
  public:
   Attributes(std::string_view op, const std::string& json);
@@ -24,9 +23,9 @@ class Attributes {
   double real(const char* name, double otherwise);
   bool flag(const char* name, bool otherwise);
   std::vector<int64_t> numbers(const char* name, std::vector<int64_t> otherwise = {});
-  /// One of `words`, by name or by its place in the list.
+  /// Returns one of `words`, which the attribute gives by name or by index.
   std::string choice(const char* name, const std::vector<std::string>& words, const std::string& otherwise);
-  /// An attribute that changes nothing here.
+  /// Marks an attribute as read that changes nothing here.
   void ignore(const char* name);
   void end() const;
 

@@ -21,7 +21,7 @@ class Fields {
     std::string_view bytes;  ///< of a text or message; empty for numbers
   };
 
-  /// The next field; nothing at the end, or if the bytes are not a protobuf field.
+  /// Returns the next field; nothing at the end, or if the bytes are not a protobuf field.
   std::optional<Field> next() {
     auto key = varint();
     if (!key) return std::nullopt;
@@ -55,7 +55,7 @@ class Fields {
   std::string_view rest_;
 };
 
-/// The last field of this number, as protobuf reads fields that come once.
+/// Returns the last field of this number, as protobuf reads fields that come once.
 std::string_view field_of(std::string_view message, uint64_t number) {
   std::string_view bytes;
   Fields fields(message);

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-/// AMD's provider of onnxruntime compiles nodes inside an If, Loop or Scan as models of their own when the session is
-/// made, before it is known whether they will run. ONNX requires only the branch that is taken to be valid. So errors
-/// in such a model are reported when it runs.
+/// onnxruntime's MIGraphX provider compiles the nodes inside an If, Loop or Scan as separate models when the session is
+/// created, even those of a branch that never runs. ONNX allows such a branch to be invalid. So errors in such a model
+/// are reported only when it runs.
 namespace weft::mgx {
 
 struct Body {
@@ -15,7 +15,7 @@ struct Body {
   size_t results = 0;
 };
 
-/// The inputs and outputs of the model, if the graph's name shows that AMD's provider made it; nothing for other bytes.
+/// Returns the model's inputs and outputs if the graph's name shows that this provider made it; otherwise nothing.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

@@ -15,7 +15,7 @@ namespace {
 
 std::vector<int64_t> dims_of(const std::vector<size_t>& lengths) { return {lengths.begin(), lengths.end()}; }
 
-/// A size with a range gets a symbol of the parameter's name.
+/// Declares a parameter of the graph; sizes with a range become symbols named after it.
 std::string declare(Graph& graph, const Step& step) {
   std::vector<std::string> dims;
   if (!step.shape.is_dynamic())
@@ -40,7 +40,7 @@ Values append(Graph& graph, const Step& step, const std::vector<Values>& known) 
   return append_operator(graph, step.name, step.attributes, operands);
 }
 
-/// The elements row by row, whatever the strides.
+/// Returns the elements in row-major order, whatever the strides.
 Tensor dense_copy(const migraphx_shape& shape, const char* data) {
   size_t size = static_cast<size_t>(weft_dtype_bits(dtype_of(shape.type))) / 8, count = shape.elements();
   std::vector<std::byte> bytes(count * size);

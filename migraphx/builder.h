@@ -11,8 +11,8 @@ namespace weft::mgx {
 
 class CustomOperators;
 
-/// A step that was added to a module. With the steps it can be built again: for a copy of the program, and for each
-/// compilation.
+/// A step (instruction) that was added to a module. The steps build the module again, for a copy of the program and for
+/// each compilation.
 struct Step {
   enum class Kind : uint8_t { parameter, literal, allocation, operation };
   Kind kind = Kind::operation;
@@ -23,24 +23,24 @@ struct Step {
   std::vector<size_t> operands = {};
 };
 
-/// A graph, and the steps that built it.
+/// Builds a graph and keeps the steps that built it.
 class Builder {
  public:
   explicit Builder(std::string name) : name_(std::move(name)), graph_(name_) {}
   Builder(const Builder& other);
 
-  /// Adds to the graph at once, so that errors are reported at once; returns the step's number.
+  /// Adds the step to the graph at once, so that errors are reported at once; returns the step's index.
   size_t add(Step step);
   void set_results(std::vector<size_t> steps);
 
   const std::string& name() const { return name_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// The steps that main returns; the last step if none were named.
+  /// Returns the steps that main returns; the last step if none were named.
   std::vector<size_t> results() const;
   const Graph& graph() const { return graph_; }
   const Values& values(size_t step) const { return item(values_, step); }
   migraphx_shape shape(size_t step) const;
-  /// Builds a new graph of the same steps, with its outputs.
+  /// Builds a new graph from the same steps, with its outputs.
   Graph build() const;
 
  private:
@@ -51,7 +51,7 @@ class Builder {
   std::vector<Values> values_ = {};
 };
 
-/// The shape of a program's port in MIGraphX's terms: sizes that a run decides have a range.
+/// Returns the shape of a program's port for MIGraphX; sizes that only a run knows become ranges.
 migraphx_shape shape_of(const Port& port);
 
 }  // namespace weft::mgx

@@ -6,13 +6,13 @@
 
 #include "migraphx/operators.h"
 
-/// Operators that a program registered with migraphx_experimental_custom_op_register: functions of the process that run
-/// between the kernels of Weft's cpu target.
+/// Operators registered with migraphx_experimental_custom_op_register: functions of the process that run between the
+/// kernels of Weft's cpu target.
 namespace weft::mgx {
 
 struct CustomOp;
 
-/// Null if no operator of this name was registered.
+/// Returns null if no operator of this name was registered.
 std::shared_ptr<const CustomOp> find_custom_op(const std::string& name);
 Values append_custom_op(Graph& graph, const std::shared_ptr<const CustomOp>& op, const std::vector<Values>& operands);
 

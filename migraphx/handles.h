@@ -12,8 +12,8 @@
 
 #include "weft/weft.hpp"
 
-/// The objects behind the opaque handles of migraphx.h that hold plain data, and the functions that turn exceptions
-/// into statuses. Programs and modules are in program.h and builder.h.
+/// The objects behind those opaque handles of migraphx.h that hold plain data, and the functions that turn exceptions
+/// into statuses. program.h and builder.h have programs and modules.
 
 struct migraphx_optimals {
   std::set<size_t> values = {};
@@ -29,8 +29,8 @@ struct migraphx_dynamic_dimensions {
   std::vector<migraphx_dynamic_dimension> list = {};
 };
 
-/// A static shape has lengths and strides in elements. A dynamic one has a range for each axis, and its lengths are the
-/// upper ends.
+/// A static shape has lengths and strides, in elements. A dynamic shape has a range for each axis; its lengths are the
+/// upper ends of the ranges.
 struct migraphx_shape {
   migraphx_shape_datatype_t type = migraphx_shape_float_type;
   std::vector<size_t> lengths = {}, strides = {};
@@ -111,7 +111,7 @@ struct migraphx_quantize_fp8_options {
 
 namespace weft::mgx {
 
-/// Thrown for an unknown target; becomes its own status code.
+/// The error for an unknown target, which has a status code of its own.
 struct UnknownTarget : Error {
   using Error::Error;
 };
@@ -119,13 +119,13 @@ struct UnknownTarget : Error {
 [[noreturn]] void refuse(const std::string& what, const std::string& hint = {});         ///< E210, a bad parameter
 [[noreturn]] void not_supported(const std::string& what, const std::string& hint = {});  ///< E218
 
-/// Prints a warning, once for the process.
+/// Prints a warning, the same text only once for the process.
 void warn(const std::string& what);
 
-/// Keeps and prints the exception that is being handled.
+/// Stores and prints the message of the exception that is being handled; returns its status.
 migraphx_status status_of_current_exception() noexcept;
 
-/// Runs `body` and turns exceptions into a status; every function of migraphx.h uses it.
+/// Runs `body` and turns exceptions into a status. Every function of migraphx.h calls it.
 template <class Body>
 migraphx_status guarded(const Body& body) noexcept {
   try {
@@ -136,14 +136,14 @@ migraphx_status guarded(const Body& body) noexcept {
   }
 }
 
-/// The object that a pointer of the caller points to; a null pointer is refused.
+/// Returns the object behind a pointer of the caller; throws for a null pointer.
 template <class T>
 T& given(T* pointer) {
   if (!pointer) refuse("a pointer that must be given is NULL");
   return *pointer;
 }
 
-/// Gives the caller a copy of its own.
+/// Gives the caller a copy.
 template <class T>
 void give(T** out, T value) {
   given(out);
@@ -158,11 +158,11 @@ const T& item(const std::vector<T>& list, size_t index) {
 }
 
 migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> lengths);
-/// Refuses ranges, because elements have places only if sizes are fixed.
+/// Throws for a dynamic shape: elements have offsets only if sizes are fixed.
 void check_fixed(const migraphx_shape& shape);
-/// Memory of its own, zeros.
+/// Makes an argument that owns its memory, filled with zeros.
 migraphx_argument make_argument(migraphx_shape shape);
-/// Element types, both ways; tuples and types that Weft lacks are refused.
+/// Converts element types in both directions; throws for tuples and types that Weft lacks.
 weft_dtype dtype_of(migraphx_shape_datatype_t type);
 migraphx_shape_datatype_t type_of(weft_dtype type);
 /// "float[1, 3, 224, 224]"
@@ -171,7 +171,7 @@ std::string name_of(migraphx_shape_datatype_t type);
 
 }  // namespace weft::mgx
 
-/// The two calls of every handle.
+/// Defines the two functions that every handle has: destroy and assign.
 #define WEFT_MGX_HANDLE(name)                                                                                \
   migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
     return weft::mgx::guarded([&] { delete handle; });                                                       \
@@ -179,7 +179,7 @@ std::string name_of(migraphx_shape_datatype_t type);
   migraphx_status migraphx_##name##_assign_to(migraphx_##name##_t output, const_migraphx_##name##_t input) { \
     return weft::mgx::guarded([&] { weft::mgx::given(output) = weft::mgx::given(input); });                  \
   }
-/// The call that makes an empty object.
+/// Defines the function that creates an empty object.
 #define WEFT_MGX_CREATE(name)                                                                    \
   migraphx_status migraphx_##name##_create(migraphx_##name##_t* handle) {                        \
     return weft::mgx::guarded([&] { weft::mgx::given(handle), *handle = new migraphx_##name; }); \

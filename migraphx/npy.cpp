@@ -37,7 +37,7 @@ std::string header_of(const migraphx_argument& argument) {
   return text;
 }
 
-/// The text between `before` and `after` in the header.
+/// Returns the text between `before` and `after` in the header.
 std::string part(const std::string& header, const char* before, const char* after, const std::string& path) {
   size_t begin = header.find(before);
   size_t end = begin == std::string::npos ? begin : header.find(after, begin + std::strlen(before));

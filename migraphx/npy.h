@@ -2,10 +2,10 @@
 #pragma once
 #include "migraphx/handles.h"
 
-/// Arguments as files of numpy. Types that numpy lacks (bf16, fp8) are written as raw bytes, "|V2".
+/// Reads and writes arguments as numpy files. Types that numpy lacks (bf16, fp8) are written as raw bytes, "|V2".
 namespace weft::mgx {
 
-/// Writes the whole file or none. Throws E106.
+/// Writes the file atomically. Throws E106.
 void save_npy(const migraphx_argument& argument, const std::string& path);
 /// Throws E106 for a file that cannot be read, E212 for a file that is not numpy's or not in C order.
 migraphx_argument load_npy(const std::string& path);

@@ -46,7 +46,7 @@ struct Call {
   }
   weft_value broadcast(weft_value v, const std::string& dims) const { return op("broadcast {dims=" + dims + "}", {v}); }
   weft_value reshape(weft_value v, const std::string& dims) const { return op("reshape {dims=" + dims + "}", {v}); }
-  /// One number, of the type and sizes of `like`.
+  /// Returns one number with the type and sizes of `like`.
   weft_value number(double value, weft_value like) const {
     char text[40];
     std::snprintf(text, sizeof text, "%.17g", value);

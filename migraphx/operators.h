@@ -6,23 +6,23 @@
 
 #include "weft/weft.hpp"
 
-/// MIGraphX's operators in terms of Weft's.
+/// Builds MIGraphX's operators from Weft's.
 namespace weft::mgx {
 
-/// The results of one instruction; several are a tuple.
+/// The results of one instruction; several results are a tuple.
 using Values = std::vector<weft_value>;
 
-/// A type of the graph, taken apart: "f32[batch,3]".
+/// The parts of a type of the graph, such as "f32[batch,3]".
 struct ValueType {
   std::string dtype = {};
   std::vector<std::string> dims = {};
 
   size_t rank() const { return dims.size(); }
-  /// "[batch, 3]"
+  /// Returns the sizes as text: "[batch, 3]".
   std::string list() const;
 };
 ValueType type_of(const Graph& graph, weft_value value);
-/// "[a, b]" of strings or numbers.
+/// Formats strings or numbers as "[a, b]".
 std::string list_of(const std::vector<std::string>& items);
 std::string list_of(const std::vector<int64_t>& items);
 
@@ -31,7 +31,7 @@ std::string list_of(const std::vector<int64_t>& items);
 Values append_operator(Graph& graph, const std::string& name, const std::string& attributes,
                        std::span<const Values> operands);
 
-/// All names that append_operator takes, in alphabetical order.
+/// Returns all names that append_operator accepts, in alphabetical order.
 std::vector<std::string> operator_names();
 
 }  // namespace weft::mgx

@@ -112,7 +112,7 @@ migraphx_status migraphx_onnx_options_set_external_data_path(migraphx_onnx_optio
                                                              const char* external_data_path) {
   return guarded([&] { given(onnx_options).folder = &given(external_data_path); });
 }
-/// The names of nodes are always kept.
+/// Has no effect: the names of nodes are always kept.
 migraphx_status migraphx_onnx_options_set_use_debug_symbols(migraphx_onnx_options_t onnx_options, bool) {
   return guarded([&] { given(onnx_options); });
 }

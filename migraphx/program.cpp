@@ -11,7 +11,7 @@ namespace {
 
 const std::string output_prefix = "main:#output_";
 
-/// The memory of an argument as a tensor; rows with gaps between them are copied together.
+/// Returns the memory of an argument as a tensor; rows with gaps between them are copied together.
 Tensor tensor_of(const migraphx_argument& argument) {
   const migraphx_shape& shape = argument.shape;
   check_fixed(shape);
@@ -81,7 +81,7 @@ migraphx_argument owned(Tensor tensor) {
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
 }
 
-/// A result in the caller's memory, with the caller's shape if that fits.
+/// Returns a result in the caller's memory, with the caller's shape if that fits.
 migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
   std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
   migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);
@@ -241,8 +241,8 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// The parameters of a body that was refused have no elements, so that a caller with arguments of other sizes parses
-/// the model again.
+/// The parameters of a body that was refused have no elements, so that a caller with arguments of other sizes
+/// parses the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
   if (refusal) {

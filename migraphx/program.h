@@ -12,10 +12,10 @@
 #include "migraphx/handles.h"
 
 /// A program is a recipe (a model in a file or in memory, or a module built by hand; its precision) and, once compiled,
-/// Weft's program. A copy repeats the recipe and shares the compiled program.
+/// Weft's program. A copy has its own recipe and shares the compiled program.
 namespace weft::mgx {
 
-/// A model in its original form, read again for each graph. Weights are not copied.
+/// A model as it was given. It is read again for each graph; weights are not copied.
 struct Source {
   std::string path = {};                          ///< of a model in a file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
@@ -25,39 +25,39 @@ struct Source {
   Graph read() const;
 };
 
-/// An argument as a tensor that fits the port; it lives as long as the argument.
+/// Returns a tensor for the port that views the argument's memory, so it is valid as long as the argument.
 Tensor as_port(const Port& port, const migraphx_argument& argument);
 
-/// An error in a body of control flow that was compiled before it was known whether it would run (body.h).
+/// An error in the body of an If, Loop or Scan that was compiled before it was known to run (body.h).
 struct Refusal {
   Error error;
   Body body;
 };
 
-/// A compiled program, run by any number of threads at once.
+/// A compiled program. Any number of threads may run it at once.
 class Compiled {
  public:
   Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
 
-  /// Outputs for which the caller gives memory, as parameters "main:#output_0" of the program.
+  /// True if the caller gives the memory for outputs, as parameters "main:#output_0" ... of the program.
   bool gives_outputs() const { return gives_outputs_; }
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
-  /// With a stream (null: the driver's default one), a program over memory of an AMD GPU queues its work there and
-  /// returns. Any other run waits for the stream's earlier work and ends before this returns.
+  /// Runs the program. With a stream (null: the driver's default), a program over memory of an AMD GPU queues its work
+  /// there and returns. Otherwise this waits for the stream's earlier work and returns when the run is done.
   migraphx_arguments run(const migraphx_program_parameters& parameters, std::optional<void*> stream = {}) const;
   /// Waits for all work that runs have queued.
   void finish() const { served_.finish(); }
-  /// "amd:0", or "" where no AMD GPU runs the program.
+  /// Returns the device, such as "amd:0"; "" if the program does not run on an AMD GPU.
   std::string amd_gpu() const;
 
  private:
-  /// "amd:0" when arguments are memory of that device; "" when they are the host's.
+  /// Returns the device whose memory the arguments are in, such as "amd:0"; "" for host memory.
   std::string gpu() const;
   void wait_for(void* stream) const;
 
-  std::shared_ptr<const std::string> bytes_;  // of the model, which the program reads
+  std::shared_ptr<const std::string> bytes_;  // of the model; the program's weights are views of them
   adapters::Served served_;
   bool gives_outputs_;
   std::vector<Port> inputs_, outputs_;
@@ -65,7 +65,7 @@ class Compiled {
 
 }  // namespace weft::mgx
 
-/// The context of a program: its executable, and its stream, the driver's default one.
+/// The context of a program: its executable and its stream, which is the driver's default one.
 struct migraphx_context {
   void* queue = nullptr;
   std::shared_ptr<weft::mgx::Compiled> made = {};
@@ -77,7 +77,7 @@ struct migraphx_program {
   migraphx_program& operator=(const migraphx_program& other);
 
   migraphx_module* main();
-  /// The graph as it will be compiled.
+  /// Returns the graph as it will be compiled.
   weft::Graph graph() const;
   void compile(const std::string& target, const migraphx_compile_options& how);
   weft::mgx::Compiled& compiled() const;

@@ -27,7 +27,7 @@ std::vector<migraphx_dynamic_dimension> fixed(const std::vector<size_t>& lengths
   return sizes;
 }
 
-/// The sizes for axes that the model leaves open and the options do not name.
+/// Returns the sizes for axes that the model leaves open and the options do not name.
 std::vector<migraphx_dynamic_dimension> by_default(const weft::Port& port, const migraphx_onnx_options& options) {
   std::vector<migraphx_dynamic_dimension> sizes;
   migraphx_dynamic_dimension otherwise{options.default_length, options.default_length, {}};
@@ -43,7 +43,7 @@ bool is_open(const weft::Port& port) {
   return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
 }
 
-/// The sizes requested for the input, else those of the model, with defaults for open sizes. A scalar is {1} in
+/// Returns the sizes requested for the input, else those of the model, with defaults for open sizes. A scalar is {1} in
 /// MIGraphX.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
@@ -57,20 +57,20 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
-/// Adds a request; false if it was there already.
+/// Adds a request; returns false if it existed already.
 bool add(std::vector<std::string>& shapes, const std::string& shape) {
   if (std::ranges::find(shapes, shape) != shapes.end()) return false;
   shapes.push_back(shape);
   return true;
 }
 
-/// Whether an error says that this input has no rank: E134 of ONNX models, E151 of TensorFlow's.
+/// True if an error says that this input has no rank: E134 of ONNX models, E151 of TensorFlow's.
 bool is_about(const weft::Error& error, const std::string& name) {
   return error.facts() == "input '" + name + "' has no rank" ||
          error.facts() == "input '" + name + "' has no fixed number of axes";
 }
 
-/// The sizes that the options give to an input without a rank, if the error is about that input.
+/// Returns the sizes that the options give to an input without a rank, if the error is about that input.
 std::optional<std::string> missing_rank(const weft::Error& error, const migraphx_onnx_options& options) {
   if (error.code() != "E134" && error.code() != "E151") return std::nullopt;
   for (const auto& [name, lengths] : options.lengths)
@@ -128,7 +128,7 @@ std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_o
   }
 }
 
-/// The program's text; of a loaded program the report, because its graph is not kept.
+/// Returns the program's text; of a loaded program the report, because its graph is not kept.
 std::string text_of(const migraphx_program& program) {
   bool is_loaded = program.made && !program.source && program.modules.empty();
   return is_loaded ? program.made->program().report() + "\n" : program.graph().print();

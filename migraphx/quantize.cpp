@@ -60,7 +60,7 @@ struct Examples {
   }
 };
 
-/// The program's model as ONNX.
+/// Returns the program's model as ONNX.
 weft::Tensor model_of(const migraphx_program& program, const weft::Graph& graph) {
   const auto& source = program.source;
   if (!source || !source->is_onnx) return graph.to_onnx();

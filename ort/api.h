@@ -10,7 +10,7 @@
 /// The function tables of onnxruntime, and the functions that turn exceptions into statuses.
 namespace weft::ort {
 
-/// Set once, when the library is registered.
+/// The tables; set once, when the library is registered.
 struct Api {
   const OrtApi* ort = nullptr;
   const OrtEpApi* ep = nullptr;
@@ -18,13 +18,13 @@ struct Api {
 };
 extern Api api;
 
-/// onnxruntime 1.24 is the oldest whose fused If and Loop nodes work.
+/// The oldest supported version, 1.24: fused If and Loop nodes work from there on.
 constexpr uint32_t oldest_version = 24;
 
-/// Fills `api`; a status when the runtime is too old.
+/// Fills `api`; returns a status if the runtime is too old.
 OrtStatus* connect(const OrtApiBase& base);
 
-/// A status of onnxruntime, as an exception.
+/// An OrtStatus, thrown as an exception.
 class Failure : public std::exception {
  public:
   explicit Failure(OrtStatus* status);
@@ -40,10 +40,10 @@ inline void ok(OrtStatus* status) {
   if (status) throw Failure(status);
 }
 
-/// The status of the exception that is being handled; `within` names the activity.
+/// Returns a status for the exception that is being handled; `within` names the activity.
 OrtStatus* status_of_current_exception(const char* within) noexcept;
 
-/// Runs `body` and turns exceptions into a status: none may leave the library.
+/// Runs `body` and turns exceptions into a status, because none may leave the library.
 template <class Body>
 OrtStatus* guarded(const char* within, const Body& body) noexcept {
   try {
@@ -54,7 +54,7 @@ OrtStatus* guarded(const char* within, const Body& body) noexcept {
   }
 }
 
-/// Frees with one of the table's functions.
+/// Calls the table's function `Member` to free an object.
 template <auto Member>
 struct Release {
   template <class T>
@@ -71,7 +71,7 @@ using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
 using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
-/// A list that onnxruntime gives in two calls: its length, then its elements.
+/// Reads a list from onnxruntime, which needs two calls: for the length and for the elements.
 template <class T, class Count, class Fill, class Handle>
 std::vector<T> list(Count count, Fill fill, const Handle* handle) {
   size_t size = 0;

@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// The program of a part. It may be specialised for values of the graph's own inputs, except conditions: a branch
-  /// that does not compile is left to the CPU provider.
+  /// Compiles the program of a part. It may be specialised for values of the graph's own inputs, except for conditions:
+  /// a branch that does not compile is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {
@@ -127,8 +127,8 @@ class Search {
     if (culprits.empty()) refuse(find_culprit(part), reason);
   }
 
-  /// Nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". Inside a body the number counts the body's
-  /// nodes, so there the name decides.
+  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". For a node in a body the
+  /// number counts the body's nodes, so only its name counts.
   std::vector<size_t> named_nodes(const std::vector<size_t>& part, std::string_view text) const {
     std::vector<size_t> found;
     for (size_t at = text.find("node "); at != text.npos; at = text.find("node ", at + 1)) {
@@ -144,14 +144,14 @@ class Search {
     return found;
   }
 
-  /// Found by number unless nodes were inserted, by name unless two nodes share it.
+  /// Finds a node by number unless nodes were inserted, by name unless two nodes share it.
   std::optional<size_t> node_called(const std::vector<size_t>& part, size_t number, std::string_view name) const {
     if (number < part.size() && writer_.written_name(part[number]) == name) return part[number];
     auto found = std::ranges::find_if(part, [&](size_t node) { return writer_.written_name(node) == name; });
     return found == part.end() ? std::nullopt : std::optional(*found);
   }
 
-  /// The node of the part with a body that has a node of this name.
+  /// Returns the node of the part whose body has a node of this name.
   std::optional<size_t> holder_of(const std::vector<size_t>& part, std::string_view name) const {
     for (size_t node : part) {
       if (has_inside(graph_.nodes[node].handle, name)) return node;
@@ -169,8 +169,8 @@ class Search {
     return false;
   }
 
-  /// For messages that name no node: bisects the part down to one node. If both halves compile, the part is cut between
-  /// them.
+  /// Handles messages that name no node: bisects the part down to one node. If both halves compile, the part is cut
+  /// between them.
   size_t find_culprit(std::vector<size_t> part) {
     while (part.size() > 1) {
       std::vector<size_t> first(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2));

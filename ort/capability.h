@@ -7,7 +7,7 @@
 #include "ort/graph.h"
 #include "ort/program_store.h"
 
-/// Finds the nodes of a graph that Weft runs: those that it has compiled.
+/// Finds the nodes of a graph that Weft can run, by compiling them.
 namespace weft::ort {
 
 struct Part {
@@ -25,11 +25,11 @@ struct Capability {
   std::vector<Refusal> refusals;  ///< by node
 };
 
-/// Compiles the whole graph. If the compiler refuses a node, the others are compiled in as few convex parts as
-/// possible, until every part compiles. A part with only views and casts is not worth a call.
+/// Compiles the whole graph. If the compiler refuses a node, compiles the others in as few convex parts as possible,
+/// until every part compiles. Leaves out parts of only views and casts, which are not worth a call.
 Capability find_capability(const GraphView& graph, ProgramStore& programs);
 
-/// "3 x NonZero: ...": the refusals, a line for all with the same operator and reason.
+/// Returns the refusals as text, one line for each operator and reason: "3 x NonZero: ...".
 std::string describe(const GraphView& graph, const std::vector<Refusal>& refusals);
 
 }  // namespace weft::ort

@@ -32,8 +32,8 @@ struct Outputs {
     return memory[index];
   }
 
-  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache. The run
-  /// updates it in place if possible, and copies the input first if necessary.
+  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache. The
+  /// run updates it in place if possible, and copies the input first if necessary.
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
     alignas(64) static char nothing;  // the address of an empty output may be null
     void* data = make(index, dims, rank);
@@ -58,7 +58,7 @@ struct Outputs {
     ok(api.ort->FillStringTensor(value, strings.data(), strings.size()));
   }
 
-  /// Copies a result to onnxruntime's output, unless the run has written it there, as it nearly always has.
+  /// Copies a result to onnxruntime's output, unless the run has already written it there, as usual.
   void deliver(size_t index, const Tensor& result) {
     if (result.dtype() == WEFT_STRING) return write_strings(index, result);
     if (!memory[index]) make(index, result.dims().data(), result.dims().size());

@@ -37,7 +37,7 @@ std::string text_attribute(const OrtNode* node, const char* name) {
   return text;
 }
 
-/// The attribute's string, without the 0 at its end.
+/// Returns the attribute's string, without the 0 at its end.
 std::string name_attribute(const OrtNode* node, const char* name) {
   std::string text = text_attribute(node, name);
   return text.substr(0, text.find('\0'));
@@ -57,14 +57,14 @@ fs::path path_of_model(const OrtGraph* graph) {
   return path ? path : "";
 }
 
-/// The path at which onnxruntime will write the model: made from the source's name unless the options give it.
+/// Returns the path at which onnxruntime will write the model: from the options, else made from the source's name.
 fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& options) {
   if (!options.model_path.empty()) return options.model_path;
   fs::path source = path_of_model(graph);
   return source.parent_path() / (source.stem().string() + "_ctx.onnx");
 }
 
-/// The path of a program that a model names. Models are not trusted, so it must be in the model's folder.
+/// Returns the path of a program that a model names. Models are not trusted, so it must be in the model's folder.
 fs::path beside(const fs::path& folder, const std::string& name) {
   fs::path path(name);
   if (path.empty() || path.has_parent_path() || path.is_absolute() || name == "..")
@@ -78,7 +78,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A file that is removed with this object.
+/// A file that this object removes at its end.
 class TemporaryFile {
  public:
   TemporaryFile() {
@@ -100,7 +100,7 @@ std::string save_to_text(const Compiled& program) {
   return read_file(file.path());
 }
 
-/// Writes the program beside the EPContext model and gives its name.
+/// Writes the program beside the EPContext model and returns its name.
 std::string save_beside(const Compiled& program, const fs::path& model, const std::string& node_name) {
   std::string name = model.stem().string() + "_" + node_name + ".weft";
   std::ranges::replace_if(name, [](char c) { return c == '/' || c == '\\' || c == ':'; }, '_');

@@ -8,23 +8,23 @@
 
 #include "ort/provider.h"
 
-/// EPContext models: an ONNX model whose compiled parts are nodes that hold a saved program, or name a file beside it.
+/// EPContext models: ONNX models whose nodes contain a compiled program, or name the file of one beside the model.
 namespace weft::ort {
 
-/// Whether the node holds a program of Weft.
+/// True if the node contains a program of Weft.
 bool is_own_context(const NodeView& node);
 
-/// The program that the node holds. Throws E160 for a file that is not beside the model. A model in memory has no path,
-/// so `options.model_path` is used.
+/// Loads the program of the node. Throws E160 for a file that is not beside the model. A model in memory has no path;
+/// `options.model_path` then gives it.
 std::shared_ptr<Compiled> load_context(const NodeView& node, const OrtGraph* graph, const ContextOptions& options,
                                        const ProgramStore& programs);
 
-/// The node for a compiled part of `graph` in the model to be written; onnxruntime takes ownership.
+/// Makes the EPContext node for a compiled part of `graph`; onnxruntime takes ownership.
 OrtNode* make_context_node(const Compiled& program, const std::string& provider, const std::string& node_name,
                            const OrtGraph* graph, const ContextOptions& options, const std::vector<std::string>& inputs,
                            const std::vector<std::string>& outputs);
 
-/// The requirements of programs that are saved today; a session asks for them before it loads an EPContext model.
+/// Returns what a program saved now requires; a session compares this before it loads an EPContext model.
 std::string compatibility_text();
 
 }  // namespace weft::ort

@@ -15,14 +15,14 @@ struct Device {
   int number = 0;            ///< among the devices; the value of the option device_id
 
   bool is_gpu() const { return name != "cpu"; }
-  /// The vendor's PCI number. The CPU uses AMD's, because applications expect it for these provider names.
+  /// Returns the vendor's PCI number. The CPU has AMD's, because applications expect it for these provider names.
   uint32_t vendor() const { return name.starts_with("nvidia") ? 0x10DE : amd_vendor; }
 };
 
-/// The GPUs of this machine; its processor if there are none.
+/// Returns the GPUs of this machine, or its processor if there are none.
 const std::vector<Device>& devices();
 
-/// The device of this name; the first one if there is none.
+/// Returns the device of this name, or the first device if there is none.
 const Device& device_named(const std::string& name);
 
 }  // namespace weft::ort

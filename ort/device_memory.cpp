@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t alignment = 64;
 
-/// The description has alignment 0, because onnxruntime takes memory of another alignment for another device.
+/// Describes the memory with alignment 0: onnxruntime takes memory of another alignment for another device.
 OwnedMemoryInfo describe(const Device& device, uint32_t vendor, const char* name, OrtDeviceMemoryType type) {
   OrtMemoryInfo* info = nullptr;
   ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, vendor, device.number, type, 0, OrtDeviceAllocator,
@@ -45,7 +45,7 @@ class Allocator : public OrtAllocator {
   std::shared_ptr<Pool> pool_;
 };
 
-/// The GPU that owns this memory; null for host memory under any name.
+/// Returns the GPU that owns this memory; null for host memory, whatever its name.
 const Device* gpu_of(const OrtMemoryDevice* memory) {
   if (api.ep->MemoryDevice_GetDeviceType(memory) != OrtMemoryInfoDeviceType_GPU || !devices()[0].is_gpu())
     return nullptr;

@@ -61,8 +61,8 @@ ProviderSettings read_settings(const std::string& name, const Device& device, co
   return settings;
 }
 
-/// An application that names no device gets all devices of the name. The first one is used, unless device_id asks for
-/// another.
+/// An application that names no device gets all devices of the name. The first one is used, unless device_id
+/// asks for another.
 const Device& chosen_device(std::span<const OrtKeyValuePairs* const> offered, const std::string& id) {
   const char* first = nullptr;
   for (const OrtKeyValuePairs* metadata : offered) {
@@ -125,7 +125,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   return made;
 }
 
-/// Classic provider names find their device by `cuda_device_id`.
+/// Classic provider names select their device by `cuda_device_id`.
 OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);

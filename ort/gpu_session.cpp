@@ -19,8 +19,7 @@ struct Queue {
   }
 };
 
-/// A point in the work that another stream waits for. The host waits instead, because there is only one non-empty
-/// stream.
+/// A point in the work for another stream to wait for. The host waits instead, because only one stream has work.
 class Notification : public OrtSyncNotificationImpl {
  public:
   explicit Notification(const Queue& queue) : OrtSyncNotificationImpl{}, queue_(queue) {

@@ -5,15 +5,15 @@
 #include "ort/api.h"
 #include "ort/device.h"
 
-/// The parts of a GPU session besides compiled programs: its stream, and the kernels of the copies that onnxruntime
-/// inserts between the GPU and other providers.
+/// The stream of a GPU session, and the kernels for copies that onnxruntime inserts between the GPU and other
+/// providers.
 namespace weft::ort {
 
-/// The stream on which work is queued: the user's. Null: runs and copies are synchronous, so the stream never waits.
-/// Deleted by its Release.
+/// Makes the stream object for the user's stream, on which work is queued. If `users` is null, runs and copies are
+/// synchronous, so waiting for it does nothing. Its Release deletes it.
 OrtSyncStreamImpl* make_stream(const Device& device, void* users);
 
-/// Kernels for the provider called `provider`; released with OrtEpApi::ReleaseKernelRegistry.
+/// Makes the copy kernels of a provider; free them with OrtEpApi::ReleaseKernelRegistry.
 OrtKernelRegistry* make_copy_kernels(const char* provider);
 
 }  // namespace weft::ort

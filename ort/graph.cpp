@@ -54,7 +54,7 @@ std::vector<std::pair<std::string, int64_t>> read_opsets(const OrtGraph* graph) 
   return opsets;
 }
 
-/// Weft's types by their number in onnxruntime; -1 for types that Weft lacks.
+/// Weft's types, indexed by their number in onnxruntime; -1 for types that Weft lacks.
 constexpr int dtypes[] = {
     -1,       WEFT_F32,    WEFT_U8,     WEFT_I8,       WEFT_U16,        WEFT_I16,    WEFT_I32,
     WEFT_I64, WEFT_STRING, WEFT_BOOL,   WEFT_F16,      WEFT_F64,        WEFT_U32,    WEFT_U64,
@@ -86,10 +86,10 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
-/// Smaller constants are not worth a mapping.
+/// The least bytes of a constant that is mapped; smaller ones are not worth a mapping.
 constexpr size_t least_mapped = 65536;
 
-/// Type and sizes of a tensor; nothing for other values or unknown sizes.
+/// Returns type and sizes of a tensor; nothing for other values or unknown sizes.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;

@@ -14,8 +14,7 @@
 
 #include "weft/weft.hpp"
 
-/// A graph of onnxruntime, read once into plain data. The handles inside live as long as the call that gave the
-/// graph.
+/// A graph of onnxruntime, read once into plain data. Its handles are valid as long as the call that passed the graph.
 namespace weft::ort {
 
 struct NodeView {
@@ -26,12 +25,12 @@ struct NodeView {
   std::vector<std::string> outputs = {};
   std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read
 
-  /// "Conv", "com.microsoft:FusedGelu"
+  /// Returns "Conv", "com.microsoft:FusedGelu" ...
   std::string full_op() const { return domain.empty() ? op : domain + ":" + op; }
   bool has_bodies() const;
 };
 
-/// A constant in a file.
+/// Where a file holds a constant.
 struct StoredConstant {
   std::string path;
   size_t offset = 0;
@@ -50,41 +49,39 @@ struct GraphView {
   std::vector<std::pair<std::string, int64_t>> opsets = {};
 
   bool is_constant(const std::string& value) const;
-  /// The tensor of a constant initialiser; the pointer lives as long as the graph.
+  /// Returns the tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
-  /// The place of a large constant that onnxruntime has left in a file; nothing for others.
+  /// Returns the place of a large constant that onnxruntime has left in a file; nothing for other constants.
   std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 
 GraphView read_graph(const OrtGraph* graph);
 
-/// One node as a graph of its own, in the same model as `graph`. An If is tested with it before its bodies are left
-/// alone.
+/// Reads one node as a graph of its own. An If is compiled this way as a trial, before its bodies are left alone.
 GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 
-/// The graph of a node; null while the body of a node is being examined.
+/// Returns the graph that contains a node; null while onnxruntime examines the body of a node.
 const OrtGraph* graph_of(const OrtNode* node);
 std::string name_of(const OrtValueInfo* value);
 const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null where it is not known
 std::string op_of(const OrtNode* node);
 
-/// The bodies of an If, Loop or Scan with the names of their attributes.
+/// Returns the bodies of an If, Loop or Scan with their attribute names.
 std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node);
 
-/// Nodes of the graph and of the bodies inside.
+/// Counts the nodes of the graph and of the bodies inside.
 size_t count_nodes(const GraphView& graph);
 
-/// A tensor of onnxruntime as one of Weft, without copying (strings are copied). Throws E149 for element types that
-/// Weft lacks.
+/// Makes a tensor that views onnxruntime's data (strings are copied). Throws E149 for element types that Weft lacks.
 Tensor view_of(const OrtValue* value);
 
-/// As above, also for sequences, optionals and maps, whose items are copied. `is_optional`: the value may be absent.
+/// The same, also for sequences, optionals and maps, whose items are copied. `is_optional`: the value may be absent.
 Tensor value_of(const OrtValue* value, bool is_optional);
 
-/// Element types of ONNX as Weft's; throws E149.
+/// Converts ONNX's element type; throws E149 for one that Weft lacks.
 weft_dtype dtype_of(ONNXTensorElementDataType type);
 ONNXTensorElementDataType onnx_type_of(weft_dtype type);
-/// The number of a known type in onnx.proto.
+/// Returns the number of a known type in onnx.proto.
 int64_t proto_type_of(ONNXTensorElementDataType type);
 
 }  // namespace weft::ort

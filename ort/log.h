@@ -8,7 +8,7 @@
 
 namespace weft::ort {
 
-/// Messages to a session's log.
+/// Writes messages to a session's log.
 class Log {
  public:
   explicit Log(const OrtLogger* logger) : logger_(logger) {}

@@ -40,7 +40,7 @@ Memory::~Memory() {
 }
 
 /// The user's functions take no alignment, and the host may be unable to access their memory. So the start of each
-/// block is noted here.
+/// block is recorded here.
 void* Memory::take_users(size_t bytes, size_t alignment) {
   void* base = external_allocate_(bytes + alignment);
   if (!base) return nullptr;
@@ -87,7 +87,7 @@ size_t Pool::rounded(size_t bytes) const {
   return strategy_ == ArenaStrategy::same_as_requested ? least : std::bit_ceil(least);
 }
 
-/// The smallest idle piece that is large enough, unless most of it would be wasted.
+/// Returns the smallest idle block that is large enough, unless most of it would be wasted.
 void* Pool::reuse(size_t bytes) {
   auto piece = idle_.lower_bound(bytes);
   if (piece == idle_.end() || piece->first / 2 > bytes) return nullptr;

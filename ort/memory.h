@@ -13,8 +13,8 @@
 
 namespace weft::ort {
 
-/// The memory of a session on its device: packed weights and working memory of its programs, on a GPU inputs and
-/// outputs too. It comes from the library, the driver or the user's functions, within the session's limit. On the CPU,
+/// The memory of a session on its device, for packed weights and working memory, on a GPU also for inputs and outputs.
+/// It comes from the library, the driver or the user's functions, and counts towards the session's limit. On the CPU,
 /// onnxruntime owns the results.
 class Memory {
  public:
@@ -22,9 +22,9 @@ class Memory {
   Memory(const Memory&) = delete;
   ~Memory();
 
-  /// Lives as long as this.
+  /// Valid as long as this object.
   const weft_allocator* allocator() const { return &allocator_; }
-  /// Null if there is no memory, or if the limit is reached.
+  /// Returns null if there is no memory, or if the limit is reached.
   void* allocate(size_t bytes, size_t alignment);
   void release(void* data, size_t bytes, size_t alignment);
 
@@ -40,18 +40,18 @@ class Memory {
   int64_t limit_;
   std::mutex mutex_;
   int64_t used_ = 0;
-  std::unordered_map<void*, void*> bases_;  // blocks of the user's functions, by the aligned address inside
+  std::unordered_map<void*, void*> bases_;  // blocks from the user's functions, by the aligned address returned
 };
 
-/// Pieces of a GPU's memory that are used again and again. onnxruntime asks for each input and output of each run, and
-/// a captured graph can be replayed only if their addresses come again.
+/// A pool of GPU memory. onnxruntime allocates each input and output in each run, and a captured graph can be replayed
+/// only if they have the same addresses again.
 class Pool {
  public:
   Pool(std::shared_ptr<Memory> memory, ArenaStrategy strategy) : memory_(std::move(memory)), strategy_(strategy) {}
   Pool(const Pool&) = delete;
   ~Pool() { trim(); }
 
-  /// Null if there is no memory.
+  /// Returns null if there is no memory.
   void* allocate(size_t bytes);
   void release(void* data);
 
@@ -64,7 +64,7 @@ class Pool {
   ArenaStrategy strategy_;
   std::mutex mutex_;
   std::multimap<size_t, void*> idle_;
-  std::unordered_map<void*, size_t> sizes_;  // of all pieces, idle or not
+  std::unordered_map<void*, size_t> sizes_;  // of all blocks, idle or not
 };
 
 }  // namespace weft::ort

@@ -59,7 +59,7 @@ Message map_type(const OrtMapTypeInfo* info) {
   return Message().number(1, proto_type_of(key)).message(2, contained_type(&OrtApi::GetMapValueType, info));
 }
 
-/// A TypeProto.
+/// Encodes a TypeProto.
 Message type_of(const OrtTypeInfo* info) {
   ONNXType kind{};
   ok(api.ort->GetOnnxTypeFromTypeInfo(info, &kind));
@@ -86,14 +86,14 @@ Message type_of(const OrtTypeInfo* info) {
   refuse("a value is neither a tensor, sequence, optional nor map");
 }
 
-/// A ValueInfoProto.
+/// Encodes a ValueInfoProto.
 Message value_info(const OrtValueInfo* value) {
   Message message = Message().text(1, name_of(value));
   const OrtTypeInfo* info = type_info(value);
   return info ? message.message(2, type_of(info)) : message;
 }
 
-/// Null for a value that is not a tensor.
+/// Returns null for a value that is not a tensor.
 const OrtTensorTypeAndShapeInfo* tensor_info(const OrtValueInfo* value) {
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
@@ -115,7 +115,7 @@ bool has_nameless_size(const OrtValueInfo* value) {
   return false;
 }
 
-/// A ValueInfoProto of a constant's exact type.
+/// Encodes a ValueInfoProto with a constant's exact type.
 Message constant_info(const Constant& constant) {
   const Tensor tensor = constant.tensor();
   Message shape;
@@ -126,7 +126,7 @@ Message constant_info(const Constant& constant) {
 
 // ---- Tensors ----
 
-/// A TensorProto with its data.
+/// Encodes a TensorProto with its data.
 Message tensor_message(const Tensor& tensor, const std::string& name) {
   Message message;
   for (int64_t size : tensor.dims()) message.number(1, size);
@@ -165,7 +165,7 @@ Message tensor_attribute(const OrtOpAttr* attribute) {
   return tensor_message(view_of(OwnedValue(value).get()), "");
 }
 
-/// An AttributeProto; empty for graphs, which are read as bodies of the node.
+/// Encodes an AttributeProto; returns "" for graphs, which are read as bodies of the node.
 Message write_attribute(const OrtOpAttr* attribute) {
   const char* name = nullptr;
   OrtOpAttrType type{};
@@ -215,7 +215,7 @@ Message write_node(const NodeView& node, size_t number) {
   return message;
 }
 
-/// A GraphProto of the body of an If, Loop or Scan, its constants inside.
+/// Encodes the GraphProto of the body of an If, Loop or Scan, with its constants inside.
 Message write_body(const OrtGraph* handle) {
   GraphView graph = read_graph(handle);
   Message message;
@@ -309,7 +309,7 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
   for (const std::string& value : values) graph.message(field, value_info(graph_.values.at(value)));
 }
 
-/// Weights of a model that is to be quantised are part of it.
+/// If the model is to be quantised, its weights are written into it.
 bool ModelWriter::add_weight(Message& graph, const Constant& constant) const {
   if (!quantization_.is_wanted()) return false;
   Tensor tensor = constant.tensor();

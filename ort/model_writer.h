@@ -8,8 +8,8 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// Writes a part of onnxruntime's graph as an ONNX model that Weft compiles. Weights are not written: they are inputs
-/// of the model, and the compiler fixes them to the tensors that onnxruntime holds.
+/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model, and the
+/// compiler fixes them to the tensors that onnxruntime holds.
 namespace weft::ort {
 
 struct Constant {
@@ -18,7 +18,7 @@ struct Constant {
   bool is_lent = false;                       ///< onnxruntime's memory, which lives as long as the graph
   std::optional<StoredConstant> stored = {};  ///< instead of `given`
 
-  /// Mapped anew each time, so that pages that were read do not stay in memory.
+  /// Maps the file anew at each call, so that pages that were read do not stay in memory.
   Tensor tensor() const { return stored ? stored->map() : given; }
 };
 
@@ -30,30 +30,30 @@ struct ModelText {
   bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 
-/// The values that a part of a graph reads but does not make, without constants; and the values that something outside
-/// the part, or the graph's caller, reads.
+/// The values, without constants, that a part of a graph reads from outside, and those that it makes for other nodes or
+/// for the graph's caller.
 struct Boundary {
   std::vector<std::string> inputs, outputs;
 };
 
-/// The node's own name; without one, its operator and number.
+/// Returns the node's name; if it has none, its operator and number.
 std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Convolutions and matrix products by weights are written quantised if their inputs have a scale, or get one in the run.
+  /// Quantises convolutions and matrix products by weights whose inputs have a scale, or get one in the run.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
-  /// Why node number `node` cannot be written at all; "" if it can.
+  /// Returns the reason why node number `node` cannot be written; "" if it can.
   const std::string& fault(size_t node) const { return faults_[node]; }
-  /// The node's name in the model, and so in Weft's messages.
+  /// Returns the node's name in the written model, and so in Weft's messages.
   std::string written_name(size_t node) const { return name_or_number(graph_.nodes[node], node); }
-  /// Why `value` cannot be an input or output of a program; "" if it can.
+  /// Returns the reason why `value` cannot be an input or output of a program; "" if it can.
   std::string port_fault(const std::string& value, bool is_input) const;
   bool is_condition(const std::string& value) const;  ///< a tensor of bool
   bool is_of_host(const std::string& value) const;    ///< strings or no tensor: onnxruntime has no such value on a GPU
   Boundary boundary(std::span<const size_t> part) const;
-  /// A model of the nodes numbered `part`, in topological order.
+  /// Writes the nodes numbered `part`, which are in topological order, as a model.
   ModelText write(std::span<const size_t> part, const Boundary& boundary) const;
 
  private:
@@ -68,7 +68,7 @@ class ModelWriter {
   std::vector<std::string> faults_;
 };
 
-/// A hash of a model's meaning: nodes, attributes, types and the bytes of all weights, as 32 hex digits.
+/// Hashes the model's nodes, attributes, types and the bytes of all weights; returns 32 hex digits.
 std::string content_hash(const ModelText& model);
 
 }  // namespace weft::ort

@@ -10,18 +10,18 @@
 
 namespace weft::ort {
 
-/// Looks for faster kernels while a program is in use. Measuring begins with the program's first run, in a thread of
-/// its own; later runs use the resulting program.
+/// Looks for faster kernels while a program is in use. It starts to measure at the program's first run, in its own
+/// thread; later runs use the program that it finds.
 class OnlineTuning {
  public:
-  /// Makes the tuned program; null if there is none. Returns soon after `stop` has become true. Does not throw.
+  /// Makes the tuned program, or null if there is none. Returns soon after `stop` returns true. Does not throw.
   using Tune = std::function<std::shared_ptr<const adapters::Served>(const std::function<bool()>& stop)>;
   explicit OnlineTuning(Tune tune) : tune_(std::move(tune)) {}
   OnlineTuning(const OnlineTuning&) = delete;
   ~OnlineTuning();
 
   void begin();
-  /// Null until tuning has ended.
+  /// Returns null until tuning has ended.
   std::shared_ptr<const adapters::Served> result() const {
     std::lock_guard lock(mutex_);
     return tuned_;

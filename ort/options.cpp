@@ -36,7 +36,7 @@ void parse(const std::string& name, const std::string& text, bool& out) {
   else refuse_value(name, text, "0 or 1");
 }
 
-/// Decimal, or hexadecimal after 0x.
+/// Parses a decimal number, or a hexadecimal one after 0x.
 template <class Number>
 bool parse_number(std::string_view text, Number& out) {
   bool is_hex = text.starts_with("0x") || text.starts_with("0X");
@@ -152,7 +152,7 @@ void note_tuning(Options& o) {
     o.notes.push_back("option tunable_op_max_tuning_duration_ms changes nothing: nothing is to be measured");
 }
 
-/// The max_mem of an arena's settings, "max_mem:1000000,arena_extend_strategy:1"; 0 without one.
+/// Returns max_mem from an arena's settings, "max_mem:1000000,arena_extend_strategy:1"; 0 if there is none.
 int64_t arena_limit(const std::string& text) {
   size_t begin = text.find("max_mem:");
   if (begin == std::string::npos) return 0;

@@ -7,7 +7,7 @@
 #include <vector>
 
 /// The options of a session: those of the MIGraphX and ROCm providers in both spellings, of AMD's plug-in, and Weft's
-/// own. options.def is the list.
+/// own. options.def lists them.
 namespace weft::ort {
 
 struct Device;
@@ -21,37 +21,37 @@ struct Options {
 #include "ort/options.def"
 #undef OPTION
 
-  /// Messages for the user: options that change nothing here, and why.
+  /// Messages for the user about options that change nothing here, and why.
   std::vector<std::string> notes = {};
 
-  /// The smallest of all given limits; 0: none.
+  /// Returns the smallest of all given limits; 0: none.
   int64_t memory_limit() const;
-  /// Whether kernels are measured while a program is compiled, or beside its runs.
+  /// True if kernels are measured while a program is compiled; false: while it runs, if at all.
   bool tunes_at_once() const { return exhaustive_tune || miopen_conv_exhaustive_search; }
   bool tunes_while_serving() const { return tunable_op_enable && tunable_op_tuning_enable && !tunes_at_once(); }
-  /// The time limit of measuring.
+  /// Returns the time limit of measuring.
   double tune_seconds() const;
-  /// The folder in which saved programs are found by content; "" for none.
+  /// Returns the folder of saved programs, which are found by content; "" for none.
   std::string cache_folder() const;
   Address allocate() const { return external_alloc ? external_alloc : gpu_external_alloc; }
   Address free() const { return external_free ? external_free : gpu_external_free; }
   Address empty_cache() const { return external_empty_cache ? external_empty_cache : gpu_external_empty_cache; }
-  /// The user's stream on which work is queued. Null: none, or the driver's default stream; runs are then synchronous.
+  /// Returns the user's stream for the work. Null: none, or the driver's default stream; runs are then synchronous.
   void* stream() const { return reinterpret_cast<void*>(user_compute_stream); }
-  /// Everything that changes the code of a program, as text: a part of its identity.
+  /// Returns all options that change the code of a program as text, which is part of the program's identity.
   std::string identity() const;
 };
 
-/// `given`: options by name as the user spelt them, for a session on `device`. `variable` reads an environment
-/// variable, "" if it is not set. Variables win. Throws E202 for an unknown name (with the nearest), E203 for a value
-/// that does not parse, E502 for options that contradict each other or the device.
+/// Reads `given`, the options by name as the user spelt them, for a session on `device`. `variable` reads an
+/// environment variable ("" if not set); variables win over options. Throws E202 for an unknown name (with the
+/// nearest), E203 for a value that does not parse, E502 for options that contradict each other or the device.
 Options read_options(const std::map<std::string, std::string>& given, const Device& device,
                      const std::function<std::string(const std::string&)>& variable);
 
-/// Names of all options.
+/// Returns the names of all options.
 std::vector<std::string> option_names();
 
-/// A line about variables of AMD's that are set but change nothing; "" if there are none.
+/// Returns a line about AMD's variables that are set but change nothing; "" if there are none.
 std::string idle_variables();
 
 }  // namespace weft::ort

@@ -32,7 +32,7 @@ Program compile_and_say(const std::string& model, CompileOptions options, const 
   return program;
 }
 
-/// The file of part `number` of a model: `path`, then `path`.1, `path`.2 ...
+/// Returns the file of part `number` of a model: `path`, then `path`.1, `path`.2 ...
 std::string numbered(const std::string& path, int number) {
   return number == 0 ? path : path + "." + std::to_string(number);
 }
@@ -78,8 +78,8 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
   return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
-/// onnxruntime's tensors live only as long as the call that shows them. So either the program releases them, or they
-/// are copied. Strings are read once.
+/// onnxruntime's tensors live only as long as the call that passes them. So the program either releases or copies them.
+/// Strings are read once.
 std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_kept) const {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const Constant& constant : model.constants) {

@@ -17,23 +17,23 @@ namespace weft::ort {
 
 class Log;
 
-/// Compiles each part of a graph once: the program that proves a part compilable also runs it. Programs are identified
-/// by content, in memory and in files, so that a saved program of another model is never taken.
+/// Compiles each part of a graph once: the program that shows that a part compiles also runs it. Programs are found by
+/// content, in memory and in files, so that a saved program of another model is never used.
 class ProgramStore {
  public:
-  /// `is_saved`: programs will be saved, whatever the options say. `memory`: the allocator of the session's programs;
-  /// null: the library's.
+  /// `is_saved`: programs will be saved, whatever the options say. `memory` allocates for the session's programs; null:
+  /// the library does.
   ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
                std::shared_ptr<Memory> memory);
 
   const Quantization& quantization() const { return quantization_; }
   bool is_on_gpu() const { return device_.is_gpu(); }
-  /// Throws the compiler's error, also at later calls for the same part.
+  /// Returns the program of a part. Throws the compiler's error, also at later calls for the same part.
   std::shared_ptr<Compiled> get(const ModelText& model);
-  /// A program that was saved inside or beside an EPContext model.
+  /// Loads a program that was saved inside or beside an EPContext model.
   std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
   std::shared_ptr<Compiled> load(const std::string& path) const;
-  /// Saves a program of `get` as the options ask, now that it is used.
+  /// Saves a program returned by `get` as the options ask, once it is known to be used.
   void keep(const Compiled& program);
   /// Drops the programs that nobody else holds.
   void clear() { known_.clear(); }

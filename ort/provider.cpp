@@ -13,11 +13,11 @@
 namespace weft::ort {
 namespace {
 
-/// From 1.27 on, onnxruntime reports when a session is ready.
+/// The first version, 1.27, in which onnxruntime reports when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// onnxruntime has freed the weights that are in our programs. glibc keeps such pieces of a few MiB as long as memory
-/// above them on the heap is in use.
+/// Returns freed memory to the system. onnxruntime has freed the weights that our programs hold, but glibc keeps blocks
+/// of a few MiB while memory above them on the heap is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
 /// A compiled part as a node of the session's graph.
@@ -58,7 +58,7 @@ std::vector<size_t> all_nodes(const GraphView& graph) {
   return numbers;
 }
 
-/// The nodes that no earlier provider has taken.
+/// Returns the nodes that no earlier provider has taken.
 std::vector<size_t> free_nodes(const GraphView& graph) {
   std::vector<size_t> numbers = all_nodes(graph);
   std::erase_if(numbers, [&](size_t node) { return !graph.nodes[node].provider.empty(); });
@@ -124,7 +124,7 @@ Provider::~Provider() {
   if (copies_) api.ep->ReleaseKernelRegistry(copies_);
 }
 
-/// Inputs and outputs lie on the device, in pieces from the session's own pool.
+/// Tells that inputs and outputs lie on the device, in memory of the session's own pool.
 void Provider::set_up_gpu() {
   auto memory = memory_ ? memory_ : std::make_shared<Memory>(Options{}, settings_.device);
   pool_ = std::make_shared<Pool>(std::move(memory), settings_.options.arena_extend_strategy);
@@ -149,7 +149,7 @@ void Provider::set_up_gpu() {
 #endif
 }
 
-/// Drops trials that are not used, which hold memory.
+/// Drops unused trial programs, which hold memory.
 void Provider::end_initialisation() {
   programs_.clear();
   return_free_memory();

@@ -35,7 +35,7 @@ struct ProviderSettings {
 /// The execution provider of one session.
 class Provider : public OrtEp {
  public:
-  /// `memory` is the session's device memory if applications can see it, else null.
+  /// `memory` is the session's device memory if applications can see it, otherwise null.
   Provider(ProviderSettings settings, const DeviceMemory* memory, const OrtLogger* logger);
   Provider(const Provider&) = delete;
   ~Provider();

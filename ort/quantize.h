@@ -4,7 +4,7 @@
 
 #include "weft/weft.hpp"
 
-/// Products by weights in 8 bits, whole numbers or floats.
+/// Quantises products by weights to 8 bits, integers or floats.
 namespace weft::ort {
 
 /// How convolutions and matrix products of an f32 model are quantised.
@@ -15,10 +15,10 @@ struct Quantization {
   bool is_wanted() const { return !to.empty(); }
 };
 
-/// Throws E106 for a table that cannot be read, E203 for one that does not parse or is of the other form.
+/// Throws E106 for a table that cannot be read, E203 for one that does not parse or has the other form.
 void check_table(const std::string& path, bool is_native);
 
-/// The ONNX file's bytes with quantised layers; as they are if no layer can be quantised.
+/// Returns the ONNX file with quantised layers, or unchanged if no layer can be quantised.
 std::string quantized(const std::string& model, const Quantization& how);
 
 }  // namespace weft::ort

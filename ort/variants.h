@@ -9,12 +9,12 @@
 
 namespace weft::ort {
 
-/// The 32 newest programs that were compiled for values known only at run time, by a text of these values. Callers keep
-/// the program that they run alive.
+/// Keeps the 32 newest programs that were compiled for values known only at run time, each under a text of these
+/// values. Callers hold the program that they run.
 template <class T>
 class Variants {
  public:
-  /// The entry for `key`, made by `make()` if it is missing; other threads that want it wait.
+  /// Returns the entry for `key`, made by `make()` if it is missing; other threads that want it wait.
   template <class Make>
   std::shared_ptr<const T> get(const std::string& key, const Make& make) {
     std::lock_guard lock(mutex_);

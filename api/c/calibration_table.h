@@ -8,9 +8,9 @@
 
 namespace weft::quantise {
 
-/// The ranges of a calibration table: JSON as onnxruntime's calibrators dump it (name -> greatest magnitude, [least,
-/// greatest], or an object with "lowest" and "highest"), or TensorRT's text ("name: 3c010a14", the bits of the greatest
-/// magnitude / 127). Throws E106 for a file that cannot be read, E203 for one that does not parse.
+/// Reads the ranges of a calibration table: JSON as onnxruntime's calibrators write it (name -> greatest magnitude,
+/// [least, greatest], or an object with "lowest" and "highest"), or TensorRT's text ("name: 3c010a14", the bits of the
+/// greatest magnitude / 127). Throws E106 for a file that cannot be read, E203 for one that does not parse.
 std::map<std::string, Range> read_ranges(const std::filesystem::path& path);
 
 }  // namespace weft::quantise

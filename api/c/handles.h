@@ -26,7 +26,7 @@ struct weft_tensor {
 };
 
 namespace weft {
-/// A port, with the strings and sizes that weft_port points to.
+/// A port, and the strings and sizes that its weft_port points to.
 struct PortText {
   bool is_static = false;
   std::string type;
@@ -34,7 +34,7 @@ struct PortText {
   std::vector<weft_dim> dims;
 };
 std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<const StaticInput> statics = {});
-/// Throws E210 for an index without a port.
+/// Fills a weft_port for port `index`; throws E210 if there is no such port.
 void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& shown, size_t index, weft_port* out);
 }  // namespace weft
 
@@ -68,7 +68,7 @@ struct weft_graph {
 namespace weft {
 
 weft_status* status_of(const Error& error);
-/// The status of the exception that is being handled.
+/// Returns the status for the exception that is being handled.
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
@@ -83,20 +83,20 @@ weft_status* guarded(const Body& body) noexcept {
   }
 }
 
-/// The bytes of a model, copied unless the caller lends them.
+/// Returns the bytes of a model, copied unless the caller lends them.
 Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options);
 
-/// The folder of external weights; "" for none.
+/// Returns the folder of external weights; "" for none.
 std::string given_folder(const weft_compile_options* options);
 
-/// Refuses a pointer that must not be NULL (E210).
+/// Throws E210 if the pointer is NULL.
 template <class T>
 T& required(T* pointer, const char* name) {
   if (!pointer) usage_error("E210", cat("argument '", name, "' is NULL"));
   return *pointer;
 }
 
-/// The size that the caller's struct states.
+/// Returns the struct_size of the caller's struct; throws E210 if it cannot be a size.
 template <class T>
 size_t given_size(const T& given) {
   if (given.struct_size < sizeof(size_t) || given.struct_size > 64 * 1024)
@@ -105,7 +105,7 @@ size_t given_size(const T& given) {
   return given.struct_size;
 }
 
-/// A copy of the caller's struct in this version's layout. Members that the caller's version lacks keep their defaults;
+/// Copies the caller's struct into this version's layout. Members that the caller's version lacks keep their defaults;
 /// members that only the caller's version has must be 0.
 template <class T>
 T known_part(const T* given, const T& defaults) {
@@ -121,18 +121,17 @@ T known_part(const T* given, const T& defaults) {
   return options;
 }
 
-/// Fills the members that the caller's struct has.
+/// Copies only the members that the caller's struct has.
 template <class T>
 void fill(T* out, T filled) {
   filled.struct_size = given_size(*out);
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
 
-/// Now plus `seconds`; E210 unless they are finite and at least 0.
+/// Returns now plus `seconds`; throws E210 unless they are finite and at least 0.
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
-/// Gives the caller a malloc'ed copy of the text.
-/// u8[size]
+/// Returns the text as a tensor u8[size].
 inline Tensor bytes_tensor(const std::string& bytes) {
   return {.dtype = DType::u8, .dims = {std::ssize(bytes)}, .data = Bytes::copy(as_bytes(bytes))};
 }

@@ -7,11 +7,11 @@
 
 #include "compile.h"
 
-/// Parses options as people write them, for the command line and for interfaces that pass options as text.
+/// Parses options from text, for the command line and for interfaces that pass options as text.
 namespace weft {
 
-/// Sizes of inputs, in the form of any of the tools that people come from; `..` gives a range, `?` leaves a size as the
-/// model has it:
+/// Parses sizes of inputs, in the form of any of several known tools. `..` gives a range, `?` keeps a size as the model
+/// has it:
 ///
 ///     x=1,3,224,224      x=1..8,3,224,224      x=1..8:4,3,224,224 (min..max:usual)      x=?,128
 ///     x:1x3x224x224,mask:1x128
@@ -34,7 +34,7 @@ std::string_view name(Precision precision);
 /// 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
-/// A whole number; `what` names the option in the error. Throws E203.
+/// Parses a whole number; `what` names the option in the error. Throws E203.
 int64_t parse_number(std::string_view text, std::string_view what);
 
 }  // namespace weft

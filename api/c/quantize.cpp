@@ -45,7 +45,7 @@ class CalledSamples : public quantise::Samples {
   size_t index_ = 0;
 };
 
-/// The choices that are strings and numbers.
+/// Returns the choices that are strings and numbers.
 quantise::Settings to_settings(const weft_quantize_options& o) {
   quantise::Settings settings;
   if (o.to) settings.to = quantise::parse_target(o.to);

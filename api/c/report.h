@@ -8,11 +8,11 @@ namespace weft {
 
 using Json = nlohmann::ordered_json;
 
-/// The JSON of `weft_program_report`: device, inputs, outputs, metadata, compile phases and kernels, and every step.
-/// Bytes of a model's names that are not UTF-8 are escaped.
+/// Returns the JSON of `weft_program_report`: device, inputs, outputs, metadata, compile phases and kernels, and all
+/// steps. Bytes of a model's names that are not UTF-8 are escaped.
 Json describe(const Executable& executable);
 
-/// The JSON of `weft_support`.
+/// Returns the JSON of `weft_support`.
 Json describe(const std::vector<NodeSupport>& nodes);
 
 }  // namespace weft

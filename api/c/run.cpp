@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-/// The caller's tensor; a tensor without memory for an input that is left out.
+/// Returns the caller's tensor; a tensor without memory for an input that is left out.
 Tensor input_or_nothing(const weft_tensor* given, const Port& port, size_t index) {
   if (given) return given->tensor;
   if (!port.default_value)
@@ -40,7 +40,7 @@ std::vector<std::span<std::byte>> output_memory(const weft_run_options& options,
   return memory;
 }
 
-/// The caller's run options in the library's form.
+/// Returns the caller's run options in the library's form.
 RunOptions to_run_options(const weft_run_options& c, const Executable& executable) {
   RunOptions options;
   if (c.on_device < 0 || c.on_device > 2) usage_error("E210", cat("on_device is ", c.on_device));

@@ -86,7 +86,7 @@ weft_dtype type_named(const std::string& name) {
   throw weft::Error(WEFT_USAGE, "E310", "there is no element type '" + name + "'");
 }
 
-/// A tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
+/// Returns a tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
 weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
   size_t bytes = array.nbytes();
   if (weft_dtype_bits(type) < 8) {  // nbytes counts a whole byte for each element
@@ -112,12 +112,12 @@ weft::Tensor tensor_of(InputArray array) {
   return tensor_over(array, from_dlpack(array.dtype()), dims);
 }
 
-/// A tensor of `type` over an array that holds its bits.
+/// Returns a tensor of `type` over an array that holds its bits.
 weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std::vector<int64_t>& dims) {
   return tensor_over(array, type_named(type), dims);
 }
 
-/// Address, sizes and element type of a contiguous array in any memory, also of a GPU.
+/// Returns address, sizes and element type of a contiguous array in any memory, also of a GPU.
 nb::tuple memory_of(const nb::ndarray<nb::c_contig, nb::ro>& array) {
   std::vector<int64_t> dims;
   for (size_t i = 0; i < array.ndim(); ++i) dims.push_back(static_cast<int64_t>(array.shape(i)));
@@ -142,8 +142,8 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// An array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`), because
-/// the caller may write to it.
+/// Returns an array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`),
+/// because the caller may write to it.
 template <class Framework>
 nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
   bool copies = !is_own && weft_tensor_is_shared(tensor.get());
@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework, b
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// The fields of an input or output for Python: name, type text, element type, sizes, kind.
+/// Returns the fields of an input or output for Python: name, type text, element type, sizes, kind.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
@@ -408,7 +408,7 @@ struct Quantization {
   }
 
  private:
-  /// An exception in Python is kept, and raised when the call has ended.
+  /// Stores a Python exception and raises it when the call has ended.
   static int32_t give_item(void* user, size_t index, weft_tensor** inputs) {
     nb::gil_scoped_acquire gil;
     auto [answer, given] = (*static_cast<Quantization*>(user)->item)(index);
@@ -481,7 +481,7 @@ weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model
 
 }  // namespace weft::python
 
-/// The `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
+/// Runs the `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
 int command(const std::vector<std::string>& words, std::vector<std::string> program) {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);

@@ -7,17 +7,17 @@
 
 #include "weft/weft.hpp"
 
-/// Shared by the source files of the Python module.
+/// Functions that the source files of the Python module share.
 namespace weft::python {
 
-/// An instance of the class of weft._errors that belongs to the error's kind.
+/// Makes an instance of the class of weft._errors that belongs to the error's kind.
 nanobind::object exception_of(const weft::Error& error);
-/// A result for weft/__init__.py: a numpy array, or the parts of a value that numpy cannot hold.
+/// Converts a result for weft/__init__.py: to a numpy array, or to the parts of a value that numpy cannot hold.
 nanobind::object array_of(const weft::Tensor& tensor, bool is_own = false);
 weft::Program program_of(nanobind::handle model);
 
-/// A program's free contexts, by the stream that each ran on last: on the same stream a context's next run is ordered
-/// behind its last one. For any number of threads.
+/// A program's free contexts, kept by the stream that each ran on last: on that stream, a context's next run starts
+/// after its last one without further waiting. Any number of threads may use it.
 class Contexts {
  public:
   std::vector<weft::Tensor> run(weft::Program& program, std::span<const weft::Tensor> inputs,

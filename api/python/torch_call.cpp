@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program called with tensors of torch: all that stands between torch.compile and weft_run in each call.
+// Runs a program on tensors of torch: everything that a call does between torch.compile and weft_run.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -149,7 +149,7 @@ class TorchCall {
   };
   int64_t version_of(nb::handle tensor) const { return nb::cast<int64_t>(tensor.attr(version_)); }
 
-  /// The tensor through torch's table of DLPack functions; nothing if this torch has no such table.
+  /// Returns the tensor through torch's table of DLPack functions; nothing if this torch has no such table.
   std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
       throw nb::type_error("a call of torch.compile returns a value that is not a tensor");

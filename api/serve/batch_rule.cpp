@@ -12,14 +12,14 @@ namespace {
 
 BatchRule refuse(std::string reason) { return {.reason = std::move(reason)}; }
 
-/// A free size that is a name and no expression.
+/// True if a symbolic size is a single name, not an expression.
 bool is_name(const weft_dim& dim) {
   return dim.value < 0 && std::string_view(dim.text).find_first_of(" +-*/(),") == std::string_view::npos;
 }
 
 bool is_name(const weft_dim& dim, std::string_view name) { return is_name(dim) && name == dim.text; }
 
-/// Whether `name` is part of a size that is an expression.
+/// True if `name` is part of a size that is an expression.
 bool is_inside(const weft_dim& dim, std::string_view name) {
   if (dim.value >= 0 || is_name(dim)) return false;
   std::string text = dim.text, delimiters = " +-*/(),";
@@ -40,7 +40,7 @@ std::vector<const Port*> required(const std::vector<Port>& ports) {
   return list;
 }
 
-/// Why rows of this port cannot be joined by its sizes; "" when they can.
+/// Returns why the sizes of this port forbid joining rows; "" if they allow it.
 std::string obstacle(const Port& port, std::string_view batch) {
   std::string name = "'" + std::string(port.name) + "'";
   if (port.is_static) return name + " is a static input";
@@ -69,7 +69,7 @@ BatchRule rule_by_sizes(const std::vector<Port>& inputs, const std::vector<Port>
   return {.joins = true, .most_rows = first.dims[0].max};
 }
 
-/// Adds the axes that are called `name`; false where it is part of another size.
+/// Adds the axes of size `name`; returns false if it is part of another size.
 bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vector<Axis>& axes) {
   for (size_t i = 0; i < ports.size(); ++i) {
     for (size_t axis = 1; axis < ports[i].rank; ++axis) {
@@ -83,7 +83,7 @@ bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vecto
   return true;
 }
 
-/// The rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
+/// Returns the rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
 BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
   for (const Port& port : inputs) {
     bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;
@@ -195,7 +195,7 @@ bool are_close(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Whether these requests have the same answers in one joint run as in runs of their own.
+/// True if these requests get the same answers in a joint run as in separate runs.
 bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs* const> requests) {
   Context context = program.new_context();
   auto answers = split(rule, context.run(Joiner(program).join(requests)), requests);

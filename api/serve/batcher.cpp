@@ -32,7 +32,7 @@ uint64_t nanoseconds(Clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
 }
 
-/// The latest deadline of a batch; nothing if one request has none.
+/// Returns the latest deadline of a batch; nothing if one request has none.
 template <class Batch>
 std::optional<Clock::time_point> last_deadline(const Batch& batch) {
   Clock::time_point last = Clock::time_point::min();

@@ -16,15 +16,15 @@
 
 #include "api/serve/batch_rule.h"
 
-/// A queue of requests for one program, or before the same program on several devices:
+/// A queue of requests for one program, or for copies of it on several devices:
 ///
 ///     Batcher batcher({program}, {}, find_batch_rule(program));
 ///     uint64_t id = batcher.submit(inputs, {}, [](auto id, auto outputs, auto failure) { ... });
 ///     batcher.cancel(id);
 ///
-/// Each device has a thread. It takes the oldest request, and with it those that the rule lets share its run. It waits
-/// for more until the delay is over, but only for as many requests as there have lately been at once. So a client that
-/// is alone never waits.
+/// Each device has a thread. It takes the oldest request and all waiting requests that may share its run. It waits for
+/// more until the delay is over, but not for more requests than have lately been present at once, so a single client
+/// never waits.
 namespace weft::serve {
 
 using Clock = std::chrono::steady_clock;
@@ -35,12 +35,12 @@ struct BatchOptions {
   size_t most_waiting = 256;                                      ///< E407 beyond it
 };
 
-/// Runs of one size, and the time that they took in all.
+/// The number of runs of one size, and their total time.
 struct Runs {
   uint64_t count = 0, ns = 0;
 };
 
-/// Since the start; `queue_ns` and `run_ns` are summed over requests.
+/// Counts since the start; `queue_ns` and `run_ns` are sums over requests.
 struct BatchStats {
   uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;
   uint64_t queue_ns = 0, run_ns = 0;
@@ -50,23 +50,23 @@ struct BatchStats {
 
 class Batcher {
  public:
-  /// The answer, or why there is none. Called once for each accepted request, from any thread; must not throw.
+  /// Receives the outputs or the error. Called once for each accepted request, from any thread; must not throw.
   using Done = std::function<void(uint64_t id, std::vector<Tensor> outputs, std::exception_ptr failure)>;
 
   Batcher(std::vector<Program> programs, BatchOptions options, BatchRule rule);
-  /// Ends runs, and answers the remaining requests with E404.
+  /// Ends current runs; the remaining requests fail with E404.
   ~Batcher();
   Batcher(const Batcher&) = delete;
 
-  /// Queues a request; its tensors must own their memory. Throws E310 to E312 for inputs that do not fit, E407 when
-  /// the queue is full, E404 after `close`.
+  /// Queues a request; its tensors must own their memory. Throws E310 to E312 for inputs that do not fit, E407 if the
+  /// queue is full, E404 after `close`.
   uint64_t submit(Inputs inputs, std::optional<Clock::time_point> deadline, Done done);
-  /// A waiting request is answered with E404 at once, a running one at the end of its run. A run ends early when all of
-  /// its requests are cancelled. No effect on an answered request.
+  /// Fails a waiting request with E404 at once, a running one at the end of its run. A run ends early if all of its
+  /// requests are cancelled. Does nothing for a finished request.
   void cancel(uint64_t id);
-  /// Takes no more requests; those that are here are answered.
+  /// Refuses new requests; requests in the queue are still answered.
   void close();
-  /// Waits until all are answered.
+  /// Waits until all requests are answered.
   void wait_until_idle();
   BatchStats stats() const;
   const BatchRule& rule() const { return rule_; }

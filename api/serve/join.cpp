@@ -37,7 +37,7 @@ void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std:
   }
 }
 
-/// A tensor with memory of its own.
+/// A tensor that owns its memory, and the address to fill it.
 struct Filled {
   Tensor tensor = {};
   std::byte* data = nullptr;
@@ -63,7 +63,7 @@ Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dim
   return Tensor(tensor);
 }
 
-/// Whether an axis holds the padded length.
+/// True if an axis holds the padded length.
 bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
   return std::ranges::any_of(axes, [&](const Axis& a) { return a.port == port && a.axis == axis; });
 }

@@ -20,7 +20,7 @@ struct Axis {
   size_t port = 0, axis = 0;
 };
 
-/// Which requests of a program may be computed in one run. Rows lie along the first axis of every input and output.
+/// Which requests of a program may share a run. Rows are the first axis of every input and output.
 struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
   std::string reason = {};  ///< why not, or why sequences are not padded; "" when there is nothing to say
@@ -32,26 +32,26 @@ struct BatchRule {
 /// The inputs of a request; an input that is left out is a Tensor without memory.
 using Inputs = std::vector<Tensor>;
 
-/// Rows of a request that `rule` joins.
+/// Returns the number of rows of a request that `rule` allows to join.
 int64_t rows_of(const Inputs& request);
-/// The length of its sequences; 0 where nothing is padded.
+/// Returns the length of the request's sequences; 0 if `rule` pads nothing.
 int64_t length_of(const BatchRule& rule, const Inputs& request);
-/// Whether two requests of the rule's program can share a run. Of two lengths the greater is at most twice the other,
-/// so that padding never costs more than the work itself.
+/// True if two requests of the rule's program can share a run. Their lengths may differ by a factor of two at most, so
+/// that padding never costs more than the work itself.
 bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
-/// Concatenates the rows of requests, in memory that runs of the program read fastest. It serves the next call when
-/// nobody uses it any more: fresh memory would cost a page fault for each 4 KiB.
+/// Concatenates the rows of requests in memory that runs read fastest. It reuses the memory once no tensor uses it,
+/// because fresh memory costs a page fault for each 4 KiB.
 class Joiner {
  public:
-  /// Memory that tensors share; `data` is null before its first use.
+  /// Memory that tensors share. `data` is null before its first use.
   struct Memory {
     std::shared_ptr<Tensor> tensor = {};  // u8[size]
     std::byte* data = nullptr;
   };
 
   explicit Joiner(Program program) : program_(std::move(program)) {}
-  /// One batch with the rows of all requests; shorter sequences are padded with zeros at their end.
+  /// Returns one batch with the rows of all requests; shorter sequences are padded with zeros at their end.
   Inputs join(std::span<const Inputs* const> requests);
 
  private:
@@ -59,7 +59,7 @@ class Joiner {
   std::vector<Memory> memory_;  // of each input
 };
 
-/// The part of the outputs that belongs to each request, without padding.
+/// Returns the part of the outputs that belongs to each request, without padding.
 std::vector<std::vector<Tensor>> split(const BatchRule& rule, std::span<const Tensor> outputs,
                                        std::span<const Inputs* const> requests);
 

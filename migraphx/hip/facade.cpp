@@ -69,7 +69,7 @@ class Memory {
     return success;
   }
 
-  /// The block that an address lies in.
+  /// Returns the block that an address lies in.
   const Block* find(const void* address, const void** begin) {
     std::lock_guard lock(mutex_);
     auto after = blocks_.upper_bound(address);
@@ -111,7 +111,7 @@ Error make(T** out, T value = {}) {
   return *out ? success : out_of_memory;
 }
 
-/// The chip that the one device claims to be: WEFT_HIP_CHIP, else its own name.
+/// Returns the chip that the one device claims to be: WEFT_HIP_CHIP, else its own name.
 std::string chip_name() {
   char* asked = weft_environment("WEFT_HIP_CHIP");
   std::string name = asked && *asked ? asked : "weft-cpu";

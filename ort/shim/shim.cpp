@@ -82,7 +82,7 @@ OrtStatus* guarded(const Body& body) noexcept {
 
 // ---- The plug-in ----
 
-/// The path of the plug-in, in the folder of this library.
+/// Returns the path of the plug-in, in the folder of this library.
 std::string plugin_path() {
   Dl_info info{};
   dladdr(reinterpret_cast<const void*>(&plugin_path), &info);
@@ -147,7 +147,7 @@ struct ArenaSettings {
   int strategy = -1;   // the same
 };
 
-/// The settings that programs have put into live arena objects.
+/// The settings of live arena objects.
 struct Arenas {
   std::mutex mutex;
   std::map<const OrtArenaCfg*, ArenaSettings> all;
@@ -210,7 +210,7 @@ const T& given(const T* options) {
   return *options;
 }
 
-/// Only options that differ from the defaults, so that a program which sets nothing gets no messages.
+/// Returns only options that differ from the defaults, so that a program which sets nothing gets no messages.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
   Options options{{"device_id", std::to_string(o.device_id)}};
   if (o.migraphx_fp16_enable) options["migraphx_fp16_enable"] = "1";
@@ -300,7 +300,7 @@ OrtStatus* ORT_API_CALL append_rocm(OrtSessionOptions* session, const OrtROCMPro
   return guarded([&] { ok(append(session, rocm, of_struct(given(o)))); });
 }
 
-/// The short and the long names of the providers.
+/// Returns the name of Weft's provider for a short or long provider name.
 const char* own_name(std::string_view name) {
   struct Name {
     std::string_view shown;

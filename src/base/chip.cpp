@@ -69,7 +69,7 @@ int level_of(std::string_view arch) {
                .hint = "known forms: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, gfx942, sm_90a"});
 }
 
-/// "x86-64-v4+avx512vnni": a level, and further features.
+/// Parses an x86-64 level and further features: "x86-64-v4+avx512vnni".
 Chip chip_with_features(const std::string& name, size_t plus) {
   Chip chip{.arch = name.substr(0, plus)};
   if (level_of(chip.arch) == 0) refuse(name, "is of no known family");
@@ -96,7 +96,7 @@ Leaf cpuid(uint32_t leaf, uint32_t subleaf) {
 
 bool bit(uint32_t word, int position) { return word >> position & 1; }
 
-/// The register files that the operating system saves (XCR0); zero without OSXSAVE.
+/// Returns the register files that the operating system saves (XCR0); zero without OSXSAVE.
 uint64_t saved_state() {
   if (!bit(cpuid(1, 0).value[ecx], 27)) return 0;
   uint32_t low, high;
@@ -104,7 +104,7 @@ uint64_t saved_state() {
   return uint64_t{high} << 32 | low;
 }
 
-/// Linux hands out AMX's tile registers only to a process that asks (arch_prctl ARCH_REQ_XCOMP_PERM, state 18).
+/// True if this process may use AMX. Linux grants tile registers on request (arch_prctl ARCH_REQ_XCOMP_PERM, state 18).
 bool may_use_tiles() { return ::syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 
 bool saves(State state) {
@@ -191,7 +191,7 @@ Chip ask_host() {
 
 #elif defined(__aarch64__)
 
-/// The processor's features as the operating system reports them, in the order of the names.
+/// Returns the processor's features as the operating system reports them, sorted by name.
 std::string host_features() {
   const uint64_t first = ::getauxval(AT_HWCAP), second = ::getauxval(AT_HWCAP2);
   std::string text;

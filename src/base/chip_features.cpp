@@ -19,7 +19,7 @@ constexpr auto models = std::to_array<GpuModel>({
 
 constexpr std::string_view sm = "sm_";
 
-/// The compute capability as a number: 86 for "sm_86".
+/// Returns the compute capability as a number: 86 for "sm_86".
 int capability_of(const GpuModel& model) {
   int number = 0;
   for (char c : model.arch.substr(sm.size()))

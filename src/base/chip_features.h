@@ -7,10 +7,10 @@
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// The features of a chip; chips.def lists them by the chip's name.
+/// What each chip can do. chips.def lists the known chips by name.
 namespace weft {
 
-/// The name of the vendor: "cpu", "amd" or "nvidia".
+/// Returns the name of the vendor: "cpu", "amd" or "nvidia".
 std::string_view vendor_name(ChipKind kind);
 
 /// The matrix unit of a GPU, named after the way kernels/matrix_core.h uses it.
@@ -64,7 +64,7 @@ const GpuModel& gpu_model(std::string_view arch);
 Chip nvidia_chip(int capability);
 /// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
 std::vector<std::string> tested_chips(std::string_view vendor);
-/// The macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
+/// Returns the macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
 std::vector<std::string> kernel_macros(const Chip& chip);
 
 /// True if the CPU multiplies this type with sums in f32; otherwise values are widened first.
@@ -74,11 +74,11 @@ bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// The chip as kernels see it: a CPU keeps its level and the features that lowering or a kernel header asks for, and is tuned for no
-/// processor. Code for it runs on `chip` and gives the same results.
+/// Returns the chip that kernels are compiled for. A CPU keeps its level and the features that lowering or a kernel
+/// header tests, and loses the processor to tune for. The code runs on `chip` and gives the same results.
 Chip plain_chip(const Chip& chip);
 
-/// The name by which chip_named finds this chip; it leaves out the processor to tune for.
+/// Returns the name by which chip_named finds this chip; it leaves out the processor to tune for.
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

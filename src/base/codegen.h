@@ -8,13 +8,13 @@
 
 #include "base/chip.h"
 
-/// The border between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Everything crosses as
-/// data: no exception leaves the library, a crash inside LLVM is a result with diagnostics.
+/// The interface between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Only data crosses it:
+/// no exception leaves the library, and a crash inside LLVM becomes a result with diagnostics.
 namespace weft {
 
 enum class Sanitizer : uint8_t { none, address, thread };
 
-/// The sanitizer that this build of Weft is instrumented with: x86 kernels are compiled to match it.
+/// Returns the sanitizer that this build of Weft is instrumented with: x86 kernels are compiled to match it.
 constexpr Sanitizer build_sanitizer() {
 #if defined(__SANITIZE_ADDRESS__)
   return Sanitizer::address;
@@ -33,7 +33,7 @@ constexpr Sanitizer build_sanitizer() {
 #endif
 }
 
-/// One C++ translation unit in the language of src/kernels/. It includes the kernel headers by bare name
+/// One C++ translation unit that calls the functions of src/kernels/. It includes the kernel headers by bare name
 /// ("pointwise.h"); nothing is read from disk.
 struct KernelSource {
   std::string name{};    ///< for messages, and the stem of the file that diagnostics name
@@ -46,8 +46,8 @@ struct KernelSource {
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
 
-/// The resources of a compute unit that a GPU kernel uses, from the notes of an AMD code object; registers are per
-/// lane.
+/// The registers and memory that a GPU kernel uses, read from the notes of an AMD code object. Registers are counted
+/// per lane.
 struct ResourceUse {
   std::string kernel{};
   int vgprs = 0;  ///< vector registers, arch + acc on CDNA
@@ -61,14 +61,14 @@ struct ResourceUse {
   int kernarg_bytes = 0;
 };
 
-/// Processor time, not wall time.
+/// The processor time (not wall time) of each phase of a compile.
 struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };
 
-/// The result of a compile or link. `bytes` is: x86 and AMD compile: a relocatable ELF object; x86 link: a shared
-/// object; AMD link: code objects (version 5) for hipModuleLoadData, one for each object, on multiples of 64 bytes;
-/// NVIDIA: PTX text.
+/// The result of a compile or a link. `bytes` holds a relocatable ELF object (x86 and AMD compile), a shared object
+/// (x86 link), one code object (version 5, for hipModuleLoadData) for each input at multiples of 64 bytes (AMD link),
+/// or PTX text (NVIDIA).
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
@@ -77,7 +77,7 @@ struct CodegenResult {
   CompileTimes times{};
 };
 
-/// The code generator. Several threads may call every method at the same time; only `link` waits for its turn.
+/// The code generator. Any method may be called from several threads at once; only calls of `link` wait for each other.
 class Codegen {
  public:
   virtual ~Codegen() = default;
@@ -87,19 +87,19 @@ class Codegen {
   /// thread as soon as kernels are known to be needed. It uses only those `options` that are equal for all kernels.
   /// Returns clang's messages if the headers do not compile together; each kernel then parses them itself.
   virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
-  /// Links results of `compile` into one loadable image. Only `exported` symbols are visible in an x86 image; empty:
-  /// all entries. NVIDIA: the PTX modules one after another, each ended by a zero byte.
+  /// Links results of `compile` into one loadable image. An x86 image exports only the symbols in `exported` (if empty:
+  /// all entries). An NVIDIA image is the PTX modules in order, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,
                              std::span<const std::string> exported) noexcept = 0;
-  /// Assembly text of an object or image; PTX is returned unchanged. Problems are reported in the text.
+  /// Returns the assembly text of an object or image (PTX unchanged). Errors are reported in the text.
   virtual std::string disassemble(std::span<const std::byte> object, const Chip& chip) noexcept = 0;
-  /// Resource use of an AMD object or image; empty for others.
+  /// Returns the resource use of each kernel of an AMD object or image; empty for other chips.
   virtual std::vector<ResourceUse> resources(std::span<const std::byte> object) noexcept = 0;
-  /// LLVM's version and a hash of the embedded kernel headers; part of every cache key.
+  /// Returns LLVM's version and a hash of the embedded kernel headers, which are part of every cache key.
   virtual std::string_view identity() const noexcept = 0;
 };
 
 }  // namespace weft
 
-/// libweft-codegen's one entry: the process-wide code generator, never freed.
+/// The only function that libweft-codegen exports. Returns the code generator of the process, which is never freed.
 extern "C" weft::Codegen* weft_codegen_create();

@@ -4,7 +4,7 @@
 namespace weft {
 namespace {
 
-/// The type behind every Tensor::items.
+/// The dynamic type of every Tensor::items.
 struct Items : std::vector<Tensor> {
   int64_t bytes = 0;
 };
@@ -13,7 +13,7 @@ int64_t saturating_add(int64_t a, int64_t b) { return __builtin_add_overflow(a, 
 
 const Items& items_of(const Tensor& container) { return static_cast<const Items&>(*container.items); }
 
-/// The items, to be modified: copied first if shared. The cast is legal: make_shared made them non-const.
+/// Returns the items to modify; copies them first if shared. The const_cast is legal: the object is not const.
 Items& own_items(Tensor& container) {
   if (container.items.use_count() != 1) container.items = std::make_shared<Items>(items_of(container));
   return const_cast<Items&>(items_of(container));

@@ -2,22 +2,22 @@
 #pragma once
 #include "base/tensor.h"
 
-/// Items of sequences, optionals and maps (Tensor::items): their size in bytes, and functions that change lists in
-/// place.
+/// Functions for the items of sequences, optionals and maps (Tensor::items): they count bytes, and insert or erase
+/// items in place.
 namespace weft {
 
-/// Items for a container.
+/// Returns the items as a list that containers can share.
 std::shared_ptr<const std::vector<Tensor>> make_items(std::vector<Tensor> items);
 
-/// Bytes of a container's items, and of the items inside these. Memory that occurs twice counts twice, unless
-/// note_bytes_of_items says otherwise.
+/// Returns the bytes of a container's items, nested items included. Memory that occurs twice counts twice, unless
+/// note_bytes_of_items has stored another number.
 int64_t bytes_of_items(const Tensor& container);
 void note_bytes_of_items(Tensor& container, int64_t bytes);
-/// The bytes of a value that is an item of a container.
+/// Returns the bytes that this value adds to a container that holds it.
 int64_t bytes_as_item(const Tensor& value);
 
-/// Inserts an item before place `at`, or erases the one there. Items of a container without other owners are changed in
-/// place; otherwise they are copied.
+/// Inserts `item` before index `at`, or erases the item there. If no other container shares the list of items, it is
+/// changed in place, otherwise copied.
 void insert_item(Tensor& container, int64_t at, Tensor item);
 void erase_item(Tensor& container, int64_t at);
 

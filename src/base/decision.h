@@ -8,8 +8,8 @@
 
 #include "base/dim.h"
 
-/// Choices between kernels that do the same work. Lowering states the problem and the candidates. A cost model, stored
-/// measurements, or a tuner that tries each chooses among them.
+/// Choices between kernels that compute the same result. Lowering describes the problem and the candidates; a cost
+/// model, stored measurements or the tuner chooses.
 ///
 ///     size_t best = lowering.choose(decision_about("dot f16", {{"m", m, 128}, {"n", n, 768}, {"k", k, 768}}, tiles));
 namespace weft {
@@ -17,10 +17,10 @@ namespace weft {
 struct Candidate {
   std::string name;                ///< identifies the candidate; the key of its measurements
   double estimate = 0;             ///< by the cost model, in any unit that all candidates of a decision share
-  bool needs_measurement = false;  ///< taken only if it was measured to be the fastest: no cost model for it is trusted
+  bool needs_measurement = false;  ///< chosen only if measured to be the fastest: the cost model does not cover it
 };
 
-/// A size of a problem. If the size is open, `number` is the assumed value.
+/// A size that a problem names. If the size is symbolic, `number` is the value that the cost model assumes.
 struct AssumedSize {
   std::string name;
   Dim size = 0;
@@ -36,14 +36,14 @@ struct Decision {
 
 Decision decision_about(std::string what, const std::vector<AssumedSize>& sizes, std::vector<Candidate> candidates);
 
-/// The choice, and a short reason unless the cost model chose the same.
+/// The index of the chosen candidate. `why` is empty if the cost model would have chosen it too.
 struct Choice {
   size_t candidate = 0;
   std::string why = {};
 };
 using Chooser = std::function<Choice(const Decision&)>;
 
-/// The cheapest candidate by the cost model (the first of equals). At least one candidate needs no measurement.
+/// Returns the cheapest candidate by the cost model (the first of equals); at least one must need no measurement.
 size_t favourite(const Decision& decision);
 
 }  // namespace weft

@@ -27,7 +27,7 @@ struct Interval {
 }  // namespace
 
 /// A factor that cannot be split further. Atoms are ordered and compared by `key`, their canonical text. The range is
-/// computed once: atoms contain atoms, and descending into them each time would take 2^depth steps.
+/// computed once: atoms contain atoms, and visiting them each time would take 2^depth steps.
 struct DimAtom {
   AtomKind kind;
   Symbol symbol;
@@ -50,8 +50,8 @@ struct DimTerms {
 
 namespace {
 
-/// Limits on the characters of an expression and the factors of a term. Sizes of real models need some hundred; without
-/// a limit, a few nodes that square a size repeatedly would never end.
+/// Limits on the characters of an expression and the factors of a term. Real models need some hundred. Without a limit,
+/// a few nodes that square a size repeatedly would never end.
 constexpr size_t longest_expression = 16'384, max_factors = 512;
 
 [[noreturn]] void overflow() {
@@ -108,7 +108,7 @@ Interval operator*(Interval a, Interval b) {
 
 Interval bounds(const Dim& dim) { return {dim.lower_bound(), dim.upper_bound()}; }
 
-/// The bounds of an atom of this kind with these two operands.
+/// Returns the bounds of an atom of this kind with these two operands.
 Interval bounds(AtomKind kind, Interval a, Interval b) {
   if (kind == AtomKind::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
   if (kind == AtomKind::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
@@ -129,7 +129,7 @@ std::string key_of(const std::vector<Atom>& factors) {
   return key;
 }
 
-/// Larger powers first, so that the leading term of a polynomial is its first.
+/// Orders larger powers first, so that a polynomial begins with its leading term.
 bool leads(const DimTerm& a, const DimTerm& b) {
   if (a.factors.size() != b.factors.size()) return a.factors.size() > b.factors.size();
   return a.key < b.key;
@@ -137,7 +137,7 @@ bool leads(const DimTerm& a, const DimTerm& b) {
 
 }  // namespace
 
-/// The arithmetic on canonical forms.
+/// Arithmetic on canonical forms.
 struct DimAlgebra {
   static const std::vector<DimTerm>& terms(const Dim& dim) {
     static const std::vector<DimTerm> none;
@@ -210,12 +210,12 @@ struct DimAlgebra {
     return sum;
   }
 
-  /// True if b divides a. False for divisors whose division may trap, because models may contain any number.
+  /// True if b divides a. False where the division would trap (models may contain any number).
   static bool divides(int64_t b, int64_t a) {
     return b != 0 && (b != -1 || a != std::numeric_limits<int64_t>::min()) && a % b == 0;
   }
 
-  /// numerator / denominator for single terms, when the factors cancel.
+  /// Returns numerator / denominator of single terms if the factors cancel.
   static std::optional<DimTerm> divide_terms(const DimTerm& numerator, const DimTerm& denominator) {
     if (!divides(denominator.coefficient, numerator.coefficient)) return std::nullopt;
     DimTerm quotient{numerator.coefficient / denominator.coefficient, numerator.factors, {}};
@@ -230,10 +230,10 @@ struct DimAlgebra {
 
   static Dim of_term(const DimTerm& term) { return term.factors.empty() ? Dim(term.coefficient) : make(0, {term}); }
 
-  /// The leading term: the one of highest degree; the constant when there is no other.
+  /// Returns the term of highest degree, or the constant if there is no other.
   static DimTerm leading(const Dim& dim) { return dim.terms_ ? terms(dim).front() : DimTerm{dim.constant_, {}, {}}; }
 
-  /// Polynomial division; nothing when a remainder is left.
+  /// Divides polynomials; returns nothing if there is a remainder.
   static std::optional<Dim> divide(Dim a, const Dim& b) {
     Dim quotient = 0;
     for (int step = 0; step < 64; ++step) {
@@ -248,7 +248,7 @@ struct DimAlgebra {
     return std::nullopt;
   }
 
-  /// Takes out of `a` the terms that `divisor` divides: a = divisor * whole + rest.
+  /// Splits `a` into terms that `divisor` divides and the rest: a = divisor * whole + rest. Returns both.
   static std::pair<Dim, Dim> split_multiples(const Dim& a, int64_t divisor) {
     std::vector<DimTerm> whole, rest;
     for (DimTerm term : terms(a)) {
@@ -266,8 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Splits off the terms that the bounds of their symbols prove to be multiples of the divisor; returns their quotient
-  /// and the remaining terms.
+  /// Finds the terms that are multiples of the divisor by the bounds of their symbols. Returns their quotient and the
+  /// remaining terms.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -346,7 +346,7 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
-  const bool is_readable = printable(name) == name;  // else not UTF-8, or with control characters for a terminal
+  const bool is_readable = printable(name) == name;  // else not UTF-8, or with control characters that a terminal obeys
   std::string text = "\"";
   for (char c : name) {
     bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);

@@ -15,15 +15,15 @@
 ///     known_equal(rows / 128, batch)               // true: proved
 ///     rows.evaluate([](auto&) { return 3; })       // 384
 ///
-/// Expressions are kept in one canonical form, a polynomial with integer coefficients over atoms (symbols, floordiv,
-/// min, max), so that equal sums compare equal whatever way they were built. `mod` and `ceildiv` are written with
-/// floordiv. What cannot be proved is unknown, never assumed.
+/// Expressions are kept in a canonical form, a polynomial with integer coefficients over atoms (symbols, floordiv, min,
+/// max), so that equal sums compare equal however they were built. `mod` and `ceildiv` are written with floordiv. What
+/// cannot be proved counts as unknown.
 namespace weft {
 
 struct Symbol {
   std::string name;
   int64_t min = 0;
-  int64_t max = INT64_MAX;  ///< INT64_MAX: no bound known
+  int64_t max = INT64_MAX;  ///< INT64_MAX: no upper bound known
   int64_t multiple_of = 1;
 };
 
@@ -36,15 +36,15 @@ class Dim {
   static Dim symbol(Symbol symbol);
 
   bool is_constant() const { return terms_ == nullptr; }
-  /// The number, when constant.
+  /// Returns the number if the size is constant.
   std::optional<int64_t> constant() const;
-  /// The number; an internal error when not constant.
+  /// Returns the number; an internal error if the size is not constant.
   int64_t value() const;
-  /// The symbol, when the expression is just that.
+  /// Returns the symbol if the expression is a single symbol, otherwise null.
   const Symbol* as_symbol() const;
 
-  /// The value for the sizes that `value_of` gives for each symbol. Throws E146 on overflow, E311 on a division by
-  /// zero.
+  /// Evaluates the expression with the number that `value_of` gives for each symbol. Throws E146 on overflow, E311 on a
+  /// division by zero.
   int64_t evaluate(const std::function<int64_t(const Symbol&)>& value_of) const;
   /// Replaces every symbol `s` by `replace(s)`.
   Dim substitute(const std::function<Dim(const Symbol&)>& replace) const;
@@ -57,7 +57,7 @@ class Dim {
   /// True when every value is a multiple of `divisor`.
   bool is_multiple_of(int64_t divisor) const;
 
-  /// Whether the canonical forms are the same. known_equal also proves other expressions equal.
+  /// True if both have the same canonical form. known_equal also proves other expressions equal.
   bool operator==(const Dim& other) const;
 
   friend Dim operator+(const Dim& a, const Dim& b);
@@ -86,29 +86,29 @@ Dim max(const Dim& a, const Dim& b);
 inline Dim& operator+=(Dim& a, const Dim& b) { return a = a + b; }
 inline Dim& operator*=(Dim& a, const Dim& b) { return a = a * b; }
 
-/// a / b if it is provably an integer for all sizes.
+/// Returns a / b if it can be proved to be an integer for all values of the symbols.
 std::optional<Dim> exact_divide(const Dim& a, const Dim& b);
 
 bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
-/// A symbol's name as it stands in a program's text: in quotes and with escapes unless it consists of letters, digits
-/// and "_.$:"; and back.
+/// symbol_text returns a symbol's name as a program's text writes it: quoted and escaped unless it has only letters,
+/// digits and "_.$:". symbol_name is the inverse.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 
-/// "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)"; parse_dim reads it back.
+/// Prints a size: "3", "batch", "2*batch + 1", "floordiv(seq + 1, 2)", "max(a, b)". parse_dim reads it back.
 std::string to_string(const Dim& dim);
-/// Parses what to_string prints (also `/` for floordiv, `ceildiv` and `mod`); `symbol_of` supplies a symbol's bounds by
-/// name. Throws E190 with the place in the text.
+/// Parses what to_string prints (also `/` for floordiv, `ceildiv` and `mod`). `symbol_of` returns the symbol, with its
+/// bounds, for a name. Throws E190 with the position in the text.
 Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
 /// Throws E151: a tensor of this rank has no dimension with that number.
 [[noreturn]] void no_such_dimension(size_t index, size_t rank);
 
-/// Sizes of a tensor, outermost first. The model decides which of them an operator asks for. So asking for one that
-/// does not exist is an error of the model, never a read outside the list.
+/// Sizes of a tensor, outermost first. operator[] checks the index, because the model decides which dimension an
+/// operator asks for: one that does not exist is an error of the model (E151), not a read outside the list.
 class Dims : public std::vector<Dim> {
  public:
   using std::vector<Dim>::vector;

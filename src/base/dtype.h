@@ -37,19 +37,19 @@ enum class DType : uint8_t {
   string,
 };
 
-/// The name in the text form: "f32", "i64", "bool" ...
+/// Returns the type's name in the text form: "f32", "i64", "bool" ...
 std::string_view name(DType type);
 inline std::string to_string(DType type) { return std::string(name(type)); }
 std::optional<DType> parse_dtype(std::string_view name);
 
-/// Bits of one element; 0 for strings.
+/// Returns the bits of one element; 0 for strings.
 int bits(DType type);
 bool is_float(DType type);  ///< real floating point of any width
 bool is_signed_integer(DType type);
 bool is_unsigned_integer(DType type);  ///< not bool
 inline bool is_integer(DType type) { return is_signed_integer(type) || is_unsigned_integer(type); }
 bool is_complex(DType type);
-/// Bytes of `count` elements, packed types rounded up.
+/// Returns the bytes of `count` elements; packed types are rounded up to a whole byte.
 int64_t byte_size(DType type, int64_t count);
 
 }  // namespace weft

@@ -12,16 +12,16 @@ std::string format(const ErrorInfo& e) {
   return text;
 }
 
-/// Names in a model may have megabytes. Errors and logs show the beginning.
+/// Shortens a text for messages, because names in a model may have megabytes.
 void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // never cuts a UTF-8 character
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut a UTF-8 character
   text.resize(most);
   text += "...";
 }
 
 ErrorInfo shortened(ErrorInfo info) {
-  constexpr size_t most = 4'000, max_problems = 20'000;  // "why" lists the problems after the first
+  constexpr size_t most = 4'000, max_problems = 20'000;  // "why" lists further problems
   for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
   shorten(info.why, max_problems);
   return info;

@@ -17,8 +17,8 @@ enum class ErrorKind : uint8_t {
   internal = 70,    ///< a bug of Weft
 };
 
-/// Everything that one error says. `code` is stable (docs/errors.md); `what` states the fault with expected and found
-/// values; `where` names file, node and output; `why` lists the shapes; `hint` is the remedy. Empty parts are left out.
+/// The parts of an error. `code` is stable (docs/errors.md); `what` states the fault with the expected and found
+/// values; `where` names file, node and output; `why` lists shapes; `hint` is the remedy. Empty parts are not printed.
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::internal;
   std::string code = {};
@@ -28,7 +28,7 @@ struct ErrorInfo {
   std::string hint = {};
 };
 
-/// The one exception of Weft. Inside the library errors are thrown; the C ABI turns them into status objects.
+/// The only exception type of Weft. The library throws it; the C ABI turns it into a status object.
 ///
 ///     throw Error({.kind = ErrorKind::model, .code = "E143",
 ///                  .what = cat("Concat axis ", axis, " is outside [", -rank, ", ", rank - 1, "]"), .where = node});
@@ -36,9 +36,9 @@ class Error : public std::exception {
  public:
   explicit Error(ErrorInfo info);
   const ErrorInfo& info() const { return info_; }
-  /// The whole message: `error[E143]: ...` and one indented line for each other part.
+  /// Returns the whole message: `error[E143]: ...` and one indented line for each other part.
   const char* what() const noexcept override { return text_.c_str(); }
-  /// Adds a place to an error that was thrown without one (by a shape rule, say); keeps an existing place.
+  /// Adds the place to an error that was thrown without one, for example by a shape rule; keeps an existing place.
   void set_where(std::string where);
 
  private:
@@ -46,7 +46,7 @@ class Error : public std::exception {
   std::string text_;
 };
 
-/// A broken invariant of Weft itself.
+/// Throws the error for a broken invariant of Weft itself.
 [[noreturn]] void internal_error(std::string what);
 
 /// Checks an invariant; the message states the invariant.

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// Names of files in the folder that are similar to the missing one.
+/// Returns names in the folder that are similar to the missing one.
 std::string near_files(const std::filesystem::path& path) {
   std::vector<std::string> names;
   std::error_code failed;
@@ -29,7 +29,7 @@ std::string near_files(const std::filesystem::path& path) {
   return printable(nearest_names(path.filename().string(), names));
 }
 
-/// Unique among threads and processes.
+/// Returns a name that no other thread or process uses.
 std::string temporary_path(const std::filesystem::path& path) {
   static std::atomic<uint64_t> count = 0;
   timespec now{};
@@ -44,8 +44,8 @@ struct NewFile {
 
 std::string name_of_descriptor(int fd) { return cat("/proc/self/fd/", fd); }
 
-/// Opens a file that gets its name only when it is complete (O_TMPFILE), where the file system can: a writer that is
-/// killed leaves nothing behind.
+/// Opens a file that gets its name when it is complete (O_TMPFILE, if the file system has it), so that a killed writer
+/// leaves nothing behind.
 NewFile open_new(const std::filesystem::path& path, const std::string& temporary) {
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   Descriptor nameless(::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -59,7 +59,7 @@ bool give_name(int fd, const std::string& name) {
   return ::linkat(AT_FDCWD, name_of_descriptor(fd).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-/// A device or pipe can only be written to; it is never replaced by a new file.
+/// True for a device or pipe, which is written to and never replaced by a new file.
 bool is_special(const std::filesystem::path& path) {
   struct stat info{};
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);

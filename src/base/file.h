@@ -20,20 +20,20 @@ class Bytes {
   explicit Bytes(std::vector<std::byte> data);
   /// Views `data`, which lives as long as `owner`.
   Bytes(std::span<const std::byte> data, std::shared_ptr<const void> owner) : data_(data), owner_(std::move(owner)) {}
-  /// A copy of `data` in memory aligned to 64 bytes.
+  /// Returns a copy of `data` in memory aligned to 64 bytes.
   static Bytes copy(std::span<const std::byte> data);
 
   const std::byte* data() const { return data_.data(); }
   size_t size() const { return data_.size(); }
   bool empty() const { return data_.empty(); }
   operator std::span<const std::byte>() const { return data_; }
-  /// `length` bytes from `offset`; both must lie inside.
+  /// Returns `length` bytes from `offset`; both must lie inside.
   Bytes part(size_t offset, size_t length) const { return {data_.subspan(offset, length), owner_}; }
-  /// Lets the system drop whole pages of a mapped file; they are read again when needed. Does nothing for other bytes.
+  /// Drops whole pages of a mapped file from memory (a later read loads them again). Does nothing for other bytes.
   void drop_pages() const;
   /// Throws E106 if the bytes lie in a mapped file that has changed since it was mapped.
   void check_file() const;
-  /// These bytes. If they lie in a mapped file: a checked copy in memory, and the file's pages are dropped.
+  /// Returns these bytes. If they lie in a mapped file, returns a checked copy in memory and drops the file's pages.
   Bytes in_memory() const;
 
  private:
@@ -41,7 +41,7 @@ class Bytes {
   std::shared_ptr<const void> owner_;
 };
 
-/// An open file, closed at the end; -1: none.
+/// A file descriptor that is closed on destruction; -1: none.
 struct Descriptor {
   int fd = -1;
   explicit Descriptor(int opened) : fd(opened) {}
@@ -49,19 +49,19 @@ struct Descriptor {
   ~Descriptor();
 };
 
-/// Maps a regular file read-only; throws E106 with the system's reason. An empty file gives empty bytes. Read them
-/// within `reading_files` (base/file_reading.h): others may change the file.
+/// Maps a regular file read-only; throws E106 with the system's reason. An empty file gives empty bytes. Read the bytes
+/// inside `reading_files` (base/file_reading.h), because other processes may change the file.
 Bytes map_file(const std::filesystem::path& path);
 /// Maps an open file descriptor of a regular file (the caller keeps the descriptor); `name` is for messages.
 Bytes map_descriptor(int fd, const std::string& name);
 
-/// Throws E106 for `path`: "cannot open m.onnx: ..." with the words of the system's error `code`.
+/// Throws E106 for `path`, for example "cannot open m.onnx: ..." with the system's text for the error number `code`.
 [[noreturn]] void file_error(const std::string& path, std::string_view doing, int code);
 
-/// Writes all of `data`; false, with errno set, when the system refuses.
+/// Writes all of `data`. Returns false, with errno set, if the system refuses.
 bool write_all(int fd, std::span<const std::byte> data);
-/// Writes a file whole or not at all: a temporary without a name, flushed, then named and renamed over `path`. A device
-/// or pipe is written to as it is. Throws E106.
+/// Writes a file atomically: into a temporary without a name, which is flushed, named and renamed over `path`. A device
+/// or pipe is written to directly. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
 /// The same for data in pieces, one after another.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);

@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// While a guard lives, on any thread, missing pages of a mapped file read as zeros instead of ending the process. A
-/// handler of SIGBUS does this. It passes every SIGBUS about other memory to the previous handler. The last guard
-/// restores that one.
+/// While a guard lives, missing pages of a mapped file read as zeros on every thread instead of ending the process. A
+/// SIGBUS handler does this; it passes a SIGBUS at other addresses to the previous handler, which the last guard
+/// restores.
 class FileGuard {
  public:
   FileGuard();
@@ -16,7 +16,7 @@ class FileGuard {
   FileGuard(const FileGuard&) = delete;
 };
 
-/// Whether a read of the mapped file that holds `byte` met a page that the file no longer has.
+/// True if a read of the mapped file that contains `byte` met a page that the file no longer has.
 bool is_cut(const std::byte* byte);
 
 /// Surrounds code that reads mapped files, which other processes may change at the same time.
@@ -37,8 +37,8 @@ class FileReading {
   std::vector<Bytes> files_;
 };
 
-/// The result of `work`, which maps and reads files. Throws E106 if one of them changed meanwhile, whatever `work`
-/// returned.
+/// Returns the result of `work`, which maps and reads files. Throws E106 if one of them changed meanwhile, even if
+/// `work` threw another error.
 template <class Work>
 auto reading_files(const Work& work) {
   FileReading reading;

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Shell-style matching of a whole text: `*` is any text, `?` any one character.
+/// Matches the whole text against a shell pattern: `*` is any text, `?` any one character.
 bool matches_glob(std::string_view text, std::string_view pattern);
 /// True when any of the patterns matches.
 bool matches_any(std::string_view text, std::span<const std::string> patterns);

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// A 128-bit content hash (XXH3). It finds damage and names contents; it is no signature against an attacker.
+/// A 128-bit content hash (XXH3). It detects damage and identifies contents; it does not resist an attacker.
 struct Hash128 {
   uint64_t low = 0;
   uint64_t high = 0;
@@ -17,7 +17,7 @@ struct Hash128 {
 
 Hash128 hash128(std::span<const std::byte> data);
 Hash128 hash128(std::string_view text);
-/// 32 hexadecimal digits.
+/// Returns the hash as 32 hexadecimal digits.
 std::string to_string(const Hash128& hash);
 
 }  // namespace weft

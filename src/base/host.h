@@ -7,8 +7,8 @@
 /// come through the C interface.
 namespace weft {
 
-/// Memory for weights, working memory and results; for a GPU, memory of that device. Without functions: the library's
-/// own.
+/// An allocator for weights, working memory and results; for a GPU, it returns memory of that device. Null functions
+/// select the library's own.
 struct HostAllocator {
   /// `alignment` is a power of 2; null when there is no memory. From any thread.
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
@@ -16,19 +16,19 @@ struct HostAllocator {
   void* user = nullptr;
 };
 
-/// No machine has more threads; a greater number is a mistake.
+/// The upper limit of thread counts: no machine has more, so a greater number is an error of the caller.
 inline constexpr int most_threads = 4096;
 
-/// Runs the pieces of a kernel. Without a function: the library's pool.
+/// Runs the pieces of a kernel. A null function selects the library's thread pool.
 struct HostExecutor {
-  int width = 0;  ///< how many pieces are worth running at once
-  /// Calls `body(context, i)` once for each i in [0, count), in any order, on any threads, one after another if need
-  /// be; returns when all have returned. `count` is at most `width`. From any thread.
+  int width = 0;  ///< the most pieces that are worth running at once
+  /// Calls `body(context, i)` once for each i in [0, count), in any order and on any threads (one is enough), and
+  /// returns when all calls have returned. `count` is at most `width`. Called from any thread.
   void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context) = nullptr;
   void* user = nullptr;
 };
 
-/// Memory, threads and limits of a program.
+/// Where a program takes memory and threads from, and its limits.
 struct Host {
   int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};

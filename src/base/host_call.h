@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
-/// Functions over values that no kernel can hold: strings, sequences, optionals and maps. They run on the host;
-/// src/host implements them. A call is plain data, so that a saved program holds it.
+/// Functions on values that kernels do not handle: strings, sequences, optionals and maps. src/host runs them on the
+/// host. A call is plain data, so that a saved program can contain it.
 namespace weft {
 
 enum class HostFn : uint8_t {
-  // Containers. `numbers` and `strings` are those of the call.
+  // Containers. In this list "numbers" and "strings" are the fields of HostCall.
   same,        ///< x -> x
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
@@ -36,7 +36,7 @@ enum class HostFn : uint8_t {
   map_vector,  ///< map -> [1, n]; numbers or strings: the key of each column
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
-  // Strings, as TensorFlow has them.
+  // Strings by the rules of TensorFlow.
   split_rows,   ///< strings [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
                 ///< numbers: form (0: at each byte of the delimiter, 1: at the delimiter), without empty pieces, most
                 ///< splits (-1: any); strings: delimiter (empty: bytes, white space)

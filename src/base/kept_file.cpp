@@ -14,18 +14,18 @@ namespace {
 
 class KeptFile;
 
-/// The mappings of this process, by their first address.
+/// The mappings of this process, by their start address.
 struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, const KeptFile*> all;
 };
 
 Mappings& mappings() {
-  static auto& known = *new Mappings;  // tensors may be freed at the very end of the process
+  static auto& known = *new Mappings;  // never destroyed: tensors may be freed at process exit
   return known;
 }
 
-/// A mapping; it stays in the list as long as any part of it is in use.
+/// A mapping of a file. It stays in the list while any part of it is in use.
 class KeptFile {
  public:
   explicit KeptFile(Bytes file) : file_(std::move(file)) {
@@ -46,7 +46,7 @@ class KeptFile {
   Bytes file_;
 };
 
-/// The mapping that holds `data`, or null. The caller holds the lock.
+/// Returns the mapping that holds `data`, or null. The caller holds the lock.
 const KeptFile* find_kept(std::span<const std::byte> data) {
   auto after = mappings().all.upper_bound(data.data());
   if (data.empty() || after == mappings().all.begin()) return nullptr;

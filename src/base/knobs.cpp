@@ -73,7 +73,7 @@ std::vector<KnobInfo> knob_list() {
 }
 
 std::vector<std::string> unknown_knobs() {
-  // Variables that ./x, the tests and the benchmarks read, not the library.
+  // These variables are read by ./x, the tests and the benchmarks, not by the library.
   std::vector<std::string> known = {"WEFT_BUILD",      "WEFT_JOBS",    "WEFT_TEST_FULL",   "WEFT_TEST_SEED",
                                     "WEFT_UPDATE",     "WEFT_MODELS",  "WEFT_BIN",         "WEFT_KC",
                                     "WEFT_COMMAND",    "WEFT_LIBRARY", "WEFT_BENCH_CACHE", "WEFT_TEST_OFFLINE",

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// Every environment variable that Weft reads, typed; the list is knobs.def. Read once, at first use.
+/// Every environment variable that Weft reads, with its type (the list is knobs.def). They are read once, at first use.
 struct Knobs {
 #define KNOB(name, type, value, sentence) type name = value;
 #include "base/knobs.def"
@@ -21,10 +21,10 @@ struct KnobInfo {
 };
 std::vector<KnobInfo> knob_list();
 
-/// An environment variable that is not Weft's own (HOME, XDG_CACHE_HOME, NO_COLOR ...). The tree's one use of getenv.
+/// Returns an environment variable that is not Weft's own (HOME, NO_COLOR ...). Nothing else calls getenv.
 std::string environment(const char* name);
 
-/// WEFT_* variables that are set but unknown, each with the nearest known name; the command line warns about them.
+/// Returns the WEFT_* variables that are set but unknown, each with the nearest known name, for a warning.
 std::vector<std::string> unknown_knobs();
 
 }  // namespace weft

@@ -10,11 +10,11 @@
 #include "base/dim.h"
 #include "base/dtype.h"
 
-/// Work that a vendor's library does in place of a kernel of Weft's.
+/// Calls of a vendor's library (cuBLASLt, cuDNN ...) that replace a kernel.
 namespace weft {
 
-/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; operands A, B, D. Rows of A and B have k side by
-/// side; those of D follow each other without gaps. Strides count elements.
+/// D[b, m, n] = sum over k of A[b, m, k] B[b, n, k], with sums in f32; the operands are A, B, D. In A and B, k is
+/// contiguous; D is dense. Strides count elements.
 struct LibraryProduct {
   DType type = DType::f16, result = DType::f32;
   int64_t batch = 1, m = 1, n = 1, k = 1;
@@ -22,8 +22,8 @@ struct LibraryProduct {
 };
 
 /// y = relu(convolution(x, weights) + bias + other); bias, other and relu are optional. Sums are f32 until y is
-/// rounded. Operands: x, weights, then bias, other and y. Tensors are channels last, weights [channel
-/// out][taps][channel in of a group], a bias f32; all but x lie without gaps. Spatial lists are as in lower/window.h.
+/// rounded. The operands are x, weights, then bias, other (if any) and y. Tensors are channels last, weights [channel
+/// out][taps][channel in of a group], a bias f32; all but x are dense. Spatial lists are as in lower/window.h.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
   Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
@@ -36,26 +36,26 @@ struct LibraryConvolution {
 struct LibraryCall {
   std::string library = {};  ///< "cublaslt", "cudnn"
   std::variant<LibraryProduct, LibraryConvolution> work = {};
-  bool is_open = false;  ///< sizes are open, so the numbers hold for one run: no code may be compiled for them
+  bool is_open = false;  ///< sizes were symbolic, so the numbers hold for one run: compile no code for them
 
   size_t operands() const;
   bool has_symbols() const;
-  /// The call with a number for every size; is_open if there were symbols.
+  /// Returns the call with a number for every size; sets is_open if there were symbols.
   LibraryCall at(const std::function<int64_t(const Dim&)>& number) const;
-  /// All fields as one line of text.
+  /// Returns all fields as one line of text.
   std::string text() const;
 };
-/// Bytes of working memory that a call gets as its last operand.
+/// Bytes of working memory that every call gets as its last operand.
 inline constexpr int64_t library_workspace = int64_t{32} << 20;
 
-/// A vendor's libraries that a program may call; the name of a missing library is empty.
+/// The libraries of one vendor that a program may call. The name of a missing library is empty.
 struct VendorLibraries {
   std::string products = {}, convolutions = {};      ///< "cublaslt", "cudnn"
-  bool fuses = false;                                ///< a convolution may have a bias, an other operand and relu
+  bool fuses = false;                                ///< a convolution may have a bias, a second addend and relu
   std::function<bool(const LibraryCall&)> can = {};  ///< whether the library can compute this call, all sizes known
 };
 
-/// An operation that all ranks of a model do together: each makes the same call with the same number of elements.
+/// An operation that all ranks of a model do together. Each rank makes the same call with the same number of elements.
 enum class CollectiveFn : uint8_t {
   sum,     ///< the sum over all ranks, element by element
   gather,  ///< the elements of all ranks, one rank after another

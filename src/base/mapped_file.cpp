@@ -26,7 +26,7 @@ uintptr_t page_size() {
   return size;
 }
 
-/// The addresses of a mapped file. The signal handler may walk the ranges at any time, so they are reused and never
+/// The addresses of a mapped file. The signal handler may read the ranges at any time, so they are reused and never
 /// freed.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: unused
@@ -65,12 +65,12 @@ struct sigaction handler_before{};
 bool is_handler_set = false;
 int guards = 0;
 
-/// Uses only calls that are allowed in a signal handler, and mmap, which is a plain system call.
+/// Maps zeros at the address. Calls only what a signal handler may call, and mmap, which is a plain system call.
 bool put_zeros(uintptr_t address) {
   Range* range = range_of(address);
   if (!range) return false;
   uintptr_t page = address & ~(page_size() - 1), size = range->end - page;
-  range->is_cut = is_any_cut = true;  // before another thread can read the zeros
+  range->is_cut = is_any_cut = true;  // set before another thread can read the zeros
   void* zeros = ::mmap(reinterpret_cast<void*>(page), size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return zeros != MAP_FAILED;
 }
@@ -84,7 +84,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
   struct sigaction end{};
   end.sa_handler = SIG_DFL;
   ::sigaction(number, &end, nullptr);
-  if (!is_fault) ::raise(number);  // a fault is raised again by itself
+  if (!is_fault) ::raise(number);  // a real fault occurs again by itself
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
@@ -105,7 +105,7 @@ void set_handler() {
   is_handler_set = ::sigaction(SIGBUS, &action, &handler_before) == 0;
 }
 
-/// If another handler was installed over this one meanwhile, both stay.
+/// If another handler was installed over this one meanwhile, leaves both installed.
 void remove_handler() {
   std::scoped_lock lock(mutex);
   if (--guards > 0 || !is_handler_set) return;
@@ -124,7 +124,7 @@ std::string path_of_descriptor(int fd, const std::string& name) {
   return problem ? name : path.string();
 }
 
-/// A mapped file; the owner of its bytes.
+/// A mapped file, which owns its bytes.
 class MappedFile {
  public:
   MappedFile(void* address, const struct stat& info, std::string name, std::string path)
@@ -140,7 +140,7 @@ class MappedFile {
   }
   size_t size() const { return static_cast<size_t>(info_.st_size); }
 
-  /// A file that was moved away or removed counts as unchanged.
+  /// Ignores that the file was moved away or removed.
   void check() const {
     struct stat now{};
     bool is_there = ::stat(path_.c_str(), &now) == 0 && now.st_ino == info_.st_ino && now.st_dev == info_.st_dev;
@@ -162,7 +162,7 @@ class MappedFile {
   Range* range_;
 };
 
-/// Marks bytes of mapped files; found by `std::get_deleter`.
+/// The deleter of bytes of mapped files; `std::get_deleter` finds it.
 struct FileOwner {
   std::shared_ptr<const MappedFile> file;
   void operator()(const void*) { file.reset(); }
@@ -213,7 +213,7 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // Copies to huge pages, like all weights that runs read, and piece by piece, so that two whole copies never exist.
+  // Copies to huge pages, as for all weights of runs, and piece by piece, so that two whole copies never exist.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
                                    [](std::byte* p) { ::operator delete(p, huge_page); });

@@ -19,7 +19,7 @@ uint32_t nan_encoding(const FloatFormat& f) {
 
 uint32_t infinity_encoding(const FloatFormat& f) { return ((1u << f.exponent_bits) - 1) << f.mantissa_bits; }
 
-/// The encoding of the largest finite magnitude.
+/// Returns the encoding of the largest finite magnitude.
 uint32_t largest_encoding(const FloatFormat& f) {
   if (f.has_infinity) return infinity_encoding(f) - 1;
   uint32_t all_ones = (1u << (f.exponent_bits + f.mantissa_bits)) - 1;
@@ -31,7 +31,7 @@ uint32_t overflow_encoding(const FloatFormat& f, bool saturate) {
   return f.has_infinity ? infinity_encoding(f) : nan_encoding(f);
 }
 
-/// `magnitude` > 0 and finite, to the nearest encoding; may run past the largest.
+/// Returns the nearest encoding of a finite `magnitude` > 0; it may exceed the largest one.
 uint32_t encode_magnitude(double magnitude, const FloatFormat& f) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);
@@ -43,7 +43,7 @@ uint32_t encode_magnitude(double magnitude, const FloatFormat& f) {
   return encoding > 0x1fffff ? 0x1fffff : static_cast<uint32_t>(encoding);
 }
 
-/// e8m0: powers of two only, no sign, no zero. Rounds up, as ONNX Cast does for these block scales.
+/// Encodes e8m0: powers of two only, no sign, no zero. Rounds up, as ONNX Cast does for these block scales.
 uint32_t encode_power_of_two(double value, bool saturate) {
   if (std::isnan(value) || value < 0) return 0xff;
   int above = 0;

@@ -9,7 +9,7 @@
 /// target and for constants. Kernels have their own vector forms (kernels/vec.h), which tests compare with these.
 namespace weft {
 
-/// The integer part of a number; the nearest 64-bit integer if it is beyond their range; 0 for NaN.
+/// Returns the integer part, clamped to the range of int64; 0 for NaN.
 int64_t to_int64(double value);
 
 /// A binary floating-point format of at most 16 bits.
@@ -23,14 +23,14 @@ struct FloatFormat {
   bool has_nan = true;
 };
 
-/// IEEE half, bfloat16 and the OCP / FNUZ 8-bit and 4-bit formats (OCP 8-bit FP specification 1.0; MX
-/// specification 1.0).
+/// Returns the format of IEEE half, bfloat16 or one of the OCP / FNUZ 8-bit and 4-bit formats (OCP 8-bit FP
+/// specification 1.0; MX specification 1.0).
 FloatFormat float_format(DType type);
 
-/// The value of an encoding.
+/// Returns the value of an encoding.
 double decode_float(uint32_t encoding, const FloatFormat& format);
-/// Rounds to nearest even. Beyond the largest value: `saturate` clamps, otherwise infinity, or NaN where the format has
-/// none.
+/// Rounds to nearest even. A value beyond the largest one is clamped with `saturate`; otherwise it becomes infinity, or
+/// NaN in a format without infinity.
 uint32_t encode_float(double value, const FloatFormat& format, bool saturate = false);
 
 }  // namespace weft

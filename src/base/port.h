@@ -13,11 +13,11 @@ struct Port {
   std::string name;
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
-  bool is_donated = false;                   ///< an input whose memory a run may write an output to
-  int rank = 0;                              ///< the device (of several) in whose memory the value lies
+  bool is_donated = false;                   ///< a run may write an output into this input's memory
+  int rank = 0;                              ///< the device (of several) whose memory holds the value
 };
 
-/// A request to write an output in the memory of an input, whose contents the caller gives up.
+/// A request to write an output into the memory of an input. The caller gives up the input's contents.
 struct DonationRequest {
   std::string input, output;
 };

@@ -5,10 +5,10 @@
 
 namespace weft {
 
-/// The symbol that has another value in every run: the seed of random operators that state none.
+/// The name of the symbol that has another value in every run: the seed of random operators without a seed.
 inline constexpr std::string_view run_seed = "run_seed";
 
-/// A number in [0, 2^62) that differs at each call in any process: the system's entropy once, then a counter mixed in.
+/// Returns another number in [0, 2^62) at each call in every process: a counter mixed with the system's entropy.
 int64_t fresh_seed();
 
 }  // namespace weft

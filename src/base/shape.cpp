@@ -67,7 +67,7 @@ Type as_element(const Type& type) {
 
 namespace {
 
-/// The sizes that agree in both shapes; the others become placeholders.
+/// Returns the sizes that agree in both shapes; the others become placeholders.
 Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

@@ -9,8 +9,7 @@
 
 namespace weft {
 
-/// Element type and sizes of a dense tensor. There are no strides: the IR speaks of values, and lowering chooses how
-/// they lie in memory.
+/// Element type and sizes of a dense tensor. A shape has no strides: lowering chooses the layout in memory.
 struct Shape {
   DType dtype = DType::f32;
   Dims dims = {};
@@ -44,22 +43,22 @@ bool operator==(const Type& a, const Type& b);
 /// "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
-// The elements of one container may differ in their sizes. In the container's type, a size that is not one number for
-// all elements is `_`; `_rank` alone says that the ranks differ, `_none` that there is no element yet. Nothing computes
-// with these placeholders.
+// The elements of one container may differ in their sizes. The container's type then writes `_` for each size that
+// differs or is not a number. If the ranks differ, its only size is `_rank`; if there is no element yet, `_none`.
+// Nothing computes with these placeholders.
 
 inline constexpr std::string_view any_size = "_", any_rank = "_rank", no_element = "_none";
 inline bool is_placeholder(const Symbol& symbol) {
   return symbol.name == any_size || symbol.name == any_rank || symbol.name == no_element;
 }
 Dim placeholder(std::string_view name);
-/// Whether dims are just this placeholder.
+/// True if `dims` consists of this placeholder only.
 bool is_placeholder(const Dims& dims, std::string_view name);
-/// A type as containers state it for their elements: sizes that are not numbers become `_`.
+/// Returns the type as a container's type states it: sizes that are not numbers become `_`.
 Type as_element(const Type& type);
-/// The narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
+/// Returns the narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
 std::optional<Type> common_element(const Type& a, const Type& b);
-/// True when the two types, and the types inside them, differ in sizes only.
+/// True if the two types, and the types inside them, differ in sizes only.
 bool same_but_sizes(const Type& a, const Type& b);
 
 }  // namespace weft

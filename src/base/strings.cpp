@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-/// Adds to a sum of bytes that must stay below the limit.
+/// Adds to a sum of bytes; throws if the sum exceeds the limit.
 void count_bytes(size_t& sum, size_t more) {
   constexpr size_t most = size_t{1} << 28;
   sum += more;

@@ -11,16 +11,16 @@
 
 namespace weft {
 
-/// Strings as numbers: equal strings have equal numbers. So a tensor of strings is one of 64-bit numbers to everything
-/// that moves, selects or compares elements, kernels included; only operators that look into strings need the strings
-/// themselves.
+/// Maps strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit numbers for
+/// everything that moves, selects or compares elements, kernels included. Only operators that read the characters need
+/// the strings.
 ///
 ///     StringPool pool(&program_texts);
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
 ///     pool.text(codes[1]);                                         // "b"
 ///
-/// Not for use by two threads at once; one that is only read (text, find) may be shared. Strings have no size that a
-/// plan could know, and a few nodes can double one again and again: a pool, or a tensor, of more than 256 MiB is E401.
+/// Not for use by two threads at once; a pool that is only read (text, find) may be shared. A plan cannot know the
+/// sizes of strings, and a few nodes can double one repeatedly: a pool or a tensor above 256 MiB throws E401.
 class StringPool {
  public:
   /// Numbers continue after those of `base`, which must outlive this and not grow any more.
@@ -28,13 +28,13 @@ class StringPool {
 
   int64_t code(std::string_view text);
   const std::string& text(int64_t code) const;
-  /// How many strings there are, those of the base included.
+  /// Returns the number of strings, those of the base included.
   int64_t size() const { return first_ + static_cast<int64_t>(strings_.size()); }
-  /// Forgets all but the base.
+  /// Removes all strings except those of the base.
   void clear();
 
   std::vector<int64_t> encode(std::span<const std::string> strings);
-  /// A tensor of strings from their numbers.
+  /// Returns the tensor of strings with these numbers.
   Tensor decode(std::vector<int64_t> dims, std::span<const int64_t> codes) const;
 
  private:
@@ -43,7 +43,7 @@ class StringPool {
   const StringPool* base_;
   int64_t first_;
   size_t bytes_ = 0;
-  std::deque<std::string> strings_;  // their addresses stay
+  std::deque<std::string> strings_;  // a deque, because map keys refer to the strings
   std::unordered_map<std::string_view, int64_t> codes_;
 };
 

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// Element `index` of a packed narrow type as raw bits.
+/// Returns element `index` of a packed narrow type as raw bits.
 uint32_t unpack(const std::byte* data, int width, int64_t index) {
   int64_t bit = index * width;
   return static_cast<uint32_t>(data[bit / 8]) >> (bit % 8) & ((1u << width) - 1);

@@ -12,8 +12,8 @@
 
 namespace weft {
 
-/// A value of a run: a dense, row-major tensor in host memory with fixed sizes, or one of ONNX's containers of such
-/// values. Copies share the data.
+/// A value of a run: a dense, row-major tensor in host memory with known sizes, or an ONNX container (sequence,
+/// optional, map) of such values. Copies share the data.
 struct Tensor {
   DType dtype = DType::f32;
   std::vector<int64_t> dims = {};
@@ -26,43 +26,43 @@ struct Tensor {
   bool is_tensor() const { return kind == Type::Kind::tensor; }
   int64_t elements() const;
   Shape shape() const;
-  /// The elements; `T` must have the size of the element type.
+  /// Returns the elements; `T` must have the size of the element type.
   template <class T>
   std::span<const T> as() const {
     return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
   }
 };
-/// Same kind, type, sizes and bytes.
+/// True if kind, type, sizes and bytes are equal.
 bool operator==(const Tensor& a, const Tensor& b);
 
-/// The number of elements, E146 when it overflows.
+/// Returns the number of elements; throws E146 if it overflows.
 int64_t element_count(std::span<const int64_t> dims);
 
-/// A tensor of uninitialised data that the caller fills through the returned pointer before sharing it.
+/// A new tensor whose data is not yet set. The caller fills it through the returned pointer before sharing it.
 struct MutableTensor {
   Tensor tensor;
   std::byte* data = nullptr;
 };
 MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims);
 
-/// A tensor of any real, integer or bool type from numbers, rounded as the type does.
+/// Makes a tensor of any real, integer or bool type from numbers, which are rounded to the type.
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values);
-/// A scalar of `dtype`.
+/// Returns a scalar of `dtype`.
 Tensor scalar_tensor(DType dtype, double value);
 Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 
-/// All elements as numbers (real, integer and bool types; u64 above 2^63 wraps in the integer form).
+/// Returns all elements as numbers (real, integer and bool types; in the integer form, u64 from 2^63 on wraps).
 std::vector<double> to_doubles(const Tensor& tensor);
 std::vector<int64_t> to_int64s(const Tensor& tensor);
 
 Tensor make_string_tensor(std::vector<int64_t> dims, std::vector<std::string> strings);
 Tensor make_container(Type::Kind kind, std::vector<Tensor> items);
 
-/// The value when every element is the same (used to recognise splat constants).
+/// Returns the value if all elements have the same one, otherwise nothing.
 std::optional<double> splat_value(const Tensor& tensor);
 
-/// "f32[2,3]" and up to `limit` elements; "sequence of 2: ...".
+/// Returns the type and up to `limit` elements as text: "f32[2,3] ...", "sequence of 2: ...".
 std::string describe(const Tensor& tensor, int64_t limit = 8);
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Length of the valid UTF-8 sequence at the start of `text`, or 0.
+/// Returns the length of the valid UTF-8 sequence at the start of `text`, or 0.
 size_t utf8_length(std::string_view text) {
   auto lead = static_cast<unsigned char>(text[0]);
   size_t length = lead < 0x80                   ? 1
@@ -21,7 +21,7 @@ size_t utf8_length(std::string_view text) {
   return std::ranges::all_of(text.substr(1, length - 1), is_continuation) ? length : 0;
 }
 
-/// C0 and C1 control characters, which a terminal would obey.
+/// True for C0 and C1 control characters, which a terminal would obey.
 bool is_control(std::string_view sequence) {
   auto first = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return first < 0x20 || first == 0x7f;
@@ -70,7 +70,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit) {
-  // pairs of letters compared: enough for 10,000 names of 20 letters, too few for ten of a megabyte
+  // compared pairs of letters: enough for 10,000 names of 20 letters, but not for ten names of a megabyte
   constexpr size_t max_work = 4'000'000;
   const size_t farthest = std::max<size_t>(2, name.size() / 3);
   std::vector<std::pair<size_t, std::string_view>> near;

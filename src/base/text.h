@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-/// Building text without <format> (libstdc++ 12 has none): `cat("axis ", axis, " is outside [", lo, ", ", hi, "]")`.
+/// Builds text without <format>, which libstdc++ 12 lacks: `cat("axis ", axis, " is outside [", lo, ", ", hi, "]")`.
 namespace weft {
 
 inline void append(std::string& out, std::string_view text) { out += text; }
@@ -25,7 +25,7 @@ void append(std::string& out, T value) {
   out.append(digits, end);
 }
 
-/// Shortest decimal form that reads back to the same value.
+/// Appends the shortest decimal form that reads back as the same value.
 template <std::floating_point T>
 void append(std::string& out, T value) {
   char digits[64];
@@ -33,7 +33,7 @@ void append(std::string& out, T value) {
   out.append(digits, end);
 }
 
-/// Any type with a `std::string to_string(x)` in its namespace.
+/// Appends any type that has a function `std::string to_string(x)` in its namespace.
 template <class T>
   requires(!std::is_arithmetic_v<T>) && requires(const T& x) {
     { to_string(x) } -> std::convertible_to<std::string>;
@@ -42,7 +42,7 @@ void append(std::string& out, const T& value) {
   out += to_string(value);
 }
 
-/// The enumerator with this name. Its enum must have a function `names(value)` that lists the names in order.
+/// Returns the enumerator with this name. Its enum must have a function `names(value)` that lists the names in order.
 template <class Enum>
 std::string_view enum_name(Enum value) {
   return names(value)[static_cast<size_t>(value)];
@@ -69,15 +69,14 @@ std::string cat(const Args&... args) {
   return out;
 }
 
-/// `text` with every control byte and every byte that is not valid UTF-8 written as \xNN, so that a model's names can
-/// be shown on a terminal.
+/// Returns `text` with control bytes and invalid UTF-8 written as \xNN, so that a model's names are safe to show on a
+/// terminal.
 std::string printable(std::string_view text);
 
-/// The entries of `names` nearest to `name` by edit distance, best first, at most `limit`; only those that are a likely
-/// typing mistake away.
+/// Returns at most `limit` entries of `names` that are likely spellings of `name`, nearest by edit distance first.
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit = 3);
 
-/// Splits at each `separator`; the empty text gives no pieces.
+/// Splits at each `separator`; an empty text gives no pieces.
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

@@ -8,21 +8,21 @@
 
 namespace weft {
 
-/// Tells whether a run or a compile should end early: its deadline has passed, or its caller asks it to stop. All
-/// threads ask it between pieces of work. `stop` must outlive it.
+/// Tells whether a run or a compile must end early: its deadline has passed, or `stop` returns true. All its threads
+/// ask between pieces of work. `stop` must outlive the watch.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   Watch(const Deadline& deadline, const std::function<bool()>& stop) : deadline_(deadline), stop_(stop) {}
 
   bool is_needed() const { return deadline_ || stop_; }
-  /// True once there is a reason to stop; stays true.
+  /// True once the work must stop; never becomes false again.
   bool is_over();
   /// Throws E403 or E404 if there is a reason to stop; `where` is the node that was not finished.
   void check(const std::string& where) {
     if (is_needed() && is_over()) end(where);
   }
-  /// The same if any thread has seen a reason to stop, and so may have skipped work.
+  /// Throws as `check` does if any thread has seen a reason to stop, because that thread may have skipped work.
   void check_whole(const std::string& where) const {
     if (reason_ != none) end(where);
   }
@@ -36,22 +36,22 @@ class Watch {
   std::atomic<int> reason_{none};
 };
 
-/// While it lives, all work of this thread observes `watch` (null: none), at any call depth.
+/// While this object lives, all work of this thread checks `watch` (null: none), at any call depth.
 class WatchScope {
  public:
   explicit WatchScope(Watch* watch);
   ~WatchScope();
   WatchScope(const WatchScope&) = delete;
 
-  /// The watch of this thread if it must be observed, otherwise null.
+  /// Returns this thread's watch, or null if there is nothing to check.
   static Watch* current();
 
  private:
   Watch* outer_;
 };
 
-/// Throws E403 or E404 if this thread's work must end. It costs next to nothing; every loop of a compile or of the
-/// reference that may take more than a few milliseconds calls it.
+/// Throws E403 or E404 if this thread's work must end. It is cheap: every loop of a compile or of the reference that
+/// may take more than a few milliseconds calls it.
 inline void check_watch() {
   if (Watch* watch = WatchScope::current()) watch->check({});
 }

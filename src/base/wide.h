@@ -7,15 +7,15 @@
 
 #include "base/tensor.h"
 
-/// Tensors of the reference. Every float is held as a double and is not rounded between operators. Integers and bool
-/// are held as int64 (u64 by its bits), and so are strings, by their numbers in a StringPool. Only conversions,
-/// bit-casts and quantisation round to their type, and so does everything that leaves the reference.
+/// Tensors of the reference target. Floats are held as double and not rounded between operators. Integers and bool are
+/// held as int64 (u64 by its bits), strings as their numbers in a StringPool. Only conversions, bit-casts, quantisation
+/// and the results of a run are rounded to their type.
 namespace weft {
 
 struct Wide {
   DType dtype = DType::f32;
   std::vector<int64_t> dims = {};
-  // The elements, row-major; only one of the two is set. Copies share them.
+  // The elements, row-major. Exactly one of the two is set; copies share them.
   std::shared_ptr<const std::vector<double>> reals = nullptr;
   std::shared_ptr<const std::vector<int64_t>> integers = nullptr;
   std::shared_ptr<const Tensor> container = nullptr;  ///< a sequence, optional or map, instead of elements

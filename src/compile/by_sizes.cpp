@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t max_variants = 32;  // for each model
-constexpr size_t max_contexts = 4;   // for each context; each has working memory
+constexpr size_t max_variants = 32;  // kept for each model
+constexpr size_t max_contexts = 4;   // kept in each context; each has its own working memory
 
 /// A program, and the decisions about sizes that it was compiled with.
 struct Variant {
@@ -26,7 +26,7 @@ struct Variant {
   std::vector<onnx::SizeDecision> made = {};
 };
 
-/// Whether a decision holds for these sizes; nothing if it depends on run-time sizes.
+/// Returns whether a decision holds for these sizes; nothing if it depends on run-time sizes.
 std::optional<bool> holds(const onnx::SizeDecision& decision, const SymbolValues& sizes) {
   bool is_known = true;
   auto look = [&](const Symbol& symbol) { is_known &= sizes.find(symbol.name) != nullptr; };
@@ -70,18 +70,18 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     return notes;
   }
 
-  /// Programs compiled later need these constants again, so they are copied.
+  /// Copies the constants, because programs that are compiled later need them again.
   void detach() override {
     std::lock_guard lock(mutex_);
     own_constants(options_);
     first_->detach();
   }
 
-  /// Whether a refused run may be repeated: not if it may have updated donated inputs.
+  /// True if a run that was refused may be repeated: a refused run may already have overwritten donated inputs.
   bool may_run_again() const { return options_.donations.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
-  /// The variant for the sizes of these inputs; null if there is none.
+  /// Returns the variant for the sizes of these inputs; null if there is none.
   std::shared_ptr<const Variant> variant_for(std::span<const Tensor> inputs, const RunOptions& options) const {
     SymbolValues sizes = bind_symbols(first_->inputs(), with_defaults(first_->inputs(), inputs));
     std::shared_ptr<const Variant> variant = likely_;
@@ -135,7 +135,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   mutable std::map<std::string, std::shared_ptr<const Variant>> variants_ = {};
 };
 
-/// Runs the variant that ran last, until its sizes are refused.
+/// Runs the variant that ran last, as long as its sizes fit.
 class BySizesContext final : public Context {
  public:
   explicit BySizesContext(std::shared_ptr<const BySizes> program) : program_(std::move(program)) {

@@ -5,11 +5,11 @@
 #include "compile.h"
 #include "frontends/onnx/import/import.h"
 
-/// Models in which sizes decide the ranks of values: Squeeze without axes, an If whose branches have different ranks.
-/// The program for each set of answers is compiled at the first run that needs it, and kept.
+/// Models in which a size decides the rank of a value (Squeeze without axes, an If whose branches differ in rank). Weft
+/// compiles a program for each set of such decisions, at the first run that needs it, and keeps it.
 namespace weft {
 
-/// `first` is the program that `decisions` were made for; `options` say how the others are read and compiled.
+/// `first` is the program for `decisions`; `options` say how the model is read and compiled for other decisions.
 std::shared_ptr<Executable> make_by_sizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions,
                                           std::shared_ptr<Executable> first, const CompileOptions& options);
 

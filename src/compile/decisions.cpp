@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses between candidates while lowering: by measurements of this machine, kept or made now.
+// Chooses between candidates while lowering, by stored measurements of this machine or new ones.
 #include <algorithm>
 
 #include "compile/stages.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a plan to something that runs: machine code, then the executable of the device.
+// Makes an executable from a plan: compiles the machine code, then builds the executable for the device.
 #include "base/error.h"
 #include "base/knobs.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-/// Copies the constants that runs read out of their files, because other processes may change a file.
+/// Copies constants that runs read out of their files into memory, because other processes may change a file.
 void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {
@@ -32,8 +32,8 @@ void leave_files(Program& program) {
   for (auto& [name, tensor] : program.defaults) tensor.data = tensor.data.in_memory();
 }
 
-/// Logs the parts that WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the
-/// assembly of `image`. In the list of parts after the comma, this one is "plan".
+/// Logs what WEFT_DEBUG asks for: 1 the chip, 3 each step with its reason, 4 each kernel's source, 6 the assembly of
+/// `image`. The name of this part for WEFT_DEBUG is "plan".
 void show_plan(const Plan& plan, std::span<const std::byte> image) {
   auto show = [](int scale, const auto&... parts) {
     if (debug_enabled(scale, "plan")) log_text(LogLevel::debug, cat(parts...));
@@ -46,7 +46,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
   if (debug_enabled(6, "plan")) show(6, "assembly\n", codegen().disassemble(image, plan.chip));
 }
 
-/// A kernel that does not compile is a bug in Weft, unless its source came with a custom operator.
+/// Throws the error for a kernel that does not compile: a bug in Weft, unless a custom operator brought the source.
 [[noreturn]] void blame(const Plan& plan, const Error& error) {
   for (const PlanStep& step : plan.steps) {
     const auto* launch = step.as<LaunchStep>();

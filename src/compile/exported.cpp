@@ -13,7 +13,7 @@ namespace {
   throw Error({.kind = ErrorKind::usage, .code = "E310", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// The names of the inputs that a caller gives.
+/// Returns the names of the inputs that a caller passes to a run.
 std::vector<std::string> input_names(const torch::ExportedProgram& exported) {
   std::vector<std::string> names;
   for (const torch::Input& input : exported.inputs) {
@@ -30,8 +30,8 @@ void require_input(const std::string& name, const std::vector<std::string>& name
   refuse(cat(given, " given for '", printable(name), "', which is no input"), cat("the inputs are ", names));
 }
 
-/// Applies sizes that the caller fixes or bounds. They must lie within the range of a symbol; other axes must be as
-/// exported.
+/// Applies sizes that the caller fixes or bounds. They must lie within the symbol's range; axes without a symbol must
+/// be as exported.
 void request_sizes(const ShapeRequest& request, const torch::ExportedProgram& exported, torch::ImportOptions& out) {
   Dims dims = torch::declared_type(exported, request.input).shape.dims;
   std::string name = cat("input '", printable(request.input), "'");

@@ -26,7 +26,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
                .hint = cat("the inputs are ", names)});
 }
 
-/// One input's request in the importer's form. Bounds of named sizes apply to the name, so they hold everywhere.
+/// Adds one input's request to the importer's options. Bounds of a named size hold for the name, so everywhere.
 void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {
@@ -51,7 +51,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
   out.shapes[request.input] = dims;
 }
 
-/// A scalar or a list, of the type that the model declares for the input.
+/// Returns a scalar or a list, of the type that the model declares for the input.
 Tensor constant_of(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
@@ -87,7 +87,7 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
 
 namespace {
 
-/// Declares an input as ONNX would, to check requests about its sizes.
+/// Adds an input in ONNX's form, so that requests about its sizes can be checked.
 void declare(onnx::Graph& graph, std::string_view name, std::optional<DType> type,
              const std::optional<std::vector<int64_t>>& sizes) {
   onnx::ValueInfo& input = graph.inputs.emplace_back();
@@ -123,7 +123,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// Collects a frontend's verdict on each node.
+/// Collects whether a frontend can translate each node.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
@@ -166,7 +166,7 @@ std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const
   return program;
 }
 
-/// Refuses options that this form of model does not have.
+/// Throws for options that this form of model does not support.
 void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs, bool has_signatures) {
   const char* given = !options.signature.empty() && !has_signatures ? "a signature"
                       : !options.tag.empty()                        ? "a tag"

@@ -15,13 +15,13 @@ namespace gpu {
 class Device;
 }
 
-/// Runs a plan: a thread pool, a device, or nothing for a chip that is not present.
+/// What a plan runs on: a thread pool, a GPU, or neither for a chip that is not present.
 struct Runner {
   Host host = {};
   std::shared_ptr<gpu::Device> gpu = {};
 };
 
-/// The compute units of the GPU; 0 without one.
+/// Returns the number of compute units of the GPU; 0 without one.
 int compute_units(const Runner& runner);
 
 struct Place {
@@ -31,24 +31,24 @@ struct Place {
   Runner runner = {};
 };
 
-/// The devices that the options name: "cpu,cpu" are two.
+/// Returns the names of the devices in the options: "cpu,cpu" are two.
 std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
 /// model together. `auto` is the first GPU, else the CPU.
 std::vector<Place> find_places(const CompileOptions& options);
-/// The first place of find_places.
+/// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
 /// This machine's processor.
 Place cpu_place(const CompileOptions& options);
 
-/// The chips that Weft is tested for, by name, for "amd:all", "nvidia:all" and "cpu:all"; any other name stays alone.
+/// Returns the names of the tested chips for "amd:all", "nvidia:all" and "cpu:all"; any other name is returned alone.
 std::vector<std::string> target_names(const std::string& name);
 
-/// "cpu", "cpu:x86-64-v4", "cpu:aarch64", "amd:gfx942", "nvidia:sm_90a": a chip to compile for, present or not. E501
-/// for other names, E204 for a processor that kernels cannot be compiled for.
+/// Returns the chip with this name, present or not: "cpu", "cpu:x86-64-v4", "cpu:aarch64", "amd:gfx942",
+/// "nvidia:sm_90a". Throws E501 for other names, E204 for a processor that kernels cannot be compiled for.
 Chip find_target(const std::string& name);
 
-/// Kernels are written for fused multiply-adds, which x86-64 has from AVX2 (v3) on. Throws E204.
+/// Throws E204 for an x86-64 CPU below v3: kernels need fused multiply-adds.
 void check_can_compile_for(const Chip& chip);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From an imported program to the plan for one chip: the passes, lowering, memory.
+// Turns an imported program into the plan for one chip: passes, lowering, memory.
 #include <algorithm>
 #include <map>
 
@@ -34,7 +34,7 @@ size_t count_of(PassGroup group) {
   return static_cast<size_t>(std::ranges::count(pass_list(), group, &PassInfo::group));
 }
 
-/// True if a pass named `stage` ended the pipeline.
+/// Runs the passes up to `stage`. Returns true if a pass of that name ended them.
 bool run_shared(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
   Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
   FoldingScope folding(program);
@@ -75,7 +75,7 @@ std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const Compi
   if (run_shared(*program, options, stage, report) || stage.empty()) return program;
   Place place = find_place(options);
   PassContext context = context_of(place.chip, options);
-  if (stage != "final") find_pass(stage, context);  // throws an error with the list of passes
+  if (stage != "final") find_pass(stage, context);  // throws an error that lists the passes
   if (place.has_passes) run_for_chip(*program, context, options, stage, report);
   return program;
 }
@@ -95,7 +95,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// Compiles the parts of a GPU's program that the processor runs. They compute in f32; none holds a large product.
+/// Compiles the parts of a GPU's program that run on the CPU. They compute in f32; none has a large product.
 static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   std::vector<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saved programs: chooses the code that runs here, or compiles the program inside.
+// Loads saved programs: chooses the code that runs here, or compiles the program inside.
 #include "runtime/saved.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-/// Refuses options that were fixed when the program was compiled.
+/// Throws for options that were fixed when the program was compiled.
 void refuse_late_options(const CompileOptions& options) {
   const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
                      : options.precision != Precision::f32               ? "precision"
@@ -41,7 +41,7 @@ std::string names_of(const std::vector<Chip>& chips) {
   return names;
 }
 
-/// The chip of the file whose code uses the most features of `here`.
+/// Returns the chip of the file whose code runs here and uses the most features of `here`.
 std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
   std::optional<size_t> best;
   for (size_t i = 0; i < chips.size(); ++i) {
@@ -50,7 +50,7 @@ std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips)
   return best;
 }
 
-/// `auto` takes a GPU only when there is code for it: whatever runs without compiling is preferred.
+/// Finds the place. `auto` takes a GPU only if the file has code for it: no compilation is preferred.
 Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) {

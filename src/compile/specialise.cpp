@@ -20,10 +20,10 @@
 namespace weft {
 namespace {
 
-constexpr size_t max_programs = 32;  // kept of one model
-constexpr size_t max_contexts = 4;   // kept of one context: each has working memory
+constexpr size_t max_programs = 32;  // kept for each model
+constexpr size_t max_contexts = 4;   // kept in each context; each has its own working memory
 
-/// Values that are tried after the usual ones, the same for all elements: 0, 1, 2 ... suit axes; steps start with 1.
+/// Values to try after the usual ones, for all elements of an input: 0, 1, 2 ... suit axes; 1 comes first for steps.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // tried for open lengths
 
@@ -40,7 +40,7 @@ Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_
   return make_tensor(port.type.shape.dtype, std::move(dims), values);
 }
 
-/// An open size in a type that only shows how a result looks.
+/// Returns a symbol for an open size; used only in types that describe results to the caller.
 Dim open_size(const std::string& name, size_t axis) { return Dim::symbol({.name = cat(name, "_", axis)}); }
 
 Type declared_type(const onnx::ValueInfo& value, const std::string& name) {
@@ -58,7 +58,7 @@ bool is_declared(const onnx::ValueInfo& value) {
   return value.type.kind != onnx::TypeProto::Kind::tensor || (value.type.element && value.type.dims);
 }
 
-/// The key of a program: static inputs and their values as text.
+/// Returns the key of a program: the static inputs and their values as text.
 std::string key_of(std::span<const StaticInput> statics, std::span<const Tensor> values) {
   std::string key;
   for (size_t i = 0; i < statics.size(); ++i)
@@ -75,7 +75,7 @@ StaticModel::StaticModel(std::shared_ptr<const onnx::Model> model, const Compile
   metadata_.insert(model_->metadata.begin(), model_->metadata.end());
 }
 
-/// Makes further inputs static. Throws `refusal` if the options forbid it.
+/// Makes more inputs static. Throws `refusal` if the options forbid it.
 void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   size_t before = found_;
   for (const onnx::StaticOperand& operand : needs.operands) {
@@ -94,7 +94,7 @@ void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
   if (found_ > before) may_wait_ = may_wait_ && needs.is_all;
 }
 
-/// Gives static inputs choice number `guess` of their likely values; false if there are no more.
+/// Sets the static inputs to choice number `guess` of their likely values; false if there are no more choices.
 bool StaticModel::guess(size_t guess) {
   if (guess > other_values.size()) return false;
   for (StaticInput& input : statics_) input.likely = likely_value(inputs_[input.input], input.op, input.operand, guess);
@@ -107,7 +107,7 @@ std::vector<Tensor> StaticModel::likely_values() const {
   return values;
 }
 
-/// Tries the current likely values: returns the program or null. May find further static inputs.
+/// Compiles with the current likely values; returns the program or null. May find more static inputs.
 std::unique_ptr<Program> StaticModel::attempt() {
   onnx::StaticNeeds needs;
   try {
@@ -119,7 +119,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Tries values that take either branch of a condition, because each branch may need other static inputs.
+/// Tries values for both branches of a condition, because each branch may need other static inputs.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -195,7 +195,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 
 namespace {
 
-/// A static model on a device: a program for each value of its static inputs, the latest used first.
+/// Runs a static model on a device: one program for each value of its static inputs, the latest used first.
 class Specialising final : public Executable, public std::enable_shared_from_this<Specialising> {
  public:
   Specialising(std::shared_ptr<StaticModel> model, const Program* likely, const CompileOptions& options, bool is_whole,
@@ -253,7 +253,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
                  .hint = "fix them for the compile: --constant, constants= in Python, constant_names in C"});
   }
 
-  /// The values of the static inputs, in host memory.
+  /// Returns the values of the static inputs in host memory.
   std::vector<Tensor> values(std::span<const Tensor> inputs, const RunOptions& options) const {
     std::vector<Tensor> full = with_defaults(inputs_, inputs), values;
     bind_symbols(inputs_, full);
@@ -265,7 +265,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
     return values;
   }
 
-  /// The program for these values; compiled once if necessary, while other threads that want it wait.
+  /// Returns the program for these values. One thread compiles it if necessary; others that need it wait.
   std::shared_ptr<const Executable> program(std::span<const Tensor> values, const RunOptions& options) const {
     std::shared_ptr<Entry> entry = entry_of(key_of(model_->statics(), values));
     Watch watch(options.deadline, options.stop);
@@ -279,7 +279,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
  private:
   struct Entry {
     std::string key;
-    std::timed_mutex mutex = {};  // held while it is compiled
+    std::timed_mutex mutex = {};  // held while the program is compiled
     std::shared_ptr<const Executable> made = {};
   };
 
@@ -332,7 +332,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
   }
 
   std::shared_ptr<StaticModel> model_;
-  bool is_whole_;  // the model has no options besides these
+  bool is_whole_;  // true if no other options say how to read the model
   CompileOptions options_;
   Place place_;
   CompileReport report_;
@@ -392,7 +392,7 @@ std::unique_ptr<Context> Specialising::new_context() const {
   return std::make_unique<SpecialisingContext>(shared_from_this());
 }
 
-/// Reports at compile time, not in the first run, operators that the device cannot run.
+/// Throws at compile time, not in the first run, for operators that the device cannot run.
 void check_likely(std::unique_ptr<Program> program, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) return;

@@ -9,7 +9,7 @@
 #include "passes/pipeline.h"
 #include "runtime/saved.h"
 
-/// The stages that compile.cpp calls in order, for callers that start at a later one.
+/// The stages that compile.cpp calls in order; other callers start at a later one.
 namespace weft {
 
 namespace onnx {
@@ -19,22 +19,21 @@ struct SizeDecisions;
 struct StaticNeeds;
 }  // namespace onnx
 
-/// A model -> the program that it means. With `faults` the nodes that cannot be translated are listed there and left
-/// out.
+/// Translates a model into a program. With `faults`, nodes that cannot be translated are listed there and left out.
 std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& options,
                                 std::vector<onnx::NodeFault>* faults = nullptr,
                                 onnx::SizeDecisions* decisions = nullptr, onnx::StaticNeeds* needs = nullptr);
 
-/// A model's name in messages, and the folder of its further files; empty: there are none.
+/// The model's name in messages, and the folder of its external files (empty: none allowed).
 struct ModelPlace {
   std::string source;
   std::filesystem::path folder = {};
 };
 ModelPlace place_of(const std::filesystem::path& file);
-/// For a folder, the saved_model.pb in it (E106 if there is none); any other path as it is.
+/// Returns saved_model.pb in a folder (E106 if there is none), and any other path unchanged.
 std::filesystem::path model_file(const std::filesystem::path& path);
 
-/// The program of a model of another framework than ONNX, recognised by its first bytes; null for any other file. With
+/// Translates a model of another framework than ONNX, recognised by its first bytes; null for any other file. With
 /// `nodes`, nodes that cannot be translated are listed there instead of thrown. E310 for a signature, a tag or outputs
 /// that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
@@ -44,14 +43,14 @@ std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
-/// Copies constants that lie in memory of the caller's, for models that are read again.
+/// Copies constants that lie in the caller's memory, for models that are read again later.
 void own_constants(CompileOptions& options);
 
 /// Compiles a frontend's program for the device of the options.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report);
 
-/// The same where the import of `model` depended on sizes, so that other sizes need other programs.
+/// The same for an import that depended on sizes: other sizes may need another program.
 std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
@@ -59,11 +58,11 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
 /// The same on several devices, which compute each run together.
 std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
                                           CompileReport report);
-/// The same from the source that every chip starts from.
+/// The same from the program text that every chip starts from.
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report);
 
-/// The context of the passes for this chip.
+/// Returns the context of the passes for this chip.
 PassContext context_of(const Chip& chip, const CompileOptions& options);
 /// The passes that every chip shares.
 void run_shared_passes(Program& program, const CompileOptions& options, CompileReport& report);
@@ -71,38 +70,37 @@ void run_shared_passes(Program& program, const CompileOptions& options, CompileR
 void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
                      CompileReport& report);
 
-/// The program after the shared passes, as text that refers to its large constants; every chip starts from it.
+/// Returns the program after the shared passes as text (large constants by reference); each chip starts from it.
 std::shared_ptr<const ProgramSource> source_of(const Program& program, const CompileOptions& options);
 
-/// A program after the passes that every chip shares -> kernel calls for one chip, chosen by `options.choose` or else
-/// by the cost model. `asked` gives the precision.
+/// Lowers a program (after the shared passes) to kernel calls for one chip. `options.choose`, or else the cost model,
+/// chooses kernels; `asked` gives the precision.
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report);
 
-/// The vendor's libraries on this machine for the place's device, if the options allow them.
+/// Returns the vendor's libraries for the place's device, if they are installed and the options allow them.
 VendorLibraries find_libraries(const Place& place, const CompileOptions& options);
 
-/// The device's name in tunings (kernel_build/tunings.h).
+/// Returns the device's name in the store of tunings (kernel_build/tunings.h).
 std::string tuning_key(const Place& place);
 
-/// Sets options.choose, unless it is set, to choose by measurements of the place's device; measures first if the
-/// options say so. The vendor's libraries are opened only if they are to be measured or were measured, because opening
-/// takes long.
+/// Sets options.choose, unless it is set, to choose by stored measurements of this device; measures first if the
+/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because that takes long.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
-/// The same by the measurements kept for a chip, present or not.
+/// Returns the options that choose by the stored measurements of a chip, which need not be present.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
 
-/// The input of the code generator for each kernel of a plan.
+/// Returns the C++ source of each kernel of a plan, for the code generator.
 std::vector<KernelSource> kernel_sources(const Plan& plan);
-/// Kernel sources -> machine code.
+/// Compiles the kernels of a plan to machine code.
 Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& report);
 
-/// A program as text -> kernel calls and machine code for one chip.
+/// Compiles a program given as text to kernel calls and machine code for one chip.
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// The reference. Without passes it runs the program of the frontend, in f32 only. After the passes of a chip, which it
-/// then checks, it may run another precision. E502 for options that it does not support.
+/// Makes a reference executable. Without passes it runs the frontend's program, in f32 only. After the passes of a
+/// chip, to check them, it may use another precision. E502 for options that it does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 
@@ -112,7 +110,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 
-/// Loads a saved program: the code in it for the chip that runs here best, else compiled from the program in it.
+/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles its program.
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of a model a device runs: the frontend, the shared passes and the rules of lowering, without compiling.
+// Finds the nodes of a model that a device runs, by the frontend, the shared passes and lowering, without codegen.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +18,7 @@ void refuse(std::vector<NodeSupport>& nodes, size_t node, const std::string& why
   if (node < nodes.size() && nodes[node].why.empty()) nodes[node].why = why;
 }
 
-/// Refuses the nodes that a source names: "node 12 'cat_3' (Concat) .. node 14 (Relu)".
+/// Marks as unsupported the nodes that a source names: "node 12 'cat_3' (Concat) .. node 14 (Relu)".
 void refuse(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers, std::string_view source,
             const std::string& why) {
   for (const auto& [name, number] : numbers) {
@@ -58,7 +58,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
     Imported imported = import_static(model, given);
     is_open = !imported.program;
     if (imported.model) options = imported.model->fixed(imported.model->likely_values());
-  } catch (const Error&) {  // the walk over nodes finds the fault again
+  } catch (const Error&) {  // the loop over nodes below finds the fault again
   }
   for (const auto& node : model->graph.nodes) {
     std::string domain = node.domain.empty() || node.domain == "ai.onnx" ? "" : cat(node.domain, ":");

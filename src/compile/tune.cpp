@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Candidates tried for each decision; the cost model's later ones are not worth a compile.
+/// The most candidates that are tried for a decision, best estimates first; the rest are not worth a compile.
 constexpr size_t max_candidates = 12;
 
 double median(std::vector<double> values) {
@@ -25,7 +25,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The program compiled with one candidate for each problem, ready to run.
+/// A compiled program that uses one candidate for each problem, and a context to run it.
 struct Trial {
   std::vector<Decision> decisions;
   std::vector<int> decision_of;  // the decision that each step belongs to
@@ -33,15 +33,15 @@ struct Trial {
   std::unique_ptr<Context> context;
 };
 
-/// A choice of the program between kernels, with its candidates in the order of trial, the favourite first.
+/// A decision between kernels. Its candidates are in the order in which they are tried, the favourite first.
 struct Problem {
   std::vector<std::string> candidates;
   int places = 0;
-  double nanoseconds = 0;               // time of the cost model's choice, for one occurrence
-  std::map<std::string, double> times;  // of each measured candidate, for one occurrence
+  double nanoseconds = 0;               // time of one occurrence with the cost model's choice
+  std::map<std::string, double> times;  // time of one occurrence with each measured candidate
 };
 
-/// Numbers for open sizes: those assumed by the decisions, else 16 or the nearest bound.
+/// Chooses numbers for symbolic sizes: those that the decisions assume, else 16 or the nearest bound.
 SymbolValues assumed_sizes(const std::vector<Port>& ports, const std::vector<Decision>& decisions) {
   SymbolValues values;
   for (const Decision& decision : decisions) {
@@ -61,7 +61,7 @@ SymbolValues assumed_sizes(const std::vector<Port>& ports, const std::vector<Dec
   return values;
 }
 
-/// Floats between -1 and 1; ones for other types.
+/// Makes an input of floats in [-1, 1], or of ones for other types.
 Tensor made_up(const Port& port, const SymbolValues& values) {
   if (!port.type.is_tensor() || port.type.shape.dtype == DType::string) {
     throw Error(
@@ -107,7 +107,7 @@ class Tuner {
   }
 
  private:
-  /// Kept measurements are not repeated.
+  /// Takes over stored measurements, which are not repeated.
   void recall() {
     if (!options_.use_cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
@@ -139,7 +139,7 @@ class Tuner {
     return inputs;
   }
 
-  /// Whether the run has the sizes that a decision assumes; others are not measured.
+  /// True if the run has the sizes that a decision assumes; decisions with other sizes are not measured.
   static bool fits(const Decision& decision, const SymbolValues& values) {
     return std::ranges::all_of(decision.assumed, [&](const auto& assumed) {
       bool is_bound = true;
@@ -168,7 +168,7 @@ class Tuner {
                                   "those of this run; fix them with --symbol or --shape"));
   }
 
-  /// Orders the candidates by estimate. The favourite comes first, then the candidates whose estimates are not trusted.
+  /// Sorts the candidates by estimate: the favourite first, then those that need a measurement, then the others.
   void rank(const Decision& decision, Problem& problem) const {
     std::vector<size_t> order(decision.candidates.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -192,7 +192,7 @@ class Tuner {
     return last;
   }
 
-  /// Nanoseconds of each problem's steps in one run, all occurrences together.
+  /// Runs once and returns the nanoseconds of each problem's steps, summed over all occurrences.
   std::map<std::string, double> time(Trial& trial) const {
     std::vector<StepTime> profile;
     trial.context->run(inputs_, {.profile = &profile});
@@ -216,7 +216,7 @@ class Tuner {
     for (auto& [text, problem] : problems_) {
       problem.nanoseconds = median(all.at(text)) / problem.places;
       double& favourite_time = problem.times[problem.candidates[0]];
-      if (favourite_time > 0) {  // only for times of this session: the machine's speed may have changed since
+      if (favourite_time > 0) {  // scales this session's times to the machine's present speed
         double scale = problem.nanoseconds / favourite_time;
         for (auto& [candidate, time] : problem.times) time *= scale;
       }
@@ -224,7 +224,7 @@ class Tuner {
     }
   }
 
-  /// Tries candidate number `rank` of every problem that has one.
+  /// Measures candidate number `rank` of every problem that has one.
   void round(size_t rank) {
     ++report_.rounds;
     if (options_.progress) options_.progress({"tune", rank, last_rank()});
@@ -248,15 +248,15 @@ class Tuner {
                                               : static_cast<size_t>(found - decision.candidates.begin());
   }
 
-  /// Whether the trial uses this candidate; a library may have been unable to compute it.
+  /// True if the trial uses this candidate. It does not if a library cannot compute the call.
   static bool took(const Trial& trial, const std::string& problem, const std::string& candidate) {
     return std::ranges::any_of(trial.decisions, [&](const Decision& decision) {
       return decision.problem == problem && decision.candidates[decision.chosen].name == candidate;
     });
   }
 
-  /// Runs the trial and the base in turns. A candidate's time is the favourite's time multiplied by the median of their
-  /// ratios.
+  /// Runs the trial and the favourites in turns. The candidate's time is the favourite's time multiplied by the median
+  /// ratio of the two.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

@@ -3,12 +3,12 @@
 #include "compile/stages.h"
 #include "kernel_build/tunings.h"
 
-/// Tuning by measurement. The program is compiled repeatedly, each time with the next candidate of every decision. Its
-/// steps are timed in place, alternating with the cost model's choices, so a busy machine slows both. docs/tuning.md
-/// says more.
+/// Tunes by measurement. Compiles the program repeatedly, each time with the next candidate of every decision. Times
+/// its steps inside whole runs that alternate with the cost model's choice, so that load of the machine slows both
+/// (docs/tuning.md).
 namespace weft {
 
-/// The result for one problem.
+/// The measurements of one decision.
 struct TunedProblem {
   std::string problem;
   int places = 0;          ///< how often the problem occurs in the program
@@ -27,8 +27,8 @@ struct TuneReport {
   std::vector<std::string> notes;  ///< candidates that could not be measured, with the reason
 };
 
-/// Measures for at most `options.tune.seconds` (always the first round) and keeps the times in the default store,
-/// unless the options forbid caches. E501 if the chip is not present; passes on errors of running the program.
+/// Measures for at most `options.tune.seconds` (but always the first round) and stores the times in the default store,
+/// unless the options forbid caches. E501 if the chip is not present; errors of running the program are passed on.
 TuneReport tune(const ProgramSource& source, const Place& place, const CompileOptions& options);
 
 /// The same for a model or a saved program.

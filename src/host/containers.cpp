@@ -9,7 +9,7 @@
 namespace weft::host {
 namespace {
 
-/// Place `at` of [0, count), from the end if negative.
+/// Returns index `at` of [0, count), counted from the end if negative.
 int64_t place(int64_t at, int64_t count, const char* what) {
   int64_t place = at < 0 ? at + count : at;
   if (place >= 0 && place < count) return place;
@@ -26,7 +26,7 @@ const Tensor& item_of(Operands in) {
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
 
-/// A tensor as `outer` pieces of `size` x `inner` elements along an axis; bytes and strings are moved by the same code.
+/// Views a tensor as `outer` pieces of `size` x `inner` elements along an axis. Bytes and strings use the same code.
 struct Pieces {
   int64_t outer = 1, inner = 1;
   Pieces(const std::vector<int64_t>& dims, size_t axis) {
@@ -59,7 +59,7 @@ class Assembly {
     }
   }
 
-  /// Rows [from_row, from_row + size) of `part`, which has `rows` of them, become rows from `at` on.
+  /// Copies rows [from_row, from_row + size) of `part`, which has `rows` rows, to rows from `at` on.
   void put(const Tensor& part, int64_t rows, int64_t from_row, int64_t at, int64_t size) {
     int64_t to_rows = result_.dims[axis_];
     if (part.dtype == DType::string)
@@ -82,8 +82,8 @@ class Assembly {
 
 constexpr int64_t max_parts = int64_t{1} << 24;  // an axis may be long while another is empty
 
-/// Lengths of the parts of `size` rows. The operand gives one number for all parts but the last, a list of numbers, or
-/// nothing: parts of 1.
+/// Returns the lengths of the parts of `size` rows. The operand is a number for all parts but the last, a list of
+/// numbers, or missing: parts of 1.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "host/run.h"
 
-/// The functions behind run_host, a file for each kind of value.
+/// The functions that run_host calls, one file for each kind of value.
 namespace weft::host {
 
 using Values = std::vector<Tensor>;
@@ -26,12 +26,12 @@ Values concat_text(Operands in);
 Values split_text(const HostCall& call, Operands in);
 Values normalize_text(const HostCall& call, Operands in);
 Values match_text(const HostCall& call, Operands in);
-/// The string of element `index`. Numbers are written as in onnxruntime: 8 digits, INF, -INF and NaN.
+/// Returns the string of element `index`. Numbers are written as onnxruntime does: 8 digits, INF, -INF and NaN.
 std::string text_of(const Tensor& tensor, int64_t index);
-/// The pieces of a string between delimiters; with an empty delimiter, between runs of white space. After `most` splits
-/// (-1: any number) the rest stays whole.
+/// Splits a string at a delimiter; with an empty delimiter, at runs of white space. Makes at most `most` splits (-1:
+/// any number); the rest stays whole.
 std::vector<std::string> pieces(std::string_view text, std::string_view delimiter, int64_t most);
-/// Throws E303 for a string that is not a number.
+/// Returns the number that the text states; throws E303 if it is none.
 double number_of(const std::string& text);
 
 // Defined in features.cpp.
@@ -52,7 +52,7 @@ template <class... Args>
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
 }
 
-/// Elements whose number only the run knows: an optional that holds them.
+/// Wraps a tensor in an optional: the type of a result whose number of elements only the run knows.
 inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
 
 }  // namespace weft::host

@@ -18,7 +18,7 @@ Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
   return rest;
 }
 
-/// The index in `keys` of each key of `wanted`; -1: absent.
+/// Returns the index in `keys` of each key of `wanted`; -1 if absent.
 std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
   auto find_each = [](const auto& have, const auto& want) {
     std::vector<int64_t> found;
@@ -32,7 +32,7 @@ std::vector<int64_t> places(const Tensor& keys, const Tensor& wanted) {
   return find_each(to_int64s(keys), to_int64s(wanted));
 }
 
-/// Elements of `values` at these places as [1, n] of `type`; 0 or "" for place -1.
+/// Returns the elements of `values` at these indices as [1, n] of `type`; 0 or "" for index -1.
 Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType type) {
   std::vector<int64_t> dims = {1, std::ssize(places)};
   if (type == DType::string) {

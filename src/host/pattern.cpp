@@ -141,7 +141,7 @@ class Parser {
     }
   }
 
-  /// "{2}", "{2,}", "{2,5}"; other text in braces is literal.
+  /// Parses "{2}", "{2,}" or "{2,5}"; other text in braces is literal.
   bool counts(int& least, int& most) {
     size_t start = at_;
     auto number = [&]() -> std::optional<int> {
@@ -211,7 +211,7 @@ class Parser {
     }
   }
 
-  /// The ranges of \d, \W ...; nothing for other letters.
+  /// Returns the ranges of \d, \W ...; nothing for other letters.
   static std::optional<std::vector<Range>> class_of(char letter) {
     switch (letter) {
       case 'd': return digits;
@@ -294,12 +294,12 @@ class Parser {
   Flags flags_;
 };
 
-/// Writes the instructions of an expression; matching continues after the last of them.
+/// Compiles an expression to NFA instructions; matching continues after the last of them.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}
 
-  /// Repeating an expression without instructions also takes time, so each visit counts towards the limit.
+  /// Counts each visit towards the limit, because repeating an expression without instructions also takes time.
   void write(const Node& node) {
     if (++visits_ > max_visits) refuse_size();
     switch (node.kind) {
@@ -374,7 +374,7 @@ bool Set::contains(uint32_t code) const {
   return found != is_negated;
 }
 
-/// A position between two characters; WEOF at either end of the text.
+/// A position between two characters, which are WEOF at the ends of the text.
 struct Pattern::Place {
   uint32_t before, after;
   bool holds(Op op) const {
@@ -426,7 +426,7 @@ size_t Pattern::longest(std::string_view text, size_t at) const {
   for (;;) {
     bool is_done = std::ranges::any_of(threads, [&](uint32_t now) { return code_[now].op == Op::done; });
     if (is_done) best = text.size() - at - rest.size();
-    if (rest.empty() || threads.empty() || code == WEOF) return best;  // no pattern matches bytes that are not UTF-8
+    if (rest.empty() || threads.empty() || code == WEOF) return best;  // a pattern matches valid UTF-8 only
     rest.remove_prefix(length);
     auto [after, after_length] = next_of(rest);
     next.clear();

@@ -7,25 +7,24 @@
 
 namespace weft::host {
 
-/// A regular expression for matching whole strings, in time proportional to their length. It simulates an NFA (K.
-/// Thompson, "Regular expression search algorithm", 1968), so no pattern makes it hang.
+/// A regular expression that matches whole strings in time proportional to their length. It simulates an NFA (K.
+/// Thompson, "Regular expression search algorithm", 1968), so no pattern needs exponential time.
 ///
 /// The syntax is RE2's: alternatives, groups, repetition (also lazy and counted up to 1000), classes with ranges and
-/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. The rest of
-/// RE2 (\p{..}, \Q..\E, \C, the flag U), and syntax that RE2 lacks too (lookaround, back references), is refused with
-/// E122.
+/// [:names:], \d \w \s \b and their opposites, ^ $ \A \z, . and the flags i, s and m. Strings are UTF-8. E122 for the
+/// rest of RE2 (\p{..}, \Q..\E, \C, the flag U) and for lookaround and back references.
 class Pattern {
  public:
   explicit Pattern(std::string_view text);
   /// True if the whole string matches.
   bool matches(std::string_view text) const { return longest(text, 0) == text.size(); }
-  /// Length of the longest match that begins at byte `at`; npos if there is none.
+  /// Returns the length of the longest match that begins at byte `at`; npos if there is none.
   size_t longest(std::string_view text, size_t at) const;
 
   struct Range {
     uint32_t first, last;
   };
-  /// Characters in the ranges, or those outside them.
+  /// A set of characters: those in the ranges, or all others if negated.
   struct Set {
     std::vector<Range> ranges = {};
     bool is_negated = false, ignores_case = false;

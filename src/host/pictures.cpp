@@ -21,15 +21,15 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t max_pixels = size_t{1} << 28;
-/// Limits on pixels, so that a few bytes cannot take a gigabyte. A picture above the first limit may have only so many
-/// pixels for each byte of its file; only blank pictures compress further.
+/// Limits on pixels, so that a small file cannot take a gigabyte. A picture above the first limit may have at most this
+/// many pixels for each byte of its file; only blank pictures compress further.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what, std::string hint = "") {
   throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// An empty picture of these sizes. Refused if it is too large, by itself or for its file.
+/// Makes an empty picture of these sizes; throws if it is too large, absolutely or for its file.
 Picture canvas(File file, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0 || width > max_pixels || height > max_pixels || width * height > max_pixels)
     refuse_picture(cat("the picture is ", width, "x", height, "; 1 to 2^28 pixels are read"));
@@ -42,7 +42,7 @@ const unsigned char* bytes_of(File file) { return reinterpret_cast<const unsigne
 
 // --- decoders of the system, found at run time -----------------------------------------------------------------------
 
-/// A shared library that stays loaded. Functions are looked up by the type that their header declares.
+/// A shared library that is never closed. Functions are found by the type that their header declares.
 class Library {
  public:
   Library(const char* name, const char* kind) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)), name_(name) {
@@ -83,7 +83,7 @@ Picture decode_png(File file) {
   return picture;
 }
 
-// The few declarations of turbojpeg.h and webp/decode.h that are needed here; both are stable.
+// Declares the few functions of turbojpeg.h and webp/decode.h that are used; both interfaces are stable.
 extern "C" {
 void* tjInitDecompress();
 int tjDecompressHeader3(void*, const unsigned char*, unsigned long, int*, int*, int*, int*);
@@ -126,7 +126,7 @@ Picture decode_webp(File file) {
 
 // --- JPEG 2000 -------------------------------------------------------------------------------------------------------
 
-/// The source of bytes for openjpeg.
+/// The data that openjpeg reads.
 struct Reader {
   File file;
   size_t at = 0;
@@ -153,7 +153,7 @@ OPJ_OFF_T skip_bytes(OPJ_OFF_T count, void* user) {
   return count;
 }
 
-/// The value of component c (1 to 32 bits) at a pixel, scaled to 8 bits.
+/// Returns component c (1 to 32 bits) at a pixel, scaled to 8 bits.
 uint8_t sample(const opj_image_comp_t& c, size_t pixel) {
   int64_t value = c.data[pixel] + (c.sgnd ? int64_t{1} << (c.prec - 1) : 0);
   value = c.prec > 8 ? value >> (c.prec - 8) : value << (8 - c.prec);
@@ -241,7 +241,7 @@ Picture decode_bmp(File file) {
   return picture;
 }
 
-/// The next number in the text header of a PNM; # begins a comment.
+/// Reads the next number in the text header of a PNM file; # begins a comment.
 uint64_t header_number(File file, size_t& at) {
   auto byte = [&] { return at < file.size() ? static_cast<char>(file[at]) : '\0'; };
   while (byte() == '#' || byte() == ' ' || byte() == '\n' || byte() == '\r' || byte() == '\t') {
@@ -257,11 +257,11 @@ uint64_t header_number(File file, size_t& at) {
   return value;
 }
 
-/// P5 (grey) and P6 (colours) with bytes.
+/// Decodes P5 (grey) and P6 (colours) with 8 bits per sample.
 Picture decode_pnm(File file) {
   size_t at = 2;
   uint64_t width = header_number(file, at), height = header_number(file, at), highest = header_number(file, at);
-  ++at;  // the one space before the pixels
+  ++at;  // the single white space before the pixels
   if (highest == 0 || highest > 255) refuse_picture(cat("a PNM with numbers up to ", highest, " is not supported"));
   Picture picture = canvas(file, width, height);
   size_t colours = file[1] == std::byte{'5'} ? 1 : 3;
@@ -273,7 +273,7 @@ Picture decode_pnm(File file) {
   return picture;
 }
 
-/// The first picture of a TIFF with strips of bytes, grey or RGB, without compression.
+/// Decodes the first picture of a TIFF: 8-bit strips, grey or RGB, without compression.
 class Tiff {
  public:
   explicit Tiff(File file) : file_(file), numbers_(file, file[0] == std::byte{'M'}), directory_(numbers_.u32(4)) {}
@@ -298,7 +298,7 @@ class Tiff {
   }
 
  private:
-  /// The position of a tag in the directory.
+  /// Returns the position of a tag's entry in the directory.
   std::optional<size_t> entry_of(uint32_t tag) const {
     uint32_t count = numbers_.u16(directory_);
     for (uint32_t i = 0; i < count; ++i) {
@@ -342,7 +342,7 @@ constexpr Format formats[] = {
     {std::string_view("MM\0*", 4), [](File file) { return Tiff(file).decode(); }},
 };
 
-/// The format of a file by its first bytes; null if Weft does not read it.
+/// Returns the format of a file by its first bytes; null if Weft does not read it.
 const Format* format_of(File file) {
   std::string_view text = as_text(file);
   for (const Format& format : formats) {

@@ -9,18 +9,18 @@
 /// Decodes picture files: JPEG, PNG, WebP, JPEG 2000, BMP, PNM and TIFF without compression.
 namespace weft::host {
 
-/// Rows of interleaved bytes from the top, red first; one channel is grey.
+/// A picture: rows of interleaved bytes, top row first, in the order red, green, blue; one channel is grey.
 struct Picture {
   size_t width = 0, height = 0, channels = 0;
   std::vector<uint8_t> pixels = {};
 };
 
-/// Recognises a picture by its first bytes.
+/// True if the file begins like a picture of a known format.
 bool is_picture(std::span<const std::byte> file);
-/// Decodes a picture as RGB; transparent parts become white. Throws E212 if it is of an unknown kind, damaged, or too
-/// large: above 2^28 pixels, or above 2^24 and above 2^13 for each byte of the file.
+/// Decodes a picture as RGB on white in place of transparency. Throws E212 if it is of an unknown kind, damaged, or too
+/// large: above 2^28 pixels, or above both 2^24 pixels and 2^13 pixels for each byte of the file.
 Picture decode_picture(std::span<const std::byte> file);
-/// The picture's brightness, by the weights of ITU-R 601 in 16 bits.
+/// Converts to grey with the weights of ITU-R 601 in 16-bit fixed point.
 Picture grey(const Picture& picture);
 
 }  // namespace weft::host

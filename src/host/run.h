@@ -9,14 +9,14 @@
 
 namespace weft {
 
-/// The operands of a function, one letter each: c a container, t a tensor of strings, n one of numbers, x either, v
-/// anything. Operands after ? are optional; * repeats the one before.
+/// Returns the operand types of a function, one letter each: c a container, t a tensor of strings, n one of numbers, x
+/// either, v anything. Operands after ? are optional; * repeats the one before.
 std::string_view operands_of(HostFn fn);
-/// True when a function takes this many operands.
+/// True if the function takes this many operands.
 bool takes_operands(HostFn fn, size_t count);
 
-/// The results of a call, the same on every target. Throws E301 for an item that does not exist, E303 for a string that
-/// is not a number, E312 for items whose sizes or ranks do not fit. A sequence without other owners is changed in
+/// Runs the call; results are the same on every target. Throws E301 for an item that does not exist, E303 for a string
+/// that is not a number, E312 for items whose sizes or ranks do not fit. A sequence without other owners is changed in
 /// place, so move operands that are not read again.
 std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in);
 

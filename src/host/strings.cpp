@@ -76,7 +76,7 @@ int64_t characters(std::string_view text) {
   return count;
 }
 
-/// Calls `visit` with position and length of each longest non-empty match, from left to right.
+/// Calls `visit` with the position and length of each longest non-empty match, from left to right.
 template <class Visit>
 void for_each_match(const Pattern& pattern, std::string_view text, const Visit& visit) {
   for (size_t at = 0; at < text.size();) {
@@ -87,7 +87,7 @@ void for_each_match(const Pattern& pattern, std::string_view text, const Visit& 
   }
 }
 
-/// The pieces between matches of the patterns, which are applied one after the other.
+/// Returns the pieces between matches of the patterns, which are applied one after another.
 std::vector<std::string> between(const std::vector<Pattern>& separators, const std::string& text) {
   std::vector<std::string> parts = {text};
   for (const Pattern& separator : separators) {
@@ -115,7 +115,7 @@ std::vector<std::string> single_characters(std::string_view text) {
   return all;
 }
 
-/// Rows of strings as a tensor; shorter rows are filled up.
+/// Returns rows of strings as a tensor; shorter rows are padded.
 Tensor filled_up(std::vector<std::vector<std::string>> rows, std::vector<int64_t> dims, const std::string& filler) {
   size_t longest = 0;
   for (const auto& row : rows) longest = std::max(longest, row.size());

@@ -25,13 +25,13 @@ struct Scale {
   double value(int step) const { return (step - zero) * static_cast<double>(scale); }
 };
 
-/// The smallest scale with which no number of the block is clipped.
+/// Returns the smallest scale with which no number of the block is clipped.
 Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   auto [least, greatest] = std::ranges::minmax(block);
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
   Scale found;
   if (format.is_symmetric) {
-    // The end of the range that is further from 0 has one level more.
+    // The integers have one level more below the zero point; the end of the range further from 0 goes there.
     double most = -low > high ? low : high, middle = (format.greatest() + 1) / 2;
     found = {.scale = static_cast<float>(-most / middle), .zero = static_cast<uint8_t>(middle)};
   } else {
@@ -44,7 +44,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   return found;
 }
 
-/// The sum of |error|^0.7, in which a few large errors count less than in a sum of squares.
+/// Returns the sum of |error|^0.7, in which a few large errors count less than in a sum of squares.
 constexpr double norm = 0.7;
 double robust_error(std::span<const float> block, const Scale& scale, int greatest) {
   double sum = 0;
@@ -97,7 +97,7 @@ Scale weighted_scale(std::span<const float> block, const BlockFormat& format, st
   return best;
 }
 
-/// The scale, rounded to the type that the file stores; 1 if that gives 0.
+/// Returns the scale rounded to the type that the file stores; 1 if that gives 0.
 float stored(float scale, DType type) {
   if (type == DType::f32) return scale;
   FloatFormat format = float_format(type);
@@ -108,7 +108,7 @@ float stored(float scale, DType type) {
 Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
                std::span<const float> importance) {
   if (method == WeightMethod::hqq) return hqq_scale(block, format);
-  // Clipping makes errors smaller but gives them one sign. It pays only where GPTQ compensates for them.
+  // Clipping makes errors smaller but gives them one sign, so it pays only if GPTQ compensates for them.
   return method == WeightMethod::gptq ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }
 

@@ -31,14 +31,14 @@ struct BlockWeights {
   double value(int64_t row, int64_t column) const;
 };
 
-/// The weight of a product as a matrix [n, k], transposed if necessary.
+/// Returns the weight of a product as a matrix [n, k], transposed if necessary.
 std::vector<float> rows_of(const Layer& layer);
 
-/// Rounds the weight by `method`. GPTQ takes the sum of x x' over the rows x of the layer's inputs, [k, k].
+/// Rounds the weight by `method`. GPTQ needs the Hessian [k, k]: the sum of x x' over the rows x of the layer's inputs.
 BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod method, std::span<const float> hessian,
                           size_t threads);
 
-/// The mean square of the rounding errors, over that of the weights.
+/// Returns the mean square of the weights' rounding errors over that of the weights.
 double weight_noise(const Layer& layer, const BlockWeights& rounded);
 
 }  // namespace weft::quantise

@@ -9,18 +9,18 @@
 
 namespace weft::quantise {
 
-/// The tensor of a Constant node, if it has one; else null.
+/// Returns the tensor of a Constant node; null for other nodes.
 const onnx::TensorData* held_tensor(const onnx::Node& node);
 
-/// The constant values of a model: weights, Constant nodes, and the results of nodes that read only constants.
+/// The constant values of a model: weights, Constant nodes, and results of nodes that read only constants.
 class Constants {
  public:
   explicit Constants(const ModelEdit& edit);
 
   bool contains(std::string_view name) const { return names_.contains(name); }
-  /// The value; if nodes compute it, at its first use.
+  /// Returns the value. If nodes compute it, that happens at the first use.
   const Tensor& value(const std::string& name) const;
-  /// Adds a constant that the edit has added to the model.
+  /// Adds a constant that the ModelEdit has added to the model.
   void add(const std::string& name, Tensor value);
 
  private:

@@ -25,7 +25,7 @@ Tensor scaled(const Tensor& given, size_t axis, std::span<const double> factors)
   return make_tensor(given.dtype, given.dims, values);
 }
 
-/// A place that can take the factors: constant inputs of a node, and for each the axis along which the factors apply.
+/// A node that can absorb the factors: its constant inputs, and for each the axis along which the factors apply.
 struct Place {
   std::vector<std::pair<Operand, std::string>> constants = {};  ///< lists of channels
   Layer* layer = nullptr;                                       ///< its weights take the factors too

@@ -8,7 +8,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The upper triangle U, [k, k], with U' U the inverse of the damped h. GPTQ compensates an error with the rows of U.
+/// Returns the upper triangle U, [k, k], for which U' U is the inverse of the damped h. Its rows compensate errors.
 std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
   constexpr double damping = 0.01;
   double mean = 0;

@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
-/// GPTQ: the rounding error of each column is compensated in later columns, so that the product changes least (Frantar
-/// and others, "GPTQ", 2022).
+/// GPTQ: later columns compensate the rounding error of each column, so that the product changes least (Frantar and
+/// others, "GPTQ", 2022).
 namespace weft::quantise {
 
-/// The data of GPTQ for one layer, from the sum of x x' over the rows x of its inputs (the Hessian).
+/// What GPTQ computes for a layer from its Hessian, the sum of x x' over the rows x of its inputs.
 struct GptqData {
   std::vector<float> importance;  ///< of each column
   std::vector<size_t> order;      ///< columns, the most important first: all later columns compensate for its error
@@ -16,7 +16,7 @@ struct GptqData {
 };
 GptqData gptq_data(std::span<const float> hessian, size_t k);
 
-/// `round(column, value)` rounds the value, stores it, and returns the rounded number.
+/// `round(column, value)` rounds the value, stores it and returns the rounded number.
 template <class Round>
 void round_gptq(std::span<const float> row, const GptqData& gptq, const Round& round) {
   size_t k = row.size();

@@ -13,14 +13,14 @@ namespace {
 
 constexpr size_t most_bytes = 512 << 20;
 
-/// Layers that read one value share its sum.
+/// The layers that read the same value, which share one Hessian.
 struct Sum {
   size_t k = 0;
   std::vector<size_t> layers;
   std::vector<float> values;
 };
 
-/// Adds x' x of the value's rows x to the model; gives the name of the product.
+/// Adds x' x of the value's rows x to the model; returns the name of that product.
 std::string put_product(ModelEdit& edit, const std::string& value, const Sum& sum, DType type) {
   auto put = [&](const char* op, std::vector<std::string> inputs) {
     return edit.put_behind(value, {.op = op, .inputs = std::move(inputs)}, "_sum");
@@ -31,7 +31,7 @@ std::string put_product(ModelEdit& edit, const std::string& value, const Sum& su
   return put("MatMul", {put("Transpose", {rows}), rows});
 }
 
-/// Groups of as many sums as fit the memory, at least one each.
+/// Splits the sums into groups that fit the memory, at least one sum each.
 std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layers) {
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {

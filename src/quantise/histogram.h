@@ -6,9 +6,9 @@
 
 namespace weft::quantise {
 
-/// A histogram of values in bounded memory. If values lie outside, bins are merged in pairs, so that each becomes twice
-/// as wide. Bins begin at multiples of their width, a power of two, so merging loses no counts, only detail. Zeros are
-/// counted separately, because every format represents them exactly.
+/// A histogram in bounded memory. If a value lies outside, bins are merged in pairs, so that each is twice as wide.
+/// Bins begin at multiples of their width, a power of two, so merging loses resolution but no counts. Zeros are counted
+/// separately, because every format represents them exactly.
 class Histogram {
  public:
   static constexpr int64_t most_bins = 4096;
@@ -26,7 +26,7 @@ class Histogram {
     double middle, width;
     int64_t count;
   };
-  /// The bins that are not empty, in rising order.
+  /// Returns the bins that are not empty, in ascending order.
   std::vector<Bin> bins() const;
 
  private:
@@ -35,7 +35,7 @@ class Histogram {
   int64_t index_of(double value) const;
 
   int exponent_ = 0;   // a bin is 2^exponent_ wide
-  int64_t first_ = 0;  // number of the first bin: it begins at first_ * 2^exponent_
+  int64_t first_ = 0;  // number of the first bin, which begins at first_ * 2^exponent_
   std::vector<int64_t> counts_;
   int64_t zeros_ = 0, total_ = 0;
   double least_ = 0, greatest_ = 0;

@@ -16,7 +16,7 @@ struct Operand {
   bool is_none() const { return position == SIZE_MAX; }
 };
 
-/// A product of a computed value by weights: Conv, MatMul or Gemm.
+/// A product of a computed value and a weight: Conv, MatMul or Gemm.
 struct Layer {
   size_t node = 0;
   std::string name;  ///< of the node, or "node 12"
@@ -34,21 +34,21 @@ struct Layer {
   int64_t channel_count() const { return values.dims[channels]; }
 };
 
-/// A product that stays in floats, and why.
+/// A product that stays in floats, and the reason.
 struct Float {
   std::string name, op, why;
 };
 
-/// The name of a node, or "node 12".
+/// Returns the name of a node, or "node 12".
 std::string name_of(const onnx::Node& node);
-/// An integer attribute of a node, or its default.
+/// Returns an integer attribute of a node, or `otherwise`.
 int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise);
-/// A Gemm whose weight is [n, k].
+/// True for a Gemm whose weight is [n, k].
 bool is_transposed(const onnx::Node& node);
 bool is_finite(std::span<const float> values);
-/// The types of layers: f32, f16, bf16.
+/// True for the types that layers may have: f32, f16, bf16.
 bool is_layer_type(DType type);
-/// The same numbers in another float type, rounded to nearest.
+/// Converts to another float type, rounding to nearest.
 Tensor in_type(const Tensor& values, DType type);
 
 struct Layers {
@@ -59,11 +59,11 @@ struct Layers {
   void give_up(size_t layer, std::string why);
 };
 
-/// How often a value is read, as a result of the model and in bodies too.
+/// Counts how often a value is read, including as a result of the model and in bodies.
 size_t reads_of(const ModelEdit& edit, std::string_view value);
 
-/// The products of the main graph in its order. `keep`: patterns of node names that stay in floats. Throws E222 for a
-/// model that is quantised already.
+/// Finds the products of the main graph, in its order. `keep` has patterns of names of nodes that stay in floats.
+/// Throws E222 for a model that is quantised already.
 Layers find_layers(const ModelEdit& edit, const Constants& constants, const std::vector<std::string>& keep);
 
 }  // namespace weft::quantise

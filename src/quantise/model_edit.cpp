@@ -71,14 +71,14 @@ void for_each_field(std::span<const std::byte> message, const Visit& visit) {
   }
 }
 
-/// The content of a length-delimited field.
+/// Returns the content of a length-delimited field.
 std::span<const std::byte> content_of(std::span<const std::byte> field) {
   frontend::Wire wire(field, field.data(), "field");
   wire.next();
   return wire.bytes("content");
 }
 
-/// The text of field `wanted` in a message, or "".
+/// Returns the text of field `wanted` in a message, or "".
 std::string_view text_field(std::span<const std::byte> message, uint32_t wanted) {
   frontend::Wire wire(message, message.data(), "model");
   while (wire.next()) {
@@ -99,7 +99,7 @@ bool is_external(std::span<const std::byte> tensor) {
 
 }  // namespace
 
-/// Weights that lie one after the other in a file beside the model.
+/// The file beside the model that holds its weights, one after another.
 struct ModelEdit::External {
   std::string file;
   uint64_t size = 0;
@@ -246,7 +246,7 @@ bool ModelEdit::is_replaced(const onnx::Graph& graph, std::string_view name) con
   return found != replaced_.end() && found->second.contains(name);
 }
 
-/// The bytes of a body with its current weights.
+/// Encodes a body with its current weights.
 std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Graph& parsed) const {
   std::string out;
   if (auto found = replaced_.find(&parsed); found != replaced_.end())
@@ -267,7 +267,7 @@ std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Gr
   return out;
 }
 
-/// The bytes of a node's attributes, its bodies with their current weights.
+/// Encodes a node's attributes, and in its bodies the current weights.
 std::string ModelEdit::attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const {
   bool has_body = false;
   onnx::for_each_body(parsed, [&](const onnx::Graph&) { has_body = true; });
@@ -293,7 +293,7 @@ std::string ModelEdit::attributes_text(std::span<const std::byte> node, const on
   return out;
 }
 
-/// The bytes of a node with its current inputs.
+/// Encodes a node with its current inputs.
 std::string ModelEdit::node_text(size_t index) const {
   std::span<const std::byte> node = source_->nodes[index];
   auto changed = inputs_.find(index);
@@ -315,7 +315,7 @@ std::string ModelEdit::node_text(size_t index) const {
   return out;
 }
 
-/// All nodes in order: those added, and those of the model by number.
+/// Visits all nodes in order: added nodes, and the model's nodes by number.
 std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
   std::vector<std::variant<const NewNode*, size_t>> all;
   auto put = [&](const std::vector<NewNode>& added) {
@@ -334,7 +334,7 @@ std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
   return all;
 }
 
-/// The current inputs of a node of the model.
+/// Returns the current inputs of one of the model's nodes.
 std::vector<std::string> ModelEdit::reads(size_t index) const {
   const onnx::Node& node = model().graph.nodes[index];
   auto changed = inputs_.find(index);
@@ -349,7 +349,7 @@ std::vector<std::string> ModelEdit::reads(size_t index) const {
   return names;
 }
 
-/// All nodes that results depend on, in order, as bytes; `read` receives the names that they read.
+/// Encodes, in order, all nodes that results depend on; `read` receives the names that they read.
 std::vector<std::string> ModelEdit::live_nodes(std::set<std::string>& read) const {
   std::vector<std::string> live;
   auto is_read = [&](const auto& name) { return read.contains(std::string(name)); };

@@ -23,39 +23,38 @@ struct NewNode {
   std::vector<int64_t> axes = {};  ///< of a reduction below operator set 18
 };
 
-/// The version of ONNX's own operators.
+/// Returns the version of the model's ai.onnx operator set.
 int64_t opset_of(const onnx::Model& model);
 
-/// Changes to an ONNX model, kept apart from the original: unchanged parts are written byte for byte. Unread nodes and
-/// weights are omitted. Copies share the file, so a model can be changed in several ways.
+/// Changes to an ONNX model, kept apart from the original: unchanged parts are written byte for byte, unread nodes and
+/// weights are omitted. Copies share the file, so one model can be changed in several ways.
 class ModelEdit {
  public:
   explicit ModelEdit(onnx::Model model, std::filesystem::path folder);
 
   const onnx::Model& model() const { return source_->model; }
   const std::filesystem::path& folder() const { return source_->folder; }
-  /// The version of ONNX's own operator set.
+  /// Returns the version of the ai.onnx operator set.
   int64_t opset() const;
   bool is_output(std::string_view name) const;
-  /// The node of the model that computes a value; null for an input, a weight or an added node.
+  /// Returns the original node that computes a value; null for an input, a weight or an added node.
   const onnx::Node* maker(std::string_view name) const;
 
   void set_input(size_t node, size_t position, std::string name);
-  /// Inserts `next` after a node: its first input is the node's only result, whose name its own result takes.
+  /// Inserts `next` after a node. `next` reads the node's only result, and its own result takes that result's name.
   void put_on_result(size_t node, NewNode next);
   void remove(size_t node) { removed_.insert(node); }
   void put_first(NewNode node) { first_.push_back(std::move(node)); }
   void put_after(size_t node, NewNode added) { after_[node].push_back(std::move(added)); }
-  /// Adds a node right after the node that computes the value (of the model, or added here), and after nodes added
-  /// there before.
+  /// Adds a node right after the node that computes the value (an original or an added one), after nodes that were
+  /// added there before.
   void put_behind(const std::string& value, NewNode added);
-  /// The same with a new name for the node's result: the value's name and this ending. Returns it.
+  /// The same, but renames the node's result to the value's name and `ending`. Returns that name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
-  /// Adds a node before node number `node`, which may itself be removed.
+  /// Adds a node before node number `node`, even if that one is removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
   void add_weight(const std::string& name, Tensor value) { weights_.insert_or_assign(name, std::move(value)); }
-  /// Replaces a weight of the main graph or of a body by these weights and a node that computes the old weight from
-  /// them.
+  /// Replaces a weight of the main graph or of a body by new weights and a node that computes the old weight from them.
   void replace_weight(const onnx::Graph& graph, const std::string& name,
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
   /// Drops all results but these.
@@ -65,13 +64,13 @@ class ModelEdit {
   /// Raises the version of this domain's operators to at least `version`.
   void require_opset(const std::string& domain, int64_t version);
   void require_format(int64_t ir_version) { ir_version_ = std::max(ir_version_, ir_version); }
-  /// A name that the model does not have, beginning with `base`; each is given once.
+  /// Returns a name that the model does not have, beginning with `base`; never the same twice.
   std::string new_name(const std::string& base);
 
-  /// The whole model; external weights of the original stay where they are.
+  /// Returns the whole model; external weights of the original stay in their files.
   std::string bytes() const;
-  /// Writes the model whole or not at all. Weights go to a file beside it, PATH.data, where the original had such a
-  /// file or the model would exceed the 2 GiB of a message. Throws E106.
+  /// Writes the model atomically. Weights go to PATH.data beside it if the original had such a file, or if the model
+  /// would exceed the 2 GiB of a protobuf message. Throws E106.
   void write(const std::filesystem::path& path) const;
 
  private:

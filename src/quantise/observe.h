@@ -11,7 +11,7 @@
 
 namespace weft::quantise {
 
-/// A model that is compiled for the CPU, with a context.
+/// The model compiled for the CPU, and a context to run it.
 class Runner {
  public:
   Runner(const ModelEdit& edit, int threads);
@@ -29,7 +29,7 @@ void for_each_item(const Runner& runner, Samples& samples,
                    const std::function<void(size_t item, const std::vector<Tensor>& inputs)>& visit,
                    size_t most = SIZE_MAX);
 
-/// The statistics of the inputs of layers.
+/// The statistics of one layer's input.
 struct Observed {
   Histogram histogram = {};
   std::vector<double> sums = {};     ///< sums of each input channel
@@ -41,10 +41,10 @@ struct Observed {
   std::vector<double> means() const;  ///< of each input channel
 };
 
-/// Observations by the name of the value.
+/// The statistics of each observed value, by its name.
 using Observation = std::map<std::string, Observed>;
 
-/// Runs the model on all data. Memory: that of one run, and a histogram for each value.
+/// Runs the model on all data. Takes the memory of one run and of a histogram for each value.
 Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
                     const Settings& settings);
 

@@ -9,7 +9,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The version of the file format (IR version) for an operator set.
+/// Returns the version of the file format (IR version) for an operator set.
 int64_t format_of(int64_t opset) { return opset >= 21 ? 10 : 9; }
 
 const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {

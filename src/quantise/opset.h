@@ -4,11 +4,11 @@
 
 namespace weft::quantise {
 
-/// Whether raise_opset keeps the meaning of a model.
+/// True if raise_opset can convert the model without changing its results.
 bool can_raise_opset(const onnx::Model& model, int64_t wanted);
 
-/// Makes a model one of operator set `wanted` (19: 8-bit floats, 21: scales of blocks), by changing the nodes whose
-/// meaning would change. 0: any will do.
+/// Converts a model to operator set `wanted` (19: 8-bit floats, 21: block scales) by changing the nodes whose meaning
+/// differs there. 0: keeps any.
 void raise_opset(ModelEdit& edit, int64_t wanted);
 
 }  // namespace weft::quantise

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view microsoft = "com.microsoft";
 
-/// A zero point of the grid's type; for fp8 it is 0 and only states the type.
+/// Returns a zero point of the grid's type. For fp8 it is 0 and only states the type.
 Tensor zero_of(const Grid& grid) { return scalar_tensor(grid.type, static_cast<double>(grid.zero)); }
 
 Tensor vector_of(std::span<const float> values) {
@@ -23,7 +23,7 @@ Tensor vector_of(std::span<const float> values) {
   return list;
 }
 
-/// One scale for all is a scalar.
+/// Returns the scales as a tensor; a single scale for all is a scalar.
 Tensor scales_tensor(std::span<const float> scales) {
   Tensor tensor = vector_of(scales);
   if (scales.size() == 1) tensor.dims.clear();
@@ -63,7 +63,7 @@ class Pairs {
   }
 
  private:
-  /// The greatest magnitude of a value over the greatest number of the type; never 0.
+  /// Returns the greatest magnitude of a value over the greatest number of the type; never 0.
   std::string scale_of_run(const std::string& value, DType type) {
     constexpr double least = 1e-30;
     auto put = [&](const char* op, std::vector<std::string> inputs) {
@@ -120,7 +120,7 @@ class Pairs {
     return weights_.emplace(key, result).first->second;
   }
 
-  /// The bias plus the correction; empty if the bias is not a constant list with one number for each channel.
+  /// Returns the bias plus the correction; empty if the bias is not a constant list with one number for each channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
     auto count = static_cast<size_t>(layer.channel_count());
@@ -195,7 +195,7 @@ struct Result {
   std::string whole, product;
 };
 
-/// Removes the node; its bias is added to the result of the replacement.
+/// Removes the node and adds its bias to the result of the replacement.
 Result replace(ModelEdit& edit, const Layer& layer) {
   std::string whole(edit.model().graph.nodes[layer.node].outputs[0]);
   edit.remove(layer.node);

@@ -23,27 +23,27 @@ struct StaticLayer {
   std::vector<double> means = {};       ///< of the input's channels, subtracted before quantising; or empty
 };
 
-/// A value of a layer's type, cast to f32: the layers that Weft writes in 8 bits compute in no other float type.
+/// Casts a value of a layer's type to f32, because the 8-bit layers that Weft writes compute in no other float type.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
 
-/// The domain of QuantizeLinear and DequantizeLinear: com.microsoft below operator set 13, which has no scales by channel.
+/// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, whose own have no scales by channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
-/// Puts QuantizeLinear and DequantizeLinear around the input of each layer, once for each value, and DequantizeLinear
-/// behind its weight and (for int8) behind its bias in i32. If a sum reads the same value as a convolution, it reads
-/// the quantised form, so that the floats need not be stored.
+/// Adds QuantizeLinear and DequantizeLinear around the input of each layer (once for each value), and DequantizeLinear
+/// after its weight and (for int8) after its i32 bias. A sum that reads the same value as a convolution reads the
+/// quantised form too, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
-/// An input whose rows are quantised by their own values: a row is about (steps - zero) * step + least. Steps are i8:
-/// onnxruntime's products of u8 by i8 saturate on processors without VNNI.
+/// An input whose rows are quantised by their own values: an element is about (steps - zero) * step + least. Steps are
+/// i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
 struct RowSteps {
   std::string steps, zero, step, least;
 };
 
 using RowsOfValues = std::map<std::string, RowSteps>;
 
-/// MatMulInteger in the place of MatMul and Gemm, with steps that each run chooses for each row: a few rows of language
-/// models hold values a thousand times as large as the others. `known`: values that are quantised already.
+/// Replaces MatMul and Gemm by MatMulInteger, with a scale that each run computes for each row: a few rows of language
+/// models have values a thousand times as large as the others. `known` holds values that are already quantised.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 
 /// Replaces MatMul or Gemm by MatMul with a DequantizeLinear of the weights in blocks (operator set 21).

@@ -11,7 +11,7 @@
 #include "compile.h"
 #include "quantise/range.h"
 
-/// From a float model to one in 8 or 4 bits: an ONNX file that any engine runs.
+/// Quantises a float model to 8 or 4 bits, as an ONNX file that any engine runs.
 namespace weft::quantise {
 
 /// The number format of the quantised layers.
@@ -27,20 +27,20 @@ Target parse_target(std::string_view name);  ///< E203 for another
 std::string_view name(Target target);
 inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
-/// How weights in blocks are rounded.
+/// How block-quantised weights are rounded.
 enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
 
-/// Calibration data. It is read as often as needed, each time from its first item.
+/// Calibration data. It is read several times, each time from its first item.
 class Samples {
  public:
   virtual ~Samples() = default;
-  /// Called first, with the names of the inputs of the model that is to be quantised.
+  /// Called first, with the names of the inputs of the model to quantise.
   virtual void open(std::vector<std::string>) {}
   virtual void rewind() = 0;
-  /// The next item: all inputs of this model, in its order; nothing after the last. The quantised model may lack inputs
-  /// of the float model: those that were replaceable weights.
+  /// Returns the next item: all inputs of `model`, in its order; nothing after the last. `model` may lack inputs of the
+  /// float model, namely weights that callers could replace.
   virtual std::optional<std::vector<Tensor>> next(const Executable& model) = 0;
 };
 
@@ -50,21 +50,21 @@ struct Settings {
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
   bool is_per_tensor = false;  ///< one scale for a weight instead of one for each channel
-  /// int8: weights of 7 bits, so that sums of two products by u8 fit 16 bits; some engines need that without VNNI.
+  /// int8: weights of 7 bits, so that the sum of two products by u8 fits 16 bits; some engines need that without VNNI.
   bool is_range_reduced = false;
-  /// The default: gptq for int4 and fp8 if there is data, else nearest.
+  /// If not set: gptq for int4 and fp8 with data, else nearest.
   std::optional<WeightMethod> weights;
   int64_t block = 32;        ///< int4: weights of a scale, a power of two from 16
   bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;       ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
-  /// The strength (below 1) with which outliers of inputs move into weights. Without it int8 chooses one for
-  /// each input, where that costs nothing when the model runs.
+  /// The strength (below 1) of SmoothQuant, which moves outliers of inputs into weights. If not set, int8 chooses one
+  /// for each input where that costs nothing at run time.
   std::optional<double> smooth;
   std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
   std::optional<double> budget;   ///< the greatest allowed loss; layers stay in floats until it is met
-  /// The quality of a model (the path of an ONNX file), greater is better. The loss is the relative drop of this
-  /// figure. Without a metric the loss is the relative error of the outputs (root of the mean square); for integers the
-  /// share that differs.
+  /// Returns the quality of a model (the path of an ONNX file); greater is better, and the loss is its relative drop.
+  /// Without a metric, the loss is the relative error of the outputs (root mean square), or for integers the share that
+  /// differs.
   std::function<double(const std::filesystem::path&)> metric;
   std::map<std::string, Range> ranges;                ///< ranges of inputs, in place of observed ones
   bool has_products = true, has_convolutions = true;  ///< which layers
@@ -72,16 +72,16 @@ struct Settings {
   std::function<void(const Progress&)> progress;
 };
 
-/// Writes the quantised model to `output`, whole or not at all, and returns the report (JSON). `samples` may be NULL if
-/// no data is needed. Throws E222 (a model that cannot be quantised), E220 (unusable data), E221 (a budget that cannot
-/// be met), and the errors of compiling and running the model.
+/// Writes the quantised model to `output` atomically and returns the report (JSON). `samples` may be null if no data is
+/// needed. Throws E222 (a model that cannot be quantised), E220 (unusable data), E221 (a budget that cannot be met),
+/// and the errors of compiling and running the model.
 std::string quantise(const std::filesystem::path& model, const std::filesystem::path& output, const Settings& settings,
                      Samples* samples);
 
 struct Quantised {
   std::string model, report;
 };
-/// The same of an ONNX file's bytes, whose external weights lie in `folder`; without a metric.
+/// The same for the bytes of an ONNX file, whose external weights lie in `folder`; without a metric.
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
 }  // namespace weft::quantise

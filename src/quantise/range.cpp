@@ -19,7 +19,7 @@ using Bins = std::vector<Histogram::Bin>;
 
 Range whole(const Histogram& seen) { return {std::min(seen.least(), 0.0), std::max(seen.greatest(), 0.0)}; }
 
-/// Cuts half of the allowed outliers from each end.
+/// Cuts half of the allowed outliers from each end of the range.
 Range by_percentile(const Histogram& seen, double percentile) {
   double cut = static_cast<double>(seen.total()) * (100 - percentile) / 200;
   Bins bins = seen.bins();
@@ -45,7 +45,7 @@ double error_of(const Bins& bins, const Grid& grid) {
   return sum;
 }
 
-/// Narrows one end, then the other, by parts of the whole range.
+/// Narrows one end, then the other, by fractions of the whole range.
 Range by_error(const Histogram& seen, DType type) {
   constexpr int parts = 64, rounds = 2;
   Bins bins = seen.bins();
@@ -62,7 +62,7 @@ Range by_error(const Histogram& seen, DType type) {
   return best;
 }
 
-/// The magnitudes in `count` bins of equal width up to `most`.
+/// Returns a histogram of magnitudes with `count` bins of equal width up to `most`.
 std::vector<double> magnitudes(const Histogram& seen, double most, size_t count) {
   std::vector<double> found(count);
   for (const auto& bin : seen.bins()) {
@@ -72,8 +72,8 @@ std::vector<double> magnitudes(const Histogram& seen, double most, size_t count)
   return found;
 }
 
-/// The Kullback-Leibler divergence between the first `kept` bins, the last of which also gets everything beyond, and
-/// its quantisation to a few levels.
+/// Returns the Kullback-Leibler divergence between the first `kept` bins (the last also counts everything beyond) and
+/// their quantisation to a few levels.
 double divergence(const std::vector<double>& bins, size_t kept, double beyond, size_t steps) {
   double total = 0, all = 0, sum = 0;
   for (size_t i = 0; i < kept; ++i) total += bins[i];

@@ -30,28 +30,28 @@ struct Range {
   double low = 0, high = 0;  ///< low <= 0 <= high: 0 is always exact
 };
 
-/// A scale and a zero point: the integers (or fp8 numbers) that values are rounded to.
+/// A scale and a zero point: the numbers (integers or fp8) that values are rounded to.
 struct Grid {
   DType type = DType::u8;
   double scale = 1;
   int64_t zero = 0;
 
-  /// `x` rounded to the grid.
+  /// Rounds x to the nearest number of the grid.
   double rounded(double x) const;
 };
 
-/// The greatest number of i8 (symmetric), f8e4m3fn or f8e4m3fnuz.
+/// Returns the greatest number of i8 (symmetric), f8e4m3fn or f8e4m3fnuz.
 double greatest_of(DType type);
 
-/// The grid of `type` (u8, or one of the types above) for values of a range. All but u8 are symmetric.
+/// Returns the grid of `type` (u8, or a type of greatest_of) for a range of values. All but u8 are symmetric.
 Grid grid_of(Range range, DType type);
 
-/// The range of values of this histogram. `percentile`: the share in percent that stays inside, for that method. Mean
-/// squared error: of the grid of `type`. Entropy: the least divergence of the clipped distribution from that in 128
-/// steps (Migacz, "8-bit inference with TensorRT", 2017).
+/// Chooses the range of values from a histogram. `percentile` is the share in percent that stays inside, for that
+/// method. mse minimises the squared error on the grid of `type`; entropy the divergence of the clipped distribution
+/// from the one in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// The sum of squared rounding errors over that of the squared values, or of their `smallest` share; 0 if all are 0.
+/// Returns the power of the rounding errors over that of the values, or of their `smallest` share; 0 if all are 0.
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The signal-to-noise ratio in decibels.
+/// Returns the signal-to-noise ratio in decibels.
 Json decibels(double noise) { return noise > 0 ? Json(-10 * std::log10(noise)) : Json(); }
 
 Json histogram_json(const Histogram& seen) {

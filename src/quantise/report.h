@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// The report: the change of each layer and its reason, the loss, and the steps of the search.
+/// Writes the report: what became of each layer and why, the loss, and the steps of the search.
 nlohmann::ordered_json report(const Work& work, const Choice& choice);
 
 }  // namespace weft::quantise

@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-/// For each value, the layers that read it; they share its factors.
+/// Groups layers by the value that they read, because they share its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
@@ -26,7 +26,7 @@ Readers layers_by_input(const std::vector<Layer>& layers, const Observation& see
   return readers;
 }
 
-/// The input channel that each element of a weight is multiplied with.
+/// Returns the input channel that each element of a weight is multiplied by.
 class Meeting {
  public:
   Meeting(const Layer& layer, size_t inputs)
@@ -42,7 +42,7 @@ class Meeting {
   size_t groups_;
 };
 
-/// The weight times a factor for each channel of the input.
+/// Multiplies the weight by a factor for each input channel.
 Tensor times(const Layer& layer, std::span<const double> factors) {
   Meeting channel(layer, factors.size());
   std::vector<double> values = to_doubles(layer.values);
@@ -57,7 +57,7 @@ std::string divided(ModelEdit& edit, const std::string& input, const std::vector
   return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-/// Divides the channels of the value that these layers read. `only_folded`: where no Mul is needed.
+/// Divides the channels of the value that these layers read. With `only_folded`, does so only if no Mul is needed.
 bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());
@@ -79,7 +79,7 @@ bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, c
   return true;
 }
 
-/// The greatest weight of each input channel, over all layers that read it.
+/// Returns the greatest weight of each input channel, over all layers that read it.
 std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers,
                                      size_t channels) {
   std::vector<double> most(channels);
@@ -92,7 +92,7 @@ std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std
   return most;
 }
 
-/// Factors whose geometric mean is 1; 1 where one would be 0 or infinite.
+/// Scales the factors to a geometric mean of 1; a factor that would be 0 or infinite becomes 1.
 std::vector<double> centred(std::vector<double> factors) {
   double sum = 0;
   for (double& factor : factors) {
@@ -104,8 +104,8 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
-/// The expected squared error of int8 products after dividing by these factors: one scale for the input, one per output
-/// channel for weights.
+/// Returns the expected squared error of int8 products after division by these factors, with one scale for the input
+/// and one weight scale per output channel.
 double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers, const Observed& values,
             std::span<const double> factors) {
   constexpr double steps = 127;
@@ -130,7 +130,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
   return sum;
 }
 
-/// The expected change of the products by rounding, if channels were independent.
+/// Returns the expected change of the products by rounding, if channels were independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

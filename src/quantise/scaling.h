@@ -6,19 +6,19 @@
 #include "quantise/constants.h"
 #include "quantise/observe.h"
 
-/// Divides the input channels of layers by factors and multiplies the weights by them: results stay the same, and the
-/// difficulty of rounding moves between inputs and weights. The operator that computes the input takes the division if
-/// it can (fold.h). Otherwise a Mul is added before products; convolutions stay unchanged.
+/// Divides the input channels of layers by factors and multiplies the weights by them. Results stay the same, but
+/// inputs become easier to round and weights harder, or the reverse. The operator that computes the input takes the
+/// division if it can (fold.h). Otherwise products get a Mul in front; convolutions stay unchanged.
 namespace weft::quantise {
 
-/// SmoothQuant (Xiao and others, 2022): greatest input ^ strength / greatest weight ^ (1 - strength). Without a
-/// strength: for each input the one with the least expected error of 8-bit integers, where another operator absorbs the
-/// division. Returns whether anything changed.
+/// SmoothQuant (Xiao and others, 2022): the factor is greatest input ^ strength / greatest weight ^ (1 - strength).
+/// Without a given strength, takes for each input the one with the least expected int8 error, if another operator
+/// absorbs the division. Returns true if anything changed.
 bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
             std::optional<double> strength);
 
-/// AWQ (Lin and others, 2023): factors are a power of the inputs' mean square. Of twenty powers, takes the one whose
-/// rounded weights change the products least.
+/// AWQ (Lin and others, 2023): factors are a power of the inputs' mean square. Tries twenty powers and takes the one
+/// whose rounded weights change the products least.
 void protect(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
              const BlockFormat& format, size_t threads);
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t most_evaluations = 20, most_places = 6, most_kinds = 5, most_items = 32;
 
-/// The distance between results. For float outputs: the root of the mean square of the differences, relative to that of
-/// the right values; for integers: the share that differs. The largest over all outputs counts.
+/// Returns the distance between results, the largest over all outputs. For floats it is the root mean square of the
+/// differences relative to that of the right values; for integers the share that differs.
 class Difference {
  public:
   void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {
@@ -82,7 +82,7 @@ class Search {
  private:
   size_t count() const { return work_.layers().size(); }
 
-  /// The noise that each layer's rounding adds to its own result.
+  /// Returns the noise that the rounding of each layer adds to its own result.
   std::vector<double> estimate() const {
     std::vector<double> noise;
     for (const Prepared& made : work_.prepared()) noise.push_back(made.input_noise + made.weight_noise);
@@ -119,7 +119,7 @@ class Search {
     return (base_ - now) / (base_ != 0 ? std::abs(base_) : 1);
   }
 
-  /// Of the inputs of the float model those that this one has, in its order.
+  /// Returns those inputs of the float model that this model has too, in this model's order.
   std::vector<Tensor> inputs_for(const Executable& model, const std::vector<Tensor>& inputs) const {
     const std::vector<Port>& all = floats_->model().inputs();
     std::vector<Tensor> found;
@@ -138,7 +138,7 @@ class Search {
     return difference.value();
   }
 
-  /// Multiplies the share of each layer in the loss by that when only its part is quantised, over the part's noise.
+  /// Scales each layer's share in the loss by the measured loss of its part alone, over the part's noise.
   void measure(const std::vector<size_t>& part_of) {
     std::vector<double> found(std::ranges::max(part_of) + 1);
     for (size_t part = 0; part < found.size(); ++part) {
@@ -163,7 +163,7 @@ class Search {
     return part_of;
   }
 
-  /// Groups layers of the same sizes, because they do the same in different places. All rare sizes form one group.
+  /// Groups layers of the same sizes, because they have similar roles. All rare sizes form one group.
   std::vector<size_t> alike() const {
     std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
     for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
@@ -176,14 +176,14 @@ class Search {
     return part_of;
   }
 
-  /// The multiplications of a layer on the data, or its number of weights.
+  /// Returns the multiplications of a layer on the data, or else its number of weights.
   double size(size_t i) const {
     const Layer& layer = work_.layers()[i];
     auto seen = work_.seen().find(layer.input);
     return static_cast<double>(layer.values.elements() * (seen == work_.seen().end() ? 1 : seen->second.rows));
   }
 
-  /// The layers, those first that lose most for their size.
+  /// Returns the layers, those first that lose most for their size.
   std::vector<size_t> costly() const {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);

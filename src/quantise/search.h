@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// One try: how many layers stayed in floats, and the loss.
+/// One evaluation: how many layers stayed in floats, and the loss.
 struct Evaluation {
   size_t floats = 0;
   double loss = 0;
@@ -20,8 +20,8 @@ struct Choice {
   double loss = 0;                  ///< NaN: unknown, without data or a metric
 };
 
-/// Chooses all layers, or with a budget as many as it allows, in at most 20 evaluations. Throws E221 if quantising even
-/// one layer loses more.
+/// Chooses the layers to quantise: all, or with a budget as many as it allows, in at most 20 evaluations. Throws E221
+/// if quantising a single layer already loses more.
 Choice choose_layers(const Work& work, const std::filesystem::path& output);
 
 }  // namespace weft::quantise

@@ -6,10 +6,10 @@
 
 namespace weft::quantise {
 
-/// Reads an ONNX file, or any other model through its frontend and the ONNX writer.
+/// Reads an ONNX file, or another model through its frontend and the ONNX exporter.
 onnx::Model read_any(const std::filesystem::path& path);
 
-/// The model as it is if raise_opset can make it one of this operator set, else rewritten by the exporter.
+/// Returns the model if raise_opset can convert it to this operator set, else the model written anew by the exporter.
 onnx::Model in_opset(onnx::Model model, int64_t wanted);
 
 }  // namespace weft::quantise

@@ -13,10 +13,10 @@
 namespace weft::quantise {
 namespace {
 
-/// Below this, a scale and a node take more bytes than are saved.
+/// The least elements of a stored weight: below this, a scale and a node take more bytes than are saved.
 constexpr int64_t least_elements = 256;
 
-/// A weight among a node's inputs, and the axis of its channels.
+/// A weight that a node reads, and the axis of its channels.
 struct WeightInput {
   size_t position, channels;
 };
@@ -90,7 +90,7 @@ class Finder {
     found_.push_back({.graph = graph, .layer = std::move(layer), .rounded = std::move(rounded)});
   }
 
-  /// The constant of this name in the innermost graph that has one, and that graph.
+  /// Returns the constant of this name in the innermost graph that has one, and that graph.
   std::pair<const onnx::Graph*, std::optional<Tensor>> held(std::string_view weight) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
       const onnx::Graph& graph = *scopes_[i];

@@ -7,7 +7,7 @@
 
 namespace weft::quantise {
 
-/// Weights on symmetric grids: one for each channel, or one for all.
+/// Weights rounded to symmetric grids: one for each channel, or one for all.
 struct ChannelWeights {
   DType type = DType::i8;     ///< or f8e4m3fn, f8e4m3fnuz
   std::vector<float> scales;  ///< of each channel, or one
@@ -16,28 +16,28 @@ struct ChannelWeights {
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// The smallest scales with which no weight of a channel (or of all) exceeds `most` steps.
+/// Returns the smallest scales with which no weight of a channel (or of all) exceeds `most` steps.
 std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double most);
-/// Raises scales so that a bias in units of input scale times weight scale fits i32.
+/// Raises scales so that the bias, in units of input scale times weight scale, fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// The same for a matrix, with statistics of its inputs, and at most this many steps.
+/// The same for a matrix, using statistics of its inputs, with at most this many steps.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              double most, size_t threads);
 
-/// The channel of an element is index / inner % count.
+/// The order of a weight's elements: element `index` belongs to channel index / inner % count.
 struct ChannelOrder {
   size_t inner = 1, count = 1;
   size_t operator()(size_t index) const { return index / inner % count; }
 };
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
-/// The mean error that rounding makes in each output channel: the rounding errors of the weights times the means of the
-/// input's channels. The number of groups of a convolution follows from the sizes. `is_whole`: the mean result itself.
+/// Returns the mean error of each output channel after rounding: the weights' rounding errors times the means of the
+/// input channels. The number of groups of a convolution follows from the sizes. `is_whole`: the mean result itself.
 std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means,
                               bool is_whole = false);
 
-/// The mean square of the rounding errors, over that of the weights.
+/// Returns the mean square of the weights' rounding errors over that of the weights.
 double weight_noise(const Layer& layer, const ChannelWeights& rounded);
 
 }  // namespace weft::quantise

@@ -24,7 +24,7 @@ DType input_type(const Settings& settings) {
   return settings.is_symmetric ? DType::i8 : DType::u8;
 }
 
-/// The inputs that callers can give. Before version 4 of the format a weight had to be declared as an input too.
+/// Returns the inputs that callers can give. Before IR version 4 a weight had to be declared as an input too.
 std::vector<std::string> input_names(const onnx::Model& model) {
   constexpr int64_t first_with_own_weights = 4;
   std::vector<std::string> names;
@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// The sum of x x' for x less its mean.
+/// Returns the sum of x x' after subtracting the mean of x.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// The grid of an input less its mean, and its noise, which falls with the power of the values.
+/// Sets the grid of an input without its mean, and the noise, which falls with the power of the values.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -95,7 +95,7 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
 bool Work::needs_data() const {
   bool is_gptq = settings_.weights == WeightMethod::gptq,
        reads_data = is_gptq || settings_.weights == WeightMethod::awq;
-  // fp8 can be scaled by the values of each run.
+  // fp8 can be scaled by the values in each run, so it needs no ranges.
   bool is_known = is_fp8(settings_.to) || !settings_.ranges.empty();
   return (needs_ranges() && (!is_known || settings_.smooth.value_or(0) > 0 || is_gptq)) || (is_blocked() && reads_data);
 }
@@ -117,7 +117,7 @@ BlockFormat Work::block_format() const {
           .is_for_bytes = is_int4};
 }
 
-/// Moves layers for which the target has no form to the floats.
+/// Moves layers that the target cannot represent to the floats.
 void Work::drop_unfit() {
   bool is_product_only = is_blocked() || settings_.to == Target::int8_dynamic;
   for (size_t i = layers_.chosen.size(); i-- > 0;) {
@@ -140,7 +140,7 @@ void Work::observe_inputs() {
   }
 }
 
-/// Why this input has no range; "" if it has one.
+/// Returns why this input has no range; "" if it has one.
 std::string Work::why_not_known(const std::string& input) const {
   if (settings_.ranges.contains(input)) return "";
   auto found = seen_.find(input);
@@ -156,7 +156,7 @@ void Work::prepare() {
   auto prepare_one = [&](size_t i) {
     if (!takes_gptq(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
-  // Rounding in blocks uses several threads itself.
+  // One layer at a time, because rounding in blocks uses several threads itself.
   run_parallel(prepared_.size(), is_blocked() ? 1 : static_cast<size_t>(settings_.threads), prepare_one);
 }
 
@@ -285,7 +285,7 @@ bool Work::is_dynamic(size_t i) const {
   return settings_.to == Target::int8 && !is_static && prepared_[i].usual_noise > most_noise;
 }
 
-/// The layer in 8 bits instead of 4, because 4 bits would lose too much.
+/// Rounds the layer to 8 bits instead of 4, because 4 bits would lose too much.
 BlockWeights Work::in_bytes(const Layer& layer) const {
   BlockFormat format = block_format();
   format.bits = 8;

@@ -14,7 +14,7 @@
 
 namespace weft::quantise {
 
-/// A layer that may be quantised: its statistics, and its weights in the new form.
+/// A layer that may be quantised, with its statistics and its rounded weights.
 struct Prepared {
   Grid input = {};
   bool is_scaled_in_runs = false;       ///< only the type of the input's grid is known; each run computes the scale
@@ -26,7 +26,7 @@ struct Prepared {
   double usual_noise = 0;                    ///< noise relative to the smallest 99 % of inputs
 };
 
-/// The operator set that the result needs at least.
+/// Returns the lowest operator set that the result needs.
 int64_t opset_for(const Settings& settings);
 
 /// The state of quantising a model: its layers, the observed statistics, and the rounded weights.
@@ -34,7 +34,7 @@ class Work {
  public:
   Work(onnx::Model model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
-  /// Layers that may be quantised.
+  /// Returns the layers that may be quantised.
   const std::vector<Layer>& layers() const { return layers_.chosen; }
   const std::vector<Float>& floats() const { return layers_.floats; }
   const std::vector<Prepared>& prepared() const { return prepared_; }
@@ -44,12 +44,12 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product whose inputs no fixed step holds, because a few of them are far larger than the others: the
-  /// noise of rounding would exceed 0.02 % of the others' power. Its rows get steps of each run, as in int8-dynamic.
+  /// True for an int8 product whose input has a few values far larger than the others: with a fixed scale, the noise of
+  /// rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in int8-dynamic.
   bool is_dynamic(size_t layer) const;
-  /// The quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
+  /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// Errors of the last layer are errors of the results, so int4 gives it 8 bits. (fp8 keeps it in floats.)
+  /// True if int4 gives this layer 8 bits, because its errors are errors of the results. (fp8 keeps it in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 

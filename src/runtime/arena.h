@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// A piece of working memory, in use from step `first` to step `last`, both included.
+/// A buffer to place in working memory; it is in use from step `first` to step `last`, both included.
 struct ArenaRequest {
   int64_t bytes = 0;
   int first = 0, last = 0;
@@ -17,7 +17,7 @@ struct ArenaLayout {
   int64_t bytes = 0;
 };
 
-/// Places requests so that those in use at the same time do not overlap: largest first, each into the lowest gap that
+/// Places buffers so that those in use at the same time do not overlap: largest first, each into the lowest gap that
 /// fits (greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
 ArenaLayout place(std::span<const ArenaRequest> requests);
 

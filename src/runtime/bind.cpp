@@ -17,7 +17,7 @@ template <class... Args>
                .why = cat("it is declared ", port.type)});
 }
 
-/// Why a value cannot be an element of this type inside a container; empty if it can.
+/// Returns why a value cannot be an element of this type in a container; empty if it can.
 std::string why_no_element(const Type& type, const Tensor& value) {
   if (type.kind != value.kind) return "a value of another kind is in it";
   if (!type.is_tensor()) {
@@ -69,7 +69,7 @@ void check_range(const Port& port, size_t axis, const Symbol& symbol, int64_t va
   }
 }
 
-/// The only unbound symbol of `dim`; null when there are none or several.
+/// Returns the only symbol of `dim` without a value; nothing if there are none or several.
 std::optional<Symbol> only_unknown(const Dim& dim, const SymbolValues& values) {
   std::optional<Symbol> found;
   bool several = false;
@@ -81,7 +81,7 @@ std::optional<Symbol> only_unknown(const Dim& dim, const SymbolValues& values) {
   return several ? std::nullopt : found;
 }
 
-/// The value of `unknown` that makes `dim` equal `size`, when dim is linear in it.
+/// Returns the value of `unknown` for which `dim` equals `size`, if dim is linear in it.
 std::optional<int64_t> solve(const Dim& dim, const Symbol& unknown, int64_t size, const SymbolValues& values) {
   auto at = [&](int64_t value) {
     return dim.evaluate([&](const Symbol& s) { return s.name == unknown.name ? value : values(s); });
@@ -92,7 +92,7 @@ std::optional<int64_t> solve(const Dim& dim, const Symbol& unknown, int64_t size
   return at(value) == size ? std::optional(value) : std::nullopt;
 }
 
-/// One pass over the axes that are not plain numbers; true when it bound something.
+/// Visits all symbolic axes once; returns true if it gave a symbol its value.
 bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, SymbolValues& values) {
   bool progress = false;
   for (size_t i = 0; i < ports.size(); ++i) {
@@ -101,7 +101,7 @@ bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, Symb
       auto unknown = dim.is_constant() ? std::nullopt : only_unknown(dim, values);
       if (!unknown) continue;
       auto value = solve(dim, *unknown, inputs[i].dims[axis], values);
-      if (!value) continue;  // another axis may bind it; if none does, the check afterwards refuses
+      if (!value) continue;  // another axis may give its value; else the final check throws
       check_range(ports[i], axis, *unknown, *value);
       values.set(unknown->name, *value);
       progress = true;

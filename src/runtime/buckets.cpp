@@ -17,7 +17,7 @@ int64_t round_up(int64_t value, int64_t most) {
   return std::min((value + step - 1) / step * step, most);
 }
 
-/// The value at the bucket's sizes; at the request's sizes if the expression cannot be evaluated there.
+/// Evaluates the size at the bucket's values; if that is impossible, at the run's values.
 int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
   int64_t now = values.evaluate(dim);
   try {
@@ -31,7 +31,7 @@ int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues&
 
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   SymbolValues bound = values;
-  if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // a bucket serves every seed
+  if (bound.find(std::string(run_seed))) bound.set(std::string(run_seed), 0);  // all seeds share a bucket
   auto round = [&](const Symbol& symbol) {
     if (const int64_t* value = values.find(symbol.name)) bound.set(symbol.name, round_up(*value, symbol.max));
   };

@@ -3,37 +3,37 @@
 #include "runtime/arena.h"
 #include "runtime/bind.h"
 
-/// Sizes that share one captured graph. A graph holds addresses and grids, so both are planned for the upper end of a
-/// bucket of sizes. Kernels read the sizes themselves from memory.
+/// Ranges of sizes ("buckets") that share one captured GPU graph. A graph holds addresses and grid sizes, so both are
+/// planned for the largest sizes of the bucket. Kernels read the actual sizes from memory.
 namespace weft {
 
-/// The upper ends of the buckets of these values: powers of two and three numbers evenly between them, capped at a
-/// symbol's maximum.
+/// Rounds each value up to the end of its bucket: a power of two, or one of three numbers evenly spaced between two
+/// powers, at most the symbol's maximum.
 SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 
-/// Places, bytes and launches that suit all sizes up to those of a bucket.
+/// Buffer places, bytes and launches that suit all sizes up to those of a bucket.
 struct BucketPlan {
   std::vector<int64_t> bytes;    ///< sufficient size of each buffer
   std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
-  std::vector<int> variants;     ///< of each step: the number of the one that is launched, -1 for the step's own kernel
+  std::vector<int> variants;     ///< of each step: the number of the variant to launch; -1: the step's own kernel
   std::vector<int64_t> blocks;   ///< of the launched kernel
-  std::vector<int64_t> work;     ///< of each step, at most
+  std::vector<int64_t> work;     ///< the most work of each step
   int64_t arena_bytes = 0;
 
-  /// Whether this plan has room for buffers of these sizes, and the right kernel variants for steps with this work.
+  /// True if the plan has room for buffers of these sizes and has chosen the kernel variants for steps with this work.
   bool holds(const std::vector<int64_t>& wanted_bytes, const std::vector<int64_t>& wanted_work) const;
 };
 
-/// Bytes of every buffer at these sizes.
+/// Returns the bytes of every buffer at these sizes.
 std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
-/// LaunchStep::work of every step at these sizes; 0 of those without variants.
+/// Returns LaunchStep::work of every step at these sizes; 0 for steps without variants.
 std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
 
-/// Places every buffer, inputs and outputs included, in one arena. `bytes` are their sizes.
+/// Places every buffer, inputs and outputs included, in one arena. `bytes` are the buffers' sizes.
 ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes);
 
-/// `values` are the actual sizes, `bound` the bucket's; expressions need not grow with the symbols, so the larger is
-/// used.
+/// `values` are the actual sizes, `bound` the bucket's. An expression may be smaller at `bound` (it need not grow with
+/// its symbols), so the larger of both results is used.
 BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound);
 
 }  // namespace weft

@@ -22,19 +22,19 @@ class CheckedRun {
   /// Marks the buffer as unwritten and fills its memory with NaNs. Buffers that never begin (inputs, constants) are
   /// checked for their bounds only.
   void begin(int buffer, std::byte* memory);
-  /// Sets the size of a buffer that only the run knows. Whether its bytes were written is not checked.
+  /// Sets the size of a buffer that only the run knows. Reads of its unwritten bytes are not detected.
   void resize(int buffer, int64_t bytes);
   /// Two buffers change places.
   void swap(int a, int b);
-  /// Marks all of these buffers as written by the host.
+  /// Marks these buffers as written by the host.
   void written(std::span<const int> buffers);
-  /// Runs a step over `buffers`; `args` has their addresses, sizes and scratch. The first fault, or none.
+  /// Runs a step on `buffers`; `args` has their addresses, sizes and scratch memory. Returns the first fault, or none.
   KernelFault run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks);
 
  private:
   std::vector<int64_t> bytes_;
   std::vector<std::vector<uint32_t>> stamps_;
-  uint32_t last_ = 0;  // stamp of the last task
+  uint32_t last_ = 0;  // stamp of the last task that ran
 };
 
 }  // namespace weft

@@ -42,30 +42,30 @@ struct Kernel {
   KernelPlan* plan;
 };
 
-/// The launch of a step at given sizes.
+/// The launch of a step with its sizes computed.
 struct BoundStep {
   std::vector<int64_t> sizes;
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// All that depends on sizes alone; kept between runs of equal sizes. Entries for run-time sizes are updated while the
-/// steps run.
+/// Everything that depends only on sizes; reused while a run has the same sizes. Entries for run-time sizes change
+/// while the steps run.
 struct BoundSizes {
   std::vector<int64_t> sizes;  // values of Plan::sizes
   std::vector<BoundStep> steps;
   std::vector<int64_t> buffer_bytes;
   ArenaLayout arena;
-  std::vector<int> arena_buffers;  // the buffer of each request of the layout
-  int64_t scratch_bytes = 0;       // of one thread
+  std::vector<int> arena_buffers;  // the buffer of each arena request
+  int64_t scratch_bytes = 0;       // for one thread
 };
 
-/// How the steps of one run are run: the threads, their scratch, and when to end early.
+/// How the steps of a run execute: the threads, their scratch memory, when to end early.
 struct Launcher {
   const Workers& workers;
   std::byte* scratch = nullptr;
-  int64_t scratch_stride = 0;  // of one thread
+  int64_t scratch_stride = 0;  // bytes from one thread's scratch to the next
   Watch* watch = nullptr;
-  CheckedRun* checked = nullptr;  // of kernels that were compiled with checks
+  CheckedRun* checked = nullptr;  // set if kernels were compiled with checks
 };
 
 struct StepRun {
@@ -78,7 +78,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so the deadline is checked between pieces of it; pieces grow as long as they are fast.
+    // A step may take long, so it runs in pieces that check the deadline. Pieces grow while they are fast.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -131,19 +131,19 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
   const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel].name; }
-  /// The address of each persistent and constant buffer.
+  /// Returns the address of each persistent and constant buffer.
   std::span<std::byte* const> weights() const { return weights_.memory(); }
 
   const SizeSchedule& schedule() const { return schedule_; }
   const std::vector<int>& dynamic_buffers() const { return dynamic_; }
-  /// The dynamic buffers that nothing reads after step `step`.
+  /// Returns the dynamic buffers that nothing reads after step `step`.
   std::span<const int> last_read(size_t step) const {
     return last_read_.empty() ? std::span<const int>() : last_read_[step];
   }
 
   const std::vector<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
 
-  /// Computes the sizes that are due and binds their steps.
+  /// Computes the sizes that are due and prepares the launches of their steps.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
     for (int id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
     for (int id : due.steps) {
@@ -190,7 +190,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
  private:
   void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
     std::vector<ArenaRequest> requests;
-    std::vector<size_t> places(plan_.buffers.size());  // the request of each buffer
+    std::vector<size_t> places(plan_.buffers.size());  // the arena request of each buffer
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& buffer = plan_.buffers[i];
       bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));
@@ -226,7 +226,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bound;
   }
 
-  /// Load steps run before any symbol has a value.
+  /// Prepares a load step, whose sizes are numbers: no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
     std::vector<int64_t> sizes(plan_.sizes.size());
     for (int size : step.sizes) {
@@ -237,7 +237,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bind(step, sizes);
   }
 
-  /// Testing aid: see the WEFT_BREAK_KERNEL knob.
+  /// Damages results for tests: see the WEFT_BREAK_KERNEL knob.
   void damage(const PlanStep& step, std::span<std::byte* const> memory) const {
     for (int id : step.outputs) {
       const PlanBuffer& buffer = plan_.buffers[id];
@@ -268,7 +268,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// No run reads a file, which others may change: constants that steps read are copied from there.
+  /// Copies constants that steps read out of mapped files, because others may change a file while it runs.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {
@@ -277,7 +277,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     weights_.find_constants(plan_);
   }
 
-  /// Load steps fill the persistent buffers.
+  /// Runs the load steps, which fill the persistent buffers.
   void load() {
     auto begin = std::chrono::steady_clock::now();
     AlignedMemory scratch;
@@ -297,7 +297,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     report_.constant_bytes = weights_.bytes();
   }
 
-  /// Bytes of the buffers whose size is a number.
+  /// Returns the bytes of the buffers whose size is a number.
   std::vector<int64_t> fixed_bytes() const {
     std::vector<int64_t> bytes;
     for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));
@@ -375,7 +375,7 @@ class CpuContext final : public Context {
  private:
   const Plan& plan() const { return program_->plan(); }
 
-  /// Sizes as in the last run cost nothing.
+  /// Computes all that depends on sizes; does nothing if the last run had the same sizes.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     const SymbolValues* known = options.sizes;
     release_all();
@@ -410,7 +410,7 @@ class CpuContext final : public Context {
 
   void reserve(AlignedMemory& memory, int64_t bytes) {
     if (memory.bytes() >= bytes) return;
-    memory = {};  // frees the old block first, so that both are never held
+    memory = {};  // frees the old block first, so that only one is held
     memory = AlignedMemory(bytes, program_->allocator());
     note_peak();
   }
@@ -429,7 +429,7 @@ class CpuContext final : public Context {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
-      // A tensor with a size of 0 has no bytes, whatever its other sizes are.
+      // Tensors with a size of 0 have no bytes, whatever their other sizes are.
       auto is_late = [&](const Dim& size) { return program_->schedule().is_run_time(size); };
       if (!is_late(buffer.bytes) && std::ranges::none_of(buffer.shape.dims, is_late)) give_output(i, options);
     }
@@ -457,7 +457,7 @@ class CpuContext final : public Context {
     refuse_overlap(plan(), outputs_, index);
   }
 
-  /// An output of strings or containers, which was not written to memory of the caller's.
+  /// Stores an output of strings or containers, which cannot be in the caller's memory.
   void take_host_output(size_t id) {
     auto index = static_cast<size_t>(plan().buffers[id].index);
     if (host_.is_container(id)) outputs_[index] = std::move(host_.container(id));
@@ -467,7 +467,7 @@ class CpuContext final : public Context {
 
   // --- the steps -----------------------------------------------------------------------------------------------------
 
-  /// The memory for output `index` of `bytes` bytes: given for this run, else that of a donated input, else none.
+  /// Returns the memory for output `index`: given for this run, else that of a donated input, else none.
   MutableTensor place_in(const RunOptions& options, std::span<const Tensor> given, size_t index, size_t bytes) {
     const Port& port = plan().outputs[index];
     std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
@@ -478,7 +478,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True if a step need not move its operand, which already is in the right place of the result's memory.
+  /// True if a move step does nothing because its operand already lies where the result must be.
   bool is_there(const PlanStep& step) const {
     if (step.moves < 0) return false;
     auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
@@ -520,7 +520,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Runs one step and gives the number of the next.
+  /// Runs one step and returns the index of the next.
   size_t execute(const PlanStep& step, size_t index, const RunOptions& options, Launcher& launcher) {
     if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? index + 1 : branch->target;
     if (const auto* jump = step.as<JumpStep>()) return jump->target;
@@ -582,7 +582,7 @@ class CpuContext final : public Context {
     for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
   }
 
-  /// Memory for a buffer that a step is about to write, unless it was placed before the run.
+  /// Allocates a buffer that a step is about to write, unless it was placed before the run.
   void prepare(size_t id, const RunOptions& options, const Launcher& launcher) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) give_output(id, options);
@@ -595,7 +595,7 @@ class CpuContext final : public Context {
     hold(id, take(id, bound_.buffer_bytes[id]));
   }
 
-  /// Doubles the room when it is too small, so that adding row after row costs a constant for each.
+  /// At least doubles a buffer that is too small, so that appending rows has an amortised constant cost.
   void grow(size_t id, int64_t bytes) {
     int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
     if (memory_[id] && held >= bytes) return;
@@ -605,7 +605,7 @@ class CpuContext final : public Context {
     hold(id, std::move(larger));
   }
 
-  /// A block of the pool, within the part of the limit that this context has not used yet.
+  /// Takes a block from the pool, within what remains of the context's memory limit.
   AlignedMemory take(size_t id, int64_t bytes) {
     int64_t most = program_->memory_limit() - program_->packed_bytes() - arena_.bytes() - scratch_.bytes();
     try {
@@ -644,7 +644,7 @@ class CpuContext final : public Context {
     for (int id : program_->dynamic_buffers()) release(static_cast<size_t>(id));
   }
 
-  /// Bytes of all operands and results: the minimum memory traffic of the step.
+  /// Returns the bytes of all operands and results: the least memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
     for (int id : step.buffers) total += bound_.buffer_bytes[id];
@@ -676,7 +676,7 @@ class CpuContext final : public Context {
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
   BlockPool<AlignedMemory> pool_;
-  std::vector<AlignedMemory> blocks_;  // the block that each buffer has from the pool
+  std::vector<AlignedMemory> blocks_;  // each buffer's block from the pool
   HostValues host_;
   std::vector<std::byte*> memory_;        // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run

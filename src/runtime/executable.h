@@ -26,7 +26,7 @@ struct SavedProgram;
 class SymbolValues;
 class Rank;
 
-/// One step of the plan as `explain`, profiles and `verify --bisect` show it.
+/// A step of the plan, for `explain`, profiles and `verify --bisect`.
 struct StepInfo {
   std::string kernel;  ///< readable kernel name: "conv_relu_f32"
   std::string source;  ///< node(s) of the model: "node 3 '/conv1/Conv' (Conv) .. node 4 (Relu)"
@@ -34,7 +34,7 @@ struct StepInfo {
   std::string reason;  ///< why this kernel, and why the others were refused
 };
 
-/// Time of one step of one run.
+/// The time that one step took in one run.
 struct StepTime {
   size_t step = 0;
   std::chrono::nanoseconds begin{}, end{};  ///< since the start of the run
@@ -42,7 +42,7 @@ struct StepTime {
   std::string kernel = {};                  ///< the kernel that the sizes chose, if it is not that of StepInfo
 };
 
-/// Figures of a compilation, for `--json` and the tests that count compiles.
+/// Counts and times of a compilation, for `--json` and for tests that count compiles.
 struct CompileReport {
   std::vector<std::pair<std::string, double>> phase_seconds;  ///< "import", "simplify", "lower", "kernels" ...
   int64_t kernels = 0, kernels_compiled = 0, kernels_from_cache = 0, kernels_from_pack = 0;
@@ -51,50 +51,50 @@ struct CompileReport {
 };
 
 struct RunOptions {
-  /// One entry for each output: memory to write it to (at least its size), or empty: the library allocates.
+  /// For each output, memory to write it to (at least its size); an empty entry, or no list: the library allocates.
   std::span<const std::span<std::byte>> output_memory = {};
-  /// Allocates `bytes` bytes for an output without an entry above; NULL is E400. Empty: the library allocates.
+  /// Allocates `bytes` bytes for an output without an entry above; null throws E400. If empty, the library allocates.
   std::function<std::byte*(size_t output, std::span<const int64_t> dims, size_t bytes)> allocate_output = {};
-  /// GPUs: the data of the inputs and `output_memory` are memory of the device.
+  /// GPUs: the inputs and `output_memory` lie in memory of the device.
   bool on_device = false;
-  /// GPUs: the work is queued on this stream of the caller's (CUstream, hipStream_t; null: the driver's default
-  /// stream), and `run` returns at once; needs on_device. Without one: a stream of the context's own, and `run` waits.
+  /// GPUs: the caller's stream that the work is queued on (CUstream, hipStream_t; null: the driver's default stream);
+  /// needs on_device, and `run` returns at once. Without one the context uses its own stream, and `run` waits.
   std::optional<void*> stream = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< E403 when it passes
-  /// E404 as soon as it returns true. Called between steps and between pieces of them, from any thread of the run.
+  /// The run throws E404 once this returns true. Any of its threads may call it, between steps and pieces of steps.
   std::function<bool()> stop = {};
-  /// CPUs: the values of all symbols, for a program that is a part of another; else the inputs determine them.
+  /// CPUs: the values of all symbols, for a program that is a part of another one. If null, the inputs determine them.
   const SymbolValues* sizes = nullptr;
   Rank* rank = nullptr;                    ///< of a program that is one of several (runtime/ranks.h)
   const HostExecutor* executor = nullptr;  ///< runs the kernels of this run instead of the program's threads
   std::vector<StepTime>* profile = nullptr;
-  /// Called after each step with the values it wrote (name of the value, tensor): for `verify --per-instruction`.
+  /// Called after each step for each value that it wrote (name of the value, tensor), for `verify --per-instruction`.
   std::function<void(size_t step, const std::string& value, const Tensor&)> observe = {};
 };
 
-/// The memory of a context, in bytes.
+/// The bytes of memory that a context holds.
 struct MemoryUse {
   size_t arena = 0, scratch = 0;  ///< held now, by this context
   size_t peak = 0;                ///< the most that this context has held
-  size_t weights = 0;             ///< packed weights, shared by all contexts of all programs that pack equal ones
-  /// copies of constants that runs read; the others stay in the file or the caller's memory
+  size_t weights = 0;             ///< held now by this context
+  /// copies of constants that runs read; other constants stay in the file or in the caller's memory
   size_t constants = 0;
 };
 
-/// One request at a time. Not for use by two threads at once.
+/// Runs one request at a time. Two threads must not use a context at once.
 class Context {
  public:
   virtual ~Context() = default;
-  /// `inputs` in the order of Executable::inputs(), host memory, row-major, of the port's type; their sizes bind the
-  /// symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict each other).
+  /// `inputs` are in the order of Executable::inputs(), in host memory, row-major, of the port's type; their sizes set
+  /// the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict each other).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
-  /// Bytes of working memory held now, and the most held since creation.
+  /// Returns the bytes of working memory held now, and the most held since creation.
   virtual size_t memory_bytes() const = 0;
   virtual size_t peak_memory_bytes() const = 0;
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
-/// An input for whose values the program is specialised (compile/specialise.h).
+/// An input that the program is specialised for: each new value compiles it again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it, or a value computed from it
@@ -113,21 +113,21 @@ class Executable {
   }
   virtual const std::vector<Port>& outputs() const = 0;
   virtual std::unique_ptr<Context> new_context() const = 0;
-  /// A tensor in host memory that runs read and write fastest: pinned for a GPU.
+  /// Returns a host tensor of the kind that runs read and write fastest: pinned memory for a GPU.
   virtual MutableTensor host_tensor(DType type, std::vector<int64_t> dims) const {
     return allocate_tensor(type, std::move(dims));
   }
   virtual std::vector<StepInfo> steps() const = 0;
   virtual const CompileReport& report() const = 0;
-  /// Further notes on the program, a sentence each, such as the outcome of donations.
+  /// Returns further notes on the program, a sentence each, such as the outcome of donations.
   virtual std::vector<std::string> notes() const { return {}; }
-  /// "cpu (x86-64, avx2 fma), 2 threads"
+  /// Returns a description such as "cpu (x86-64, avx2 fma), 2 threads".
   virtual std::string device() const = 0;
   virtual const std::map<std::string, std::string>& metadata() const = 0;
-  /// Releases the memory of the given constants, before the first context. Constants that runs read are copied, the
-  /// others are dropped; the program can then not be saved. E406 on targets without this.
+  /// Releases the caller's memory that holds the constants. Call it before the first context. Constants that runs read
+  /// are copied, the others dropped; the program can no longer be saved. E406 on targets without this.
   virtual void detach();
-  /// The contents of a saved program; E406 on targets that cannot be saved.
+  /// Returns the contents of a saved program; E406 on targets that cannot be saved.
   virtual SavedProgram saved() const = 0;
   /// Writes `saved()` to a file.
   void save(const std::filesystem::path& path) const;

@@ -67,7 +67,7 @@ class GpuContext final : public GpuRun {
     std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run of single launches
   };
 
-  /// The elements of inputs that sizes are set from, in the order of the settings (lower/control.cpp: lower_bind).
+  /// Reads the elements of inputs that set sizes, in the order of the settings (lower/control.cpp: lower_bind).
   std::vector<int64_t> sizes_in_inputs(std::span<const Tensor> inputs, const RunOptions& options) const {
     std::vector<int64_t> found;
     for (const PlanStep& step : plan().steps) {
@@ -79,7 +79,7 @@ class GpuContext final : public GpuRun {
     return found;
   }
 
-  /// An element of an i32 or i64 tensor; waits for a tensor on the device.
+  /// Returns an element of an i32 or i64 tensor; waits if the tensor is on the device.
   int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
     auto width = static_cast<size_t>(byte_size(tensor.dtype, 1));
     Tensor one{
@@ -113,7 +113,7 @@ class GpuContext final : public GpuRun {
     return true;
   }
 
-  /// Does nothing if the sizes are those of the last run, and only copies the sizes if their bucket is known.
+  /// Does nothing if the last run had the same sizes, and only copies the sizes if their bucket is known.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     if (!set_values(inputs, options)) return;
     bytes_ = buffer_bytes(plan(), values_);
@@ -138,15 +138,15 @@ class GpuContext final : public GpuRun {
     bucket_ = &bucket;
   }
 
-  /// The work of this run begins when that of the run before has ended, on whatever stream that was queued: both use
-  /// the context's memory. Single steps, which run on the context's own stream, wait for the caller's too.
+  /// Makes this run start after the previous one has ended, whatever stream that was on, because both use the context's
+  /// memory. Single steps, which run on the context's own stream, also wait for the caller's stream.
   void queue_behind(const RunOptions& options, bool in_steps) {
     const gpu::Stream queue = stream_of(options);
     if (queued_.get()) queue.wait(queued_);
     if (options.stream && in_steps) queue.synchronize();
   }
 
-  /// Waits for all that earlier runs have queued.
+  /// Waits for all work that earlier runs have queued.
   void settle() {
     stream_.synchronize();
     if (queued_.get()) queued_.synchronize();
@@ -160,7 +160,7 @@ class GpuContext final : public GpuRun {
     peak_ = std::max(peak_, memory_bytes());
   }
 
-  /// Stamps for the bytes that steps write: of working memory and results.
+  /// Allocates the stamps of working memory and results, which record who wrote each byte in a checked run.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
     watched_ = {.stamps = std::vector<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
@@ -196,7 +196,7 @@ class GpuContext final : public GpuRun {
   void upload_sizes(const BucketPlan& bucket) {
     if (knobs().checked) place_stamps(bucket);
     block_ = size_block(plan(), plan().steps, values_, bucket.variants, watched_);
-    settle();  // the previous run may still read the size block
+    settle();  // the previous run may still read the sizes
     if (!block_.values.empty())
       std::memcpy(host_sizes_.data(), block_.values.data(), static_cast<size_t>(host_sizes_.bytes()));
     stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
@@ -234,7 +234,7 @@ class GpuContext final : public GpuRun {
            (step.moves_apart || known_equal(plan().buffers[from].bytes, plan().buffers[to].bytes));
   }
 
-  /// The kernel that step `i`, a launch, uses at these sizes.
+  /// Returns the kernel of launch step `i` at these sizes.
   int kernel_of(size_t i) const {
     const LaunchStep& launch = launch_of(plan().steps[i]);
     int variant = bucket_->plan.variants[i];
@@ -273,7 +273,7 @@ class GpuContext final : public GpuRun {
       stream_.synchronize();
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      bool is_ours = false;  // the previous launch was a kernel of Weft, so the launches may overlap
+      bool is_ours = false;  // true if the previous launch was Weft's kernel: launches may overlap
       for (size_t i = 0; i < plan().steps.size(); ++i) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);
@@ -334,16 +334,16 @@ class GpuContext final : public GpuRun {
     check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
   }
 
-  gpu::Event queued_;  // the end of the last run on a stream of the caller's
+  gpu::Event queued_;  // records the end of the last run on the caller's stream
   gpu::PinnedMemory host_sizes_;
   static constexpr int64_t stamp_bytes = sizeof(uint32_t);
   gpu::Memory stamps_;
   Watched watched_;
   std::map<std::map<std::string, int64_t, std::less<>>, Bucket> buckets_;
-  Bucket* bucket_ = nullptr;  // of the sizes that are bound
+  Bucket* bucket_ = nullptr;  // the bucket of the current sizes
   std::vector<std::vector<int64_t>> input_sizes_;
   std::vector<int64_t> sizes_in_inputs_;
-  SizeBlock block_;  // the sizes in device memory
+  SizeBlock block_;  // copied to the device
 };
 
 }  // namespace

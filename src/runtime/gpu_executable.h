@@ -11,13 +11,13 @@ namespace gpu {
 class Device;
 }
 
-/// A plan of which every step runs on a GPU. Weights are uploaded and packed here, once; contexts hold only working
-/// memory, from the host's allocator if it has one. Throws E400 if the device's memory does not suffice, E401 if the
-/// host's limit does not, E602 if the driver refuses the code.
+/// Makes an executable for a plan whose steps all run on a GPU. It uploads and packs the weights once; contexts hold
+/// only working memory, from the host's allocator if there is one. Throws E400 if the device's memory does not suffice,
+/// E401 if the host's limit does not, E602 if the driver refuses the code.
 std::shared_ptr<Executable> make_gpu_executable(ChipProgram program, std::shared_ptr<gpu::Device> device, Origin origin,
                                                 CompileReport report, const Host& host = {});
 
-/// A plan for a chip that is not present: it can be saved and explained, but not run (E501).
+/// Makes an executable for a chip that is not present. It can be saved and explained, but not run (E501).
 std::shared_ptr<Executable> make_null_executable(ChipProgram program, Origin origin, CompileReport report);
 
 }  // namespace weft

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs on a GPU that the host leads. It reads back conditions and sizes, evaluates the sizes that depend on them, and
-// runs the processor's steps between two copies. Kernels are launched one by one, in order.
+// GPU runs in which the host decides which step comes next. It reads back conditions and sizes, computes dependent
+// sizes, and copies data for steps on the CPU. It launches kernels one by one, in order.
 //
-// Where the steps of a run follow from the sizes of its inputs alone, as in a loop over the steps of a recurrent
-// network, a second run with the same sizes and addresses is captured: all launches of all trips become one graph.
+// If the sizes of the inputs alone determine the steps, as in a recurrent network's loop over its steps, a second run
+// with the same sizes and addresses is captured: all launches of all trips become one graph.
 #include <cstring>
 #include <map>
 
@@ -75,14 +75,14 @@ class LedContext final : public GpuRun {
   size_t memory_bytes() const override { return GpuRun::memory_bytes() + static_cast<size_t>(pool_.bytes()); }
 
  private:
-  /// Memory for buffers at these sizes, before any step has swapped some of them.
+  /// The addresses of buffers at these sizes, before any step swaps some of them.
   struct Placed {
     SymbolValues values;
     std::vector<int64_t> bytes;
     std::vector<std::byte*> memory;
     Works works;
   };
-  /// A launch of a run that is captured; kernel -1: a library.
+  /// A launch of a captured run; kernel -1 is a library call.
   struct Launched {
     size_t step;
     int kernel;
@@ -94,7 +94,7 @@ class LedContext final : public GpuRun {
     std::vector<Launched> launches;
     std::vector<int64_t> words;
   };
-  /// The launches of a run, for these sizes and addresses; no graph before the second run.
+  /// The launches of a run with these sizes and addresses. It has no graph before the second such run.
   struct Captured {
     SymbolValues values;
     std::vector<std::byte*> memory;
@@ -104,7 +104,7 @@ class LedContext final : public GpuRun {
     gpu::Graph graph = {};
   };
 
-  /// Waits for the last run on a stream of the caller's, and for all that the caller has queued there.
+  /// Waits for the last run on the caller's stream and for all work that the caller has queued there.
   void await_queued(const RunOptions& options) const {
     if (queued_.get()) queued_.synchronize();
     if (options.stream) stream_of(options).synchronize();
@@ -125,7 +125,7 @@ class LedContext final : public GpuRun {
     on_device_ = options.on_device;
   }
 
-  /// Memory for all buffers that are placed before the run, at these sizes.
+  /// Allocates all buffers whose size is known before the run.
   void place() {
     placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
@@ -158,7 +158,7 @@ class LedContext final : public GpuRun {
     placed_ = Placed{values_, bytes_, memory_, works_};
   }
 
-  /// Whether the size of the buffer is only known during the run.
+  /// True if only the run knows the buffer's size.
   bool is_late(size_t id) const {
     const PlanBuffer& buffer = plan().buffers[id];
     auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
@@ -183,7 +183,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// An input in host memory is also kept there, so that host steps need not copy it back.
+  /// Places an input. One in host memory is also kept there, so that host steps need not copy it back.
   void place_input(size_t id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -219,7 +219,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs as one graph if that is possible and these sizes and addresses have been seen before; false if not.
+  /// Runs as one graph if possible; false if not, for example if these sizes and addresses are new.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
@@ -315,7 +315,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Runs one step and gives the number of the next.
+  /// Runs one step and returns the index of the next.
   size_t execute(size_t i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
     if (const auto* branch = step.as<BranchStep>())
@@ -336,7 +336,7 @@ class LedContext final : public GpuRun {
                      run_part(i, options);
                      is_behind_kernel_ = false;
                    },
-                   [&](const auto&) {  // a launch, or the call of a library
+                   [&](const auto&) {  // a launch or a library call
                      prepare_outputs(step, options);
                      if (!is_needless(i)) launch(i);
                    }},
@@ -349,13 +349,13 @@ class LedContext final : public GpuRun {
     return is_true(static_cast<size_t>(step.buffers[0]));
   }
 
-  /// Strings and containers move by exchanging their places.
+  /// Moves strings and containers by swapping them.
   void move_hosted(const HostStep& host, const PlanStep& step) {
     check(host.call.fn == HostFn::same, "a function of the host is in a part for the processor");
     hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
   }
 
-  /// True for a step that moves an operand onto itself, or that another replaces.
+  /// True for a step that moves an operand onto itself, or whose work another step does.
   bool is_needless(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;
@@ -409,7 +409,7 @@ class LedContext final : public GpuRun {
 
   // --- sizes ---------------------------------------------------------------------------------------------------------
 
-  /// Copies to the device the sizes of steps that can be computed from now on.
+  /// Copies to the device the sizes that can now be computed.
   void update(const SizeSchedule::Due& due) {
     if (due.steps.empty()) return;
     for (int id : due.steps) {
@@ -420,7 +420,7 @@ class LedContext final : public GpuRun {
     send(first_[static_cast<size_t>(due.steps.front())], first_[last] + plan().steps[last].sizes.size());
   }
 
-  /// Queues a copy of some of the words to the device.
+  /// Queues a copy of words [begin, end) to the device.
   void send(size_t begin, size_t end) {
     if (trace_) return;
     is_behind_kernel_ = false;
@@ -464,12 +464,12 @@ class LedContext final : public GpuRun {
 
   // --- the host's copies ---------------------------------------------------------------------------------------------
 
-  /// Waits for the stream and reports an index out of range before anything uses a result of it.
+  /// Waits for the stream and reports an index out of range before its result is used.
   void settle() const {
     check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
   }
 
-  /// The contents of a buffer; waits if they are on the device.
+  /// Returns the contents of a buffer; waits if they are on the device.
   Tensor on_host(size_t id) const {
     if (program_->is_hosted(id) || hosted_[id].data.data()) return hosted_[id];
     Tensor copy = GpuRun::contents(id);
@@ -517,7 +517,7 @@ class LedContext final : public GpuRun {
     for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
   }
 
-  /// Memory for a buffer that a step is about to write, unless it was placed before the run.
+  /// Allocates a buffer that a step is about to write, unless it was placed before the run.
   void prepare(size_t id, const RunOptions& options) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) {
@@ -542,7 +542,7 @@ class LedContext final : public GpuRun {
     hold(id, std::move(larger));
   }
 
-  /// A block of the pool, within the part of the limit that this context has not used yet.
+  /// Takes a block from the pool, within what remains of the context's memory limit.
   gpu::Memory take(size_t id, int64_t bytes) {
     int64_t held = program_->packed_bytes() + program_->constant_bytes() + arena_.bytes();
     if (program_->allocator().release) stream_.synchronize();  // the allocator may give released blocks to others
@@ -589,7 +589,7 @@ class LedContext final : public GpuRun {
 
   Tensor contents(size_t id) const override { return on_host(id); }
 
-  /// `is_queued`: the run is a graph on the caller's stream, and nobody waits for it here.
+  /// Ends a run. `is_queued`: it is a graph on the caller's stream that is not waited for.
   void finish(const RunOptions& options, bool is_queued) {
     for (size_t i = 0; i < memory_.size(); ++i) {
       const PlanBuffer& buffer = plan().buffers[i];
@@ -628,7 +628,7 @@ class LedContext final : public GpuRun {
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // the end of the last run that is a graph on the caller's stream
-  Trace* trace_ = nullptr;         // launches are noted here, not made
+  Trace* trace_ = nullptr;         // if set, launches are recorded here and not made
   bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
   std::vector<std::unique_ptr<Context>> parts_;
   std::vector<int64_t> offsets_;  // in the arena

@@ -22,12 +22,12 @@
 #include "targets/gpu/device.h"
 #include "targets/gpu/libraries.h"
 
-/// A plan on a GPU: its code and its weights, for the contexts that run it (gpu_run.h).
+/// A plan loaded on a GPU: its code and weights. The contexts that run it are in gpu_run.h.
 namespace weft {
 
 // --- code ------------------------------------------------------------------------------------------------------------
 
-/// Bytes of the ELF file that begins here: its table of sections comes last.
+/// Returns the bytes of the ELF file at the start of `file`. Its table of sections comes last, so the file ends there.
 inline size_t elf_size(std::span<const std::byte> file) {
   constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
   uint64_t table = 0;
@@ -42,7 +42,7 @@ inline size_t elf_size(std::span<const std::byte> file) {
   return size;
 }
 
-/// There is a module for each kernel (base/codegen.h): PTX ends with a zero byte, code objects begin on 64 bytes.
+/// Splits an image into the kernels' modules (base/codegen.h): PTX ends with a zero byte, code objects start at 64 n.
 inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
   std::vector<std::span<const std::byte>> modules;
   while (!image.empty()) {
@@ -56,8 +56,8 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
   return modules;
 }
 
-/// The driver compiles PTX, so several threads load modules at once. Modules of kernels that only some sizes need are
-/// loaded with the first such sizes.
+/// Loads modules. Several threads load at once, because the driver compiles PTX. Modules of kernels that only some
+/// sizes need are loaded when such sizes first occur.
 class Code {
  public:
   /// `image` and `plan` must outlive this.
@@ -75,7 +75,7 @@ class Code {
     }
     load(kernels);
   }
-  /// Makes these ready to be launched. Any thread may ask.
+  /// Loads these kernels. Any thread may call it.
   void load(std::set<int> kernels) const {
     std::scoped_lock lock(mutex_);
     std::erase_if(kernels, [&](int k) { return functions_[static_cast<size_t>(k)] != nullptr; });
@@ -108,14 +108,14 @@ class Code {
   mutable std::vector<gpu::Handle> functions_;
 };
 
-/// The arguments of a kernel besides its buffers: memory of the device.
+/// The arguments of a kernel besides its buffers; all are addresses in memory of the device.
 struct Extras {
   const void* sizes = nullptr;
   const void* watched = nullptr;  ///< of checked kernels
   const void* fault = nullptr;
 };
 
-/// A kernel's one argument, as kernels/launch.h: DeviceArgs lays it out.
+/// Packs a kernel's single argument in the layout of kernels/launch.h: DeviceArgs.
 inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, const Extras& extras) {
   std::vector<const void*> words(buffers.begin(), buffers.end());
   words.insert(words.end(), {extras.sizes, extras.watched, extras.fault});
@@ -123,20 +123,20 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
   return {bytes.begin(), bytes.end()};
 }
 
-/// The size arguments of all steps, concatenated for one copy to the device. In checked runs, those of a step are
+/// The size arguments of all steps in one list, for one copy to the device. In checked runs, the sizes of a step are
 /// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
   std::vector<size_t> first, first_watched;  ///< index of each step's first size
 };
 
-/// The data of a checked run: the stamps of each buffer, and the blocks of each step.
+/// The data of a checked run: where the stamps of each buffer lie, and the number of blocks of each step.
 struct Watched {
   std::vector<std::byte*> stamps = {};  ///< null: not followed
   std::vector<int64_t> blocks = {};
 };
 
-/// `variants`: as in BucketPlan; if empty, all steps launch their own kernels.
+/// Builds the size arguments. `variants` is as in BucketPlan; if empty, all steps launch their own kernels.
 inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
                             const std::vector<int>& variants = {}, const Watched& watched = {}) {
   SizeBlock block;
@@ -159,14 +159,14 @@ inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps
   return block;
 }
 
-/// The extras of step `i`, whose block lies at `sizes`; `faults` may be null.
+/// Returns the arguments besides the buffers of step `i`. `sizes` is where the block lies; `faults` may be null.
 inline Extras extras_of(const SizeBlock& block, size_t i, const std::byte* sizes, const std::byte* faults) {
   return {.sizes = sizes + block.first[i] * sizeof(int64_t),
           .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
           .fault = faults ? faults + i * sizeof(KernelFault) : nullptr};
 }
 
-/// Waits for the stream, then throws the first fault that a launch noted; `kernel_of(i)` is what step `i` launched.
+/// Waits for the stream, then throws the first recorded fault. `kernel_of(i)` is the kernel that step `i` launched.
 template <class KernelOf>
 void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Plan& plan,
                   const std::vector<PlanStep>& steps, const KernelOf& kernel_of) {
@@ -189,7 +189,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
         allocator_(host.allocator),
         memory_limit_(limit_of(host, device_->info().memory)),
         code_(device_, image_, plan_) {
-    // The allocator and the limit are for memory of the device.
+    // The allocator and the limit concern memory of the device, so parts on the host do not get them.
     for (const PlanPart& part : plan_.parts)
       parts_.push_back(make_cpu_executable({*part.plan, part.image.data}, {.threads = host.threads}, {}, {}));
     for (const PlanBuffer& buffer : plan_.buffers) is_hosted_.push_back(holds_host_value(buffer));
@@ -209,7 +209,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
                  .what = cat("the program calls ", library, ", which other machines may not have"),
                  .hint = "`weft compile` writes one with Weft's own kernels"});
   }
-  /// Constants that runs read are on the device already.
+  /// Drops the host copies; constants that runs read are on the device already.
   void detach() override {
     for (Tensor& constant : plan_.constants) constant.data = {};
     for (const auto& part : parts_) part->detach();
@@ -223,11 +223,11 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return notes;
   }
 
-  /// The executables of Plan::parts.
+  /// Returns the executables of Plan::parts.
   const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
-  /// A buffer of strings or of a container, or one that only the host reads: no memory of the device.
+  /// True for buffers without device memory: strings, containers, and values that only the host reads.
   bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }
-  /// Makes one more kernel ready to be launched.
+  /// Loads one more kernel.
   void load_kernel(int kernel) const { code_.load({kernel}); }
 
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
@@ -246,7 +246,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   int64_t constant_bytes() const { return constants_.bytes(); }
   std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
 
-  /// Loads the kernels of these variants; `variants`: one for each step, as in BucketPlan.
+  /// Loads the kernels of these variants, given for each step as in BucketPlan.
   void load_variants(const std::vector<int>& variants) const {
     std::set<int> kernels;
     for (size_t i = 0; i < variants.size(); ++i) {
@@ -255,8 +255,8 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     code_.load(std::move(kernels));
   }
 
-  /// The work of a step that calls a library, at these sizes; null if the library cannot compute sizes that were open
-  /// when the program was compiled. The step after it then does the work.
+  /// Returns the prepared library call of a step at these sizes. Null if the library cannot compute sizes that were
+  /// symbolic at compile time; the step after it then does the work with a kernel.
   std::shared_ptr<const gpu::LibraryWork> work_of(const PlanStep& step, const SymbolValues& values) const {
     const auto* use = step.as<LibraryStep>();
     if (!use) return nullptr;
@@ -270,7 +270,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// `overlap`: launch before the stream's previous kernel, also Weft's, has ended; the kernel itself waits for it.
+  /// `overlap`: the kernel may start before the stream's previous kernel ends, and waits for that one itself.
   void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
               std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
@@ -286,7 +286,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
  private:
-  /// One piece of device memory for all buffers of a kind; `memory` gets the addresses.
+  /// Allocates one piece of device memory for all wanted buffers of a kind, and sets their addresses in `memory`.
   gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
     std::vector<int64_t> offsets(plan_.buffers.size());
     int64_t total = 0;
@@ -314,13 +314,13 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return used;
   }
 
-  /// The requested limit, else all of the device's memory.
+  /// Returns the requested limit, or else the whole memory of the device.
   static int64_t limit_of(const Host& host, int64_t whole) {
     if (host.memory_limit > 0) return host.memory_limit;
     return knobs().memory_limit > 0 ? knobs().memory_limit << 20 : whole;
   }
 
-  /// Constants that only packing reads are on the device just while it runs.
+  /// Packs the weights. Constants that only packing reads are freed on the device afterwards.
   void load() {
     for (const PlanStep& step : plan_.steps) {
       const auto* use = step.as<LibraryStep>();

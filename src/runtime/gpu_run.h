@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// Common to all runs on a GPU: memory for the buffers of the plan, and places for the outputs.
+/// The base of all runs on a GPU: it holds memory for the plan's buffers and places the outputs.
 class GpuRun : public Context {
  public:
   size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + sizes_.bytes()); }
@@ -24,7 +24,7 @@ class GpuRun : public Context {
  protected:
   using Works = std::vector<std::shared_ptr<const gpu::LibraryWork>>;  // of each step
 
-  /// An output that the run copies to the caller's memory.
+  /// An output that is copied to the caller's memory after the run.
   struct Fetched {
     size_t buffer;
     std::byte* to;
@@ -38,13 +38,13 @@ class GpuRun : public Context {
 
   const Plan& plan() const { return program_->plan(); }
 
-  /// The caller's stream if it gave one, else the context's own.
+  /// Returns the caller's stream if there is one, else the context's own.
   gpu::Stream stream_of(const RunOptions& options) const {
     return gpu::Stream(program_->gpu(), options.stream ? *options.stream : stream_.get());
   }
 
-  /// Outputs that stay on the device are written to the caller's memory, unless that overlaps an input that is still
-  /// read. The others are written to `aside()`, then copied.
+  /// Places the outputs. Those that stay on the device are written to the caller's memory, unless it overlaps an input
+  /// that is still read. The others are written to `aside()`, then copied.
   template <class Aside>
   void give_output(size_t id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
     auto index = static_cast<size_t>(plan().buffers[id].index);
@@ -71,21 +71,21 @@ class GpuRun : public Context {
     if (options.on_device) refuse_overlap(plan(), outputs_, index);
   }
 
-  /// The mailbox of this run's rank.
+  /// Stores the address of this rank's mailbox.
   void place_mailbox(const RunOptions& options) {
     for (size_t i = 0; options.rank && i < memory_.size(); ++i) {
       if (plan().buffers[i].kind == BufferKind::mailbox) memory_[i] = options.rank->mailbox();
     }
   }
 
-  /// Whether the launch behind a collective does its work.
+  /// True if the launch after a collective step does the collective's work.
   bool is_direct(size_t i) const {
     const PlanStep* next = i + 1 < plan().steps.size() ? &plan().steps[i + 1] : nullptr;
     const auto* launch = next ? next->as<LaunchStep>() : nullptr;
     return launch && launch->is_spare && bytes_[static_cast<size_t>(next->buffers[0])] <= max_mailbox_bytes;
   }
 
-  /// True for a library's call or a collective whose work the launch behind it does, and for such a launch if it does not.
+  /// True for a library call or collective whose work the next launch does, and for such a launch if it does not.
   bool is_replaced(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];
@@ -118,13 +118,13 @@ class GpuRun : public Context {
                    &stream_);
   }
 
-  /// Waits for the work on the context's stream; a rank does not wait for others that have failed.
+  /// Waits for the work on the context's stream. It stops waiting if another rank has failed.
   void await_work(const RunOptions& options) const {
     if (options.rank) options.rank->wait(stream_);
     else stream_.synchronize();
   }
 
-  /// Damages the first numbers of the kernel that WEFT_BREAK_KERNEL names, to test the tools that find wrong kernels.
+  /// Overwrites the first number of each output of the kernel WEFT_BREAK_KERNEL, to test tools that find wrong kernels.
   void damage(const PlanStep& step, int kernel) const {
     const std::string& wanted = knobs().break_kernel;
     if (wanted.empty() || plan().kernels[static_cast<size_t>(kernel)].name.find(wanted) == std::string::npos) return;
@@ -135,7 +135,7 @@ class GpuRun : public Context {
     }
   }
 
-  /// Bytes of all operands and results: the minimum memory traffic of the step.
+  /// Returns the bytes of all operands and results: the least memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
     for (int id : step.buffers) total += bytes_[static_cast<size_t>(id)];
@@ -181,7 +181,7 @@ class GpuRun : public Context {
   }
 };
 
-/// A context for a plan whose steps the host leads (plan/plan.h: is_led_by_host).
+/// Makes a context for a plan whose steps the host launches one by one (plan/plan.h: is_led_by_host).
 std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
 
 }  // namespace weft

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// The numbers in memory, as i64.
+/// Returns the numbers in memory, as i64.
 std::vector<int64_t> codes_at(const std::byte* memory, int64_t count) {
   std::vector<int64_t> codes(static_cast<size_t>(count));
   if (count > 0) std::memcpy(codes.data(), memory, codes.size() * sizeof(int64_t));
@@ -32,17 +32,17 @@ std::span<const int> inputs_of(const PlanStep& step) {
   return std::span(step.buffers).first(step.buffers.size() - step.outputs.size());
 }
 
-/// Functions whose result may be their modified operand.
+/// True for functions that may return their operand, modified.
 bool passes_on(HostFn fn) {
   return fn == HostFn::same || fn == HostFn::insert || fn == HostFn::erase || fn == HostFn::collect ||
          fn == HostFn::item;
 }
 
-/// Whether any path from step `from` on reads the buffer's present contents before they are overwritten.
+/// True if a path from step `from` reads the buffer's present contents before they are overwritten.
 bool is_read_from(const Plan& plan, size_t from, int buffer) {
   auto contains = [](std::span<const int> ids, int id) { return std::ranges::find(ids, id) != ids.end(); };
   std::vector<std::pair<size_t, int>> open = {{from, buffer}};
-  std::set<std::pair<size_t, int>> seen;  // steps where paths part or meet
+  std::set<std::pair<size_t, int>> seen;  // visited
   while (!open.empty()) {
     auto [at, id] = open.back();
     open.pop_back();

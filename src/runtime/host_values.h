@@ -8,16 +8,16 @@
 
 namespace weft {
 
-/// For each step of kind `host`, which of its operands are containers that no later step reads: the function may change
-/// them in place. Empty for other steps, and entirely empty if the plan has no host step.
+/// Returns, for each host step, which operands are containers that no later step reads; the function may change these
+/// in place. The entry of any other step is empty, and the whole list if the plan has no host step.
 std::vector<std::vector<bool>> last_container_reads(const Plan& plan);
 
-/// The values of a run that are not in its memory: containers, and the strings behind the numbers in buffers of
-/// strings. One for each context.
+/// The values of a run that do not lie in its buffers: containers, and the strings whose numbers the buffers hold.
+/// There is one object for each context.
 class HostValues {
  public:
-  /// `strings` are the program's own strings; they must outlive this. A list of more than `memory_limit` bytes is E401.
-  /// `last_reads` are those of the plan; they must outlive this as well.
+  /// `strings` are the program's own strings, `last_reads` the plan's last_container_reads; both must outlive this
+  /// object. A list of more than `memory_limit` bytes throws E401.
   HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const StringPool& strings,
              int64_t memory_limit)
       : plan_(plan),
@@ -35,18 +35,18 @@ class HostValues {
     return !is_container(buffer) && plan_.buffers[buffer].shape.dtype == DType::string;
   }
   Tensor& container(size_t buffer) { return containers_[buffer]; }
-  /// Memory with the numbers of an input's strings.
+  /// Returns memory that holds the numbers of an input's strings.
   std::byte* encode(size_t buffer, const Tensor& input);
-  /// Memory for the numbers of an output's strings.
+  /// Returns memory for the numbers of an output's strings.
   std::byte* room(size_t buffer, size_t bytes);
   Tensor decode(std::vector<int64_t> dims, const std::byte* codes) const;
   void swap(size_t a, size_t b) { std::swap(containers_[a], containers_[b]); }
 
-  /// Runs step number `index`, of kind `host`. `sizes` are the rank and the sizes of each of its buffers.
+  /// Runs step number `index`, a host step. `sizes` holds the rank and the sizes of each of its buffers.
   void run(size_t index, std::span<const int64_t> sizes, std::span<std::byte* const> memory);
 
  private:
-  /// `is_last`: no later step reads it.
+  /// Returns the value of a buffer. `is_last`: no later step reads it, so its container may be moved out.
   Tensor operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
   void store(size_t buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 

@@ -9,13 +9,13 @@
 
 namespace weft {
 
-/// The memory through which kernels of connected GPUs send values to each other (gpu::connect), one set for a context.
+/// Memory through which kernels of connected GPUs send values to each other (gpu::connect). Each context has one set.
 class Mailboxes {
  public:
   explicit Mailboxes(std::span<const std::shared_ptr<gpu::Device>> devices);
-  /// The Mailbox of a rank, in the memory of its device.
+  /// Returns a rank's Mailbox, in the memory of its device.
   std::byte* of(size_t rank) const { return mailboxes_[rank].data(); }
-  /// Kernels that wait for a message go on without it.
+  /// Makes kernels that wait for a message continue without it.
   void abort();
 
  private:

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-/// The memory limit of the control group; INT64_MAX without one ("max", or no such file).
+/// Returns the memory limit of the control group; INT64_MAX if there is none ("max", or no such file).
 int64_t control_group_limit() {
   int64_t limit = 0;
   std::ifstream("/sys/fs/cgroup/memory.max") >> limit;
@@ -51,7 +51,7 @@ int64_t default_memory_limit() {
 
 namespace {
 
-/// Throws the error for a run; it names the largest buffer.
+/// Throws E401 for a run; the error names the largest buffer.
 [[noreturn]] void refuse_run(const Plan& plan, std::span<const int64_t> bytes, const std::string& total,
                              int64_t weights, int64_t limit) {
   size_t largest = 0;
@@ -112,7 +112,7 @@ namespace {
          largest.bytes.value());
 }
 
-/// The largest of the wanted buffers; there must be one.
+/// Returns the largest of the wanted buffers; there must be one.
 template <class Wanted>
 const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
   const PlanBuffer* largest = nullptr;

@@ -22,7 +22,7 @@ MutableTensor over(std::byte* memory, size_t bytes, std::shared_ptr<const void> 
   return {{.dtype = dtype, .dims = std::move(dims), .data = Bytes(data, std::move(owner))}, memory};
 }
 
-/// The caller's memory; without data if the caller gives none.
+/// Returns the caller's memory for an output; no data if the caller gives none.
 std::span<std::byte> callers_memory(const RunOptions& options, size_t index, const std::vector<int64_t>& dims,
                                     size_t bytes) {
   bool is_given = index < options.output_memory.size() && options.output_memory[index].data();
@@ -62,7 +62,7 @@ bool is_whole_after(const Plan& plan, size_t step, int buffer) {
     const auto* jump = later.as<JumpStep>();
     if (!jump) ++i;
     else if (jump->target > static_cast<int>(i)) i = static_cast<size_t>(jump->target);
-    else break;  // a loop's next trip overwrites the buffer
+    else break;  // the next trip of a loop overwrites it
   }
   return true;
 }

@@ -14,10 +14,10 @@
 namespace weft {
 namespace {
 
-/// Smaller weights are not worth a key.
+/// The least bytes of weights that are shared; smaller ones are not worth a key.
 constexpr int64_t least_shared = 4096;
 
-/// Packed weights, inside a block of the program that packed them.
+/// Packed weights in a block of the program that packed them.
 struct Packed {
   std::weak_ptr<const AlignedMemory> block;
   std::byte* data = nullptr;
@@ -54,8 +54,8 @@ class Registry {
 
 const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[id]; }
 
-/// Keys of the contents of packed weights. None for weights that are not shared: those packed in several steps, or by a
-/// kernel that is broken on purpose.
+/// Computes keys of the contents of packed weights. Weights that several steps pack, or that a kernel packs which
+/// WEFT_BREAK_KERNEL breaks, have no key and are not shared.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -93,7 +93,7 @@ class Keys {
   std::vector<int> writers_;
 };
 
-/// The load step that reads each constant last, after which the constant can be released.
+/// Finds the load step that reads each constant last; the constant can be released after it.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
@@ -101,7 +101,7 @@ class Sources {
       for (const PlanStep& step : *steps) count(step, 1);
     }
   }
-  /// Called after a load step. Constants that runs read are never released.
+  /// Call it after a load step. Constants that runs read are never released.
   void leave(const PlanStep& step) { count(step, -1); }
 
  private:
@@ -153,7 +153,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   std::vector<bool> is_shared(plan.buffers.size());
-  // A key needs the contents. If there is nothing to share, keys are computed later, weight by weight.
+  // A key needs the contents. If no weights can be shared yet, keys are computed later, weight by weight.
   std::vector<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (size_t i = 0; may_find && i < known.size(); ++i) {

@@ -13,10 +13,10 @@ namespace weft {
 
 class AlignedMemory;
 
-/// Constants in the form that a program's kernels require, made once by its load steps and shared by all contexts.
-/// Weights that another program of this process has packed in the same way from the same contents are shared (unless
-/// the memory is the embedder's). If the source of a weight lies in a mapped file, its pages are released after
-/// packing, weight by weight, so each weight is held once.
+/// Constants in the layout that a program's kernels read. Load steps pack them once, and all contexts share them.
+/// Programs of this process that pack equal contents in the same way share them too (unless the embedder allocates the
+/// memory). If a weight lies in a mapped file, its pages are released once it is packed, so that each weight is in
+/// memory once.
 class PackedWeights {
  public:
   /// Runs a load step; `memory` has the address of every persistent and constant buffer.
@@ -26,7 +26,7 @@ class PackedWeights {
   /// E401 if the weights would take more than `host` allows.
   PackedWeights(const Plan& plan, const Host& host, const RunStep& run);
 
-  /// The address of each persistent and constant buffer; null for the others.
+  /// Returns the address of each persistent and constant buffer; null for the others.
   std::span<std::byte* const> memory() const { return memory_; }
   int64_t bytes() const { return bytes_; }  ///< of all packed weights, shared or not
   /// Updates the addresses of constants after they have moved.
@@ -36,11 +36,11 @@ class PackedWeights {
   void place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared);
 
   std::vector<std::byte*> memory_;
-  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // this program's, and those whose parts it shares
+  std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // of this program, and of others that it shares
   int64_t bytes_ = 0;
 };
 
-/// How many packed weights of this process can be shared.
+/// Returns the number of packed weights of this process that can be shared.
 size_t packed_weights_held();
 
 }  // namespace weft

@@ -17,7 +17,7 @@ std::shared_ptr<std::byte> PinnedPool::take(int64_t bytes) {
   return {data, [pool = shared_from_this(), owner](std::byte*) { pool->give_back(std::move(*owner)); }};
 }
 
-/// The smallest free block that is large enough, and at most twice as large.
+/// Returns the smallest free block that is large enough, but at most twice as large.
 gpu::PinnedMemory PinnedPool::find(int64_t bytes) {
   std::scoped_lock lock(mutex_);
   auto best = free_.end();

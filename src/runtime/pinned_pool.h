@@ -8,17 +8,17 @@
 
 namespace weft {
 
-/// Pinned host memory for the inputs and results of a program's runs. A block is reused, for a tensor of about its
-/// size, when its last tensor is freed. Fresh memory costs a page fault for every 4 KiB, and copies to unpinned memory
-/// pass through a buffer of the driver.
+/// Pinned host memory for the inputs and results of a program's runs. Freed blocks are reused for tensors of about
+/// their size, because fresh memory costs a page fault for every 4 KiB. Unpinned memory is slower: the driver copies it
+/// through a buffer of its own.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   static constexpr int64_t min_bytes = int64_t{64} << 10, max_held_bytes = int64_t{512} << 20;
 
   explicit PinnedPool(std::shared_ptr<gpu::Device> device) : device_(std::move(device)) {}
 
-  /// At least `bytes` bytes. Null below `min_bytes`, above `max_held_bytes` in all, and if the driver has no more: then
-  /// use plain memory. From any thread.
+  /// Returns at least `bytes` bytes. Returns null below `min_bytes`, above `max_held_bytes` in all, and if the driver
+  /// has no more; the caller then uses plain memory. From any thread.
   std::shared_ptr<std::byte> take(int64_t bytes);
 
  private:

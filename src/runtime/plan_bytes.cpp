@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 constexpr size_t alignment = 64;
 constexpr int max_type_depth = 16;
-/// No buffer, tensor or sum of them comes near this; it keeps sums of sizes in range.
+/// The upper limit of buffers and tensors in a file. No real size comes near it, and sums of sizes cannot overflow.
 constexpr int64_t max_bytes = int64_t{1} << 48;
 
 [[noreturn]] void damaged(std::string why) {
@@ -112,7 +112,7 @@ template <class A, Is<PartStep> T>
 void fields(A& a, T& step) {
   a(step.part, step.settings);
 }
-/// No fields: a saved program runs on other machines, so it has no such step. Only tools that compare plans get here.
+/// Encodes nothing: saved programs run on other machines and lack such steps. Tools that compare plans call it.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}
@@ -220,7 +220,7 @@ class Encoder {
     fields(*this, value);
   }
 
-  /// Symbols are numbered, so that a model may call its sizes anything.
+  /// Encodes a symbol as a number, so that a model may give its sizes any names.
   Symbol numbered(const Symbol& symbol) {
     auto same = [&](const Symbol& s) {
       return s.name == symbol.name && s.min == symbol.min && s.max == symbol.max && s.multiple_of == symbol.multiple_of;
@@ -294,7 +294,7 @@ class Decoder {
     return value;
   }
 
-  /// Each item takes at least a byte, so a length above the remaining bytes is wrong; no memory is reserved for it.
+  /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes is damage.
   size_t length() { return static_cast<size_t>(number(0, static_cast<int64_t>(rest_.size()))); }
 
   template <std::integral T>
@@ -423,8 +423,8 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
-/// Checks that a buffer takes over the place of a buffer that exists before it and whose last step is its first. So
-/// every chain of shared places ends.
+/// Checks that a buffer shares the memory of an earlier buffer whose last step is this buffer's first step, so that
+/// chains of shared buffers end.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == -1) return;
   expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares memory with a buffer that does not exist");
@@ -471,7 +471,7 @@ void check_pair(const Plan& plan, int input, int output) {
          "a buffer that shares memory does not exist");
 }
 
-/// Rank and sizes of every operand and result follow each other.
+/// Checks that the sizes of a host step are the rank and the sizes of each operand and result in order.
 void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, size_t left) {
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
@@ -632,7 +632,7 @@ void check_places(const std::vector<PlacedConstant>& places, size_t weight_bytes
   }
 }
 
-/// The hashes of a plan's constants, from the file.
+/// Reads the hashes of a plan's constants from the file.
 void find_hashes(Plan& plan, const ConstantPlaces& constants) {
   std::map<std::pair<const std::byte*, size_t>, Hash128> hashes;
   for (const PlacedConstant& place : constants.places)

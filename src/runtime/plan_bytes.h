@@ -8,22 +8,22 @@
 #include "base/file.h"
 #include "plan/plan.h"
 
-/// The parts of a saved program as bytes and back. The bytes exclude the contents of constants. These are laid out
-/// separately, so that a file can hold them aligned and a program can use them in the mapped file.
+/// Encodes and decodes the parts of a saved program. The contents of constants are not among the bytes: a file stores
+/// them aligned, so that a program can use them in the mapped file.
 namespace weft {
 
 struct ProgramSource;
 
-/// The contents of one constant among those of a file, at a multiple of 64.
+/// Where a file holds the contents of one constant; the offset is a multiple of 64.
 struct PlacedConstant {
   size_t offset = 0, size = 0;
   Hash128 hash = {};
 };
 
-/// Collects views of the contents of constants, and keeps equal contents only once.
+/// Collects the contents of constants (as views) and keeps equal contents once.
 class ConstantStore {
  public:
-  /// Adds contents; returns their number.
+  /// Adds contents; returns their index.
   size_t add(std::span<const std::byte> data);
   const std::vector<PlacedConstant>& places() const { return places_; }
   std::span<const std::byte> data(size_t number) const { return data_[number]; }
@@ -33,31 +33,31 @@ class ConstantStore {
   std::vector<PlacedConstant> places_;
   std::vector<std::span<const std::byte>> data_;
   std::map<std::pair<Hash128, size_t>, size_t> known_;
-  // finds contents that were added before without hashing them
+  // finds contents that were added before by address, without hashing them
   std::map<std::pair<const std::byte*, size_t>, size_t> seen_;
   size_t bytes_ = 0;
 };
 
-/// Where to read constants from; the places lie within the weights.
+/// Where to read constants: the weights section, and the place of each constant in it.
 struct ConstantPlaces {
   Bytes weights;
   std::span<const PlacedConstant> places;
 };
 
-/// The contents of a file.
+/// The decoded "contents" section of a saved program.
 struct Contents {
   std::vector<Chip> chips;
   std::vector<PlacedConstant> constants;
 };
 
-/// Equal values give equal bytes.
+/// Encodes the contents; equal values give equal bytes.
 std::vector<std::byte> encode(const Contents& contents);
 std::vector<std::byte> encode(const Plan& plan, ConstantStore& constants);
 std::vector<std::byte> encode(const ProgramSource& source, ConstantStore& constants);
 
-/// These read the output of encode; constants are parts of the weights. The bytes may be anything, so every number is
-/// checked before it is used. A plan is returned only if all its indexes are valid, no step uses memory that it does
-/// not have, and the places of constants lie within `weight_bytes`. Throw E170 with the cause.
+/// Decode the output of encode; constants refer to the weights. The bytes may be damaged, so every number is checked
+/// before it is used. A plan is returned only if all its indexes are valid, no step uses memory that it does not have,
+/// and constants lie within `weight_bytes`. Throw E170 with the cause.
 Contents decode_contents(std::span<const std::byte> bytes, size_t weight_bytes);
 Plan decode_plan(std::span<const std::byte> bytes, const ConstantPlaces& constants);
 ProgramSource decode_source(std::span<const std::byte> bytes, const ConstantPlaces& constants);

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// An executable that follows a plan.
+/// The base of executables that run a plan.
 class PlannedExecutable : public Executable {
  public:
   PlannedExecutable(ChipProgram program, Origin origin, CompileReport report)
@@ -30,7 +30,7 @@ class PlannedExecutable : public Executable {
   }
 
  protected:
-  /// The device of a step, as StepInfo names it.
+  /// Returns the device of a step, for StepInfo.
   virtual std::string place_of(const PlanStep& step) const = 0;
 
   Plan plan_;

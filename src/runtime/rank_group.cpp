@@ -15,8 +15,8 @@
 namespace weft {
 namespace {
 
-/// Adds elements [begin, end) of the operands of all ranks, in the order of the ranks, so that every rank gets the same
-/// bits.
+/// Adds elements [begin, end) of all ranks' operands, in the order of the ranks, so that every rank gets identical
+/// results.
 template <class T>
 void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   auto* out = reinterpret_cast<T*>(to);
@@ -28,7 +28,7 @@ void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, i
   }
 }
 
-/// The same for floats of 16 bits, which are added in f32 and rounded once.
+/// The same for 16-bit floats: added in f32 and rounded once.
 void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   const FloatFormat format = float_format(all[0].type);
   bool is_bf16 = all[0].type == DType::bf16;
@@ -57,7 +57,7 @@ void sum_part(const std::vector<Exchange>& all, std::byte* to, int64_t begin, in
 
 }  // namespace
 
-/// A rank's side of the group.
+/// One rank's access to the group.
 class RankGroup::Member final : public Rank {
  public:
   Member(RankGroup& group, size_t number) : group_(group), number_(number) {}
@@ -133,7 +133,7 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others'. Ends with a barrier.
+/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others' shares. Ends with a barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();

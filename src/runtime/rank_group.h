@@ -14,22 +14,22 @@ class Communicators;
 }
 class Mailboxes;
 
-/// How the ranks of one context meet. A rank that fails wakes all that wait for it, here or on their device.
+/// Synchronises the ranks of one context. A rank that fails wakes all ranks that wait for it.
 class RankGroup {
  public:
-  /// Without communicators the ranks share memory; mailboxes are for connected GPUs.
+  /// Without communicators the ranks share host memory. Mailboxes are for connected GPUs.
   RankGroup(size_t ranks, std::shared_ptr<gpu::Communicators> communicators, std::unique_ptr<Mailboxes> mailboxes);
   ~RankGroup();
 
-  /// Called before a run. E602 if ranks on GPUs have failed before, because their communicators are gone.
+  /// Call it before a run. E602 if ranks on GPUs have failed before, because their communicators no longer exist.
   void begin();
-  /// Called for a rank that ends before it has done all of its steps.
+  /// Call it for a rank that ends before it has done all of its steps.
   void fail();
   Rank& rank(size_t number);
 
  private:
   class Member;
-  /// Returns when all ranks are here; E603 if one has failed.
+  /// Waits until all ranks are here; E603 if one has failed.
   void meet();
   void refuse() const;
   void exchange(size_t rank, const Exchange& mine);

@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// A port of the whole program: number `port` of one rank, or of all of them.
+/// Where a port of the whole program comes from: number `port` of one rank, or of all ranks.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};
@@ -106,7 +106,7 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   const std::vector<std::shared_ptr<Executable>>& ranks() const { return ranks_; }
   const std::vector<RankPort>& input_places() const { return input_places_; }
   const std::vector<RankPort>& output_places() const { return output_places_; }
-  /// The communicators of all contexts, made with the first context; none on CPUs.
+  /// Returns the communicators that all contexts use; the first context makes them. None on CPUs.
   std::shared_ptr<gpu::Communicators> communicators() const {
     std::lock_guard lock(mutex_);
     if (!devices_.empty() && !communicators_) communicators_ = std::make_shared<gpu::Communicators>(devices_);
@@ -130,8 +130,8 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   mutable std::shared_ptr<gpu::Communicators> communicators_;
 };
 
-/// A thread for each rank but the first, which runs on the caller's. `spins`: how often a thread looks for work before
-/// it sleeps, since waking it takes as long as many kernels.
+/// One thread for each rank but the first, which runs on the caller's thread. `spins` is how often a thread checks for
+/// work before it sleeps, because waking it takes as long as many kernels.
 class RankThreads {
  public:
   RankThreads(size_t ranks, int spins) : spins_(spins) {
@@ -144,7 +144,7 @@ class RankThreads {
   }
   ~RankThreads() { stop(); }
 
-  /// Calls work(r) for each rank, all at once; returns when all have returned. `work` does not throw.
+  /// Calls work(r) for all ranks in parallel; returns when all calls have returned. `work` does not throw.
   void run(const std::function<void(size_t)>& work) {
     work_ = &work;
     const uint32_t end = done_ + static_cast<uint32_t>(threads_.size());
@@ -183,8 +183,7 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Only one run at a time on GPUs: two runs whose collectives begin in different orders on two GPUs would wait for each
-/// other for ever.
+/// Allows one run at a time on GPUs: two runs whose collectives start in different orders on two GPUs would deadlock.
 std::mutex one_run_on_gpus;
 
 class RankedContext final : public Context {
@@ -235,7 +234,7 @@ class RankedContext final : public Context {
     return sum;
   }
 
-  /// The tensors of the whole that one rank gets.
+  /// Returns one rank's tensors of the whole program's inputs.
   std::vector<Tensor> inputs_of(size_t rank, std::span<const Tensor> inputs) const {
     std::vector<Tensor> list(program_->ranks()[rank]->inputs().size());
     const auto& places = program_->input_places();
@@ -245,7 +244,7 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// On processors only split outputs are written to the caller's memory directly: that of a whole output may overlap
+  /// On CPUs only split outputs are written to the caller's memory directly. The memory of a whole output may overlap
   /// an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
@@ -257,7 +256,7 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Whole inputs lie on the first device: another rank gets copies, or reads small ones from there.
+  /// Gives a rank its whole inputs, which lie on the first device: as copies, or small ones read from there.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
     constexpr int64_t most_read_there = int64_t{64} << 10;
     bool copies = false;
@@ -275,7 +274,7 @@ class RankedContext final : public Context {
     if (copies) stream.synchronize();
   }
 
-  /// Memory of a rank's device at the same address in every run, as captured graphs require.
+  /// Returns memory of a rank's device with the same address in every run, as captured graphs require.
   std::byte* kept_on(size_t rank, gpu::Memory& memory, int64_t bytes) const {
     if (memory.bytes() < bytes) memory = gpu::Memory(program_->devices()[rank], bytes);
     return memory.data();
@@ -311,7 +310,7 @@ class RankedContext final : public Context {
                     .rank = &group_.rank(rank),
                     .executor = options.executor};
     if (rank == 0) mine.profile = options.profile, mine.observe = options.observe;
-    if (options.on_device && rank > 0) {  // whole outputs of the other ranks are dropped
+    if (options.on_device && rank > 0) {  // only the first rank's whole outputs are used
       mine.allocate_output = [this, rank](size_t output, std::span<const int64_t>, size_t bytes) {
         return kept_on(rank, discarded_[rank][output], static_cast<int64_t>(bytes));
       };
@@ -319,7 +318,7 @@ class RankedContext final : public Context {
     return contexts_[rank]->run(inputs, mine);
   }
 
-  /// Whether an output is where the caller wants it: in the given memory, or in that of a donated input.
+  /// True if an output is already where the caller wants it: in the given memory or a donated input's.
   bool is_placed(const Tensor& made, std::span<const Tensor> inputs, const RunOptions& options, size_t output) const {
     bool is_given = output < options.output_memory.size() && options.output_memory[output].data();
     if (options.on_device) return true;

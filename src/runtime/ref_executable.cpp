@@ -31,7 +31,7 @@ int64_t bytes_of(std::span<const Wide> values) {
   return total;
 }
 
-/// The instructions of all modules in order, without parameters.
+/// Returns the instructions of all modules in order, without parameters.
 std::vector<const Instruction*> steps_of(const Program& program) {
   std::vector<const Instruction*> steps;
   for (const auto& module : program.modules()) {
@@ -50,7 +50,7 @@ StepNumbers number_steps(const Program& program) {
   return numbers;
 }
 
-/// Shared by the runs of all modules of one request.
+/// The data that all modules of one run share.
 struct Request {
   StringScope strings = {};
   const RunOptions& options;
@@ -60,7 +60,7 @@ struct Request {
   const Between& between;
   Watch watch{options.deadline, options.stop};
   int64_t held = 0, peak = 0, limit = default_memory_limit();  // bytes
-  /// Constants of bodies; otherwise every trip of a loop would convert them again.
+  /// Constants of bodies, converted once instead of in every trip of a loop.
   std::unordered_map<const Instruction*, Wide> constants = {};
   Clock::time_point start = Clock::now();
 };
@@ -98,7 +98,7 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
-  /// The operands of an instruction. It owns containers that nothing reads afterwards, so it may change them.
+  /// Returns the operands of an instruction. Containers that nothing reads later are moved, so that it may change them.
   std::vector<Wide> operands(const Instruction& i) {
     std::vector<Wide> in;
     for (const Value& input : i.inputs) {
@@ -168,7 +168,7 @@ class Interpreter {
     return info.evaluate(op, in);
   }
 
-  /// Whether the instruction is a constant of a body, which the request holds.
+  /// True for a constant of a body, which the Request holds.
   bool is_shared(const Instruction& i) const { return i.is<Constant>() && &module_ != &module_.program().main(); }
 
   std::vector<Wide> constant(const Instruction& i) const {
@@ -238,7 +238,7 @@ class Interpreter {
     return out;
   }
 
-  /// Sets those of `symbols` that are sizes of `types` to the sizes of `values`.
+  /// Sets those `symbols` that occur as sizes in `types` to the sizes of `values`.
   void set_symbols(const Dims& symbols, std::span<const Type> types, std::span<const Wide> values) {
     for (size_t k = 0; k < types.size() && k < values.size(); ++k) {
       for (size_t a = 0; a < types[k].shape.dims.size(); ++a) {
@@ -280,7 +280,7 @@ class Interpreter {
     return out;
   }
 
-  /// Without trips there are no rows; a size that only a row could determine is then 0.
+  /// Stacks the rows of a loop. Without trips there are none; a size that only a row determines is then 0.
   Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
     std::vector<int64_t> dims = {std::ssize(rows)};
     for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {
@@ -306,7 +306,7 @@ class Interpreter {
         {.kind = ErrorKind::usage, .code = "E312", .what = cat("a loop stacks values of sizes ", a, " and ", b)});
   }
 
-  /// Checks that the meaning agrees with the shape rule.
+  /// Checks that the results have the types that the shape rule states.
   void check_types(const Instruction& i, const std::vector<Wide>& out) const {
     check(out.size() == i.types.size(), "an operator gives as many results as its rule says");
     for (size_t k = 0; k < out.size(); ++k) {
@@ -363,7 +363,7 @@ std::vector<Port> output_ports(const Program& program) {
 
 namespace {
 
-/// Moves a result to the caller's memory if there is some.
+/// Copies a result to the caller's memory if the caller gave any.
 Tensor deliver(Tensor tensor, const Port& port, size_t index, const RunOptions& options) {
   bool is_wanted = index < options.output_memory.size() && options.output_memory[index].data();
   if (!is_wanted && !options.allocate_output) return tensor;

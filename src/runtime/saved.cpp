@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
-/// Raised by every change of these structures, of Plan, of the text form, or of how kernels are called
+/// Increase it with every change of these structures, of Plan, of the text form, or of how kernels are called
 /// (kernels/launch.h).
 constexpr uint32_t format_version = 9;
 constexpr size_t most_chips = 64;
@@ -31,7 +31,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 && sizeof(SectionEntry) == 48);
 
-/// "contents", "source", then "plan" and "code" for each chip, then "weights".
+/// Returns the sections' names: "contents", "source", "plan" and "code" for each chip, "weights".
 std::vector<std::string_view> section_names(size_t chips) {
   std::vector<std::string_view> names = {"contents", "source"};
   for (size_t i = 0; i < chips; ++i) names.insert(names.end(), {"plan", "code"});
@@ -39,7 +39,7 @@ std::vector<std::string_view> section_names(size_t chips) {
   return names;
 }
 
-/// Weights begin on a page.
+/// Returns the alignment of a section: a page for weights.
 size_t alignment_of(std::string_view section) { return section == "weights" ? 4096 : 64; }
 
 size_t aligned(size_t offset, size_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
@@ -57,7 +57,7 @@ Hash128 checksum_of(const std::vector<PlacedConstant>& constants) {
   return hash128(std::as_bytes(std::span(sums)));
 }
 
-/// Header and table, as they stand at the start of the file.
+/// The header and the section table at the start of a file.
 struct Front {
   Header header{};
   std::vector<SectionEntry> table{};
@@ -75,7 +75,7 @@ struct Front {
   }
 };
 
-/// Assigns the offset of each section; checksums are still missing.
+/// Computes the offset of each section; the checksums are set later.
 Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
   Front front;
   magic.copy(front.header.magic, magic.size());
@@ -105,7 +105,7 @@ Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
 
 // --- writing ---------------------------------------------------------------------------------------------------------
 
-/// The pieces of a file, each at its place, with zeros between them.
+/// Collects the pieces of a file at their offsets, with zeros between them.
 class Pieces {
  public:
   void add(size_t offset, std::span<const std::byte> data) {
@@ -185,7 +185,7 @@ Front read_front(const Bytes& file) {
   return front;
 }
 
-/// Checks that the sections follow each other exactly as lay_out places them, which covers every number of the table.
+/// Checks that the sections lie where lay_out would place them, which checks every number of the table.
 size_t count_chips(const Front& front) {
   size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
   if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)
@@ -212,7 +212,7 @@ void check_sum(const SectionEntry& entry, const Hash128& sum) {
   if (sum != Hash128{entry.checksum[0], entry.checksum[1]}) damaged(entry.name, "it does not have its checksum");
 }
 
-/// Every constant has its checksum, and there is nothing between them.
+/// Checks each constant's checksum, and that the bytes between constants are zero.
 void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& constants) {
   size_t end = 0;
   for (const PlacedConstant& constant : constants) {
@@ -225,7 +225,7 @@ void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& cons
   check_zeros(weights, end, weights.size(), "weights");
 }
 
-/// Mapped files are page-aligned; a caller's bytes may have any alignment.
+/// Aligns the weights: a mapped file is page-aligned, but the caller's bytes may have any alignment.
 Bytes on_alignment(Bytes weights) {
   return reinterpret_cast<uintptr_t>(weights.data()) % 64 == 0 ? weights : Bytes::copy(weights);
 }

@@ -50,13 +50,13 @@ struct Origin {
   std::shared_ptr<const ProgramSource> source = {};
   Bytes file = {};  ///< the saved program that it was loaded from, with all of its chips
 };
-/// The contents of a saved program of this executable; E406 if neither part of `origin` is set.
+/// Returns the contents of a saved program of this executable; E406 if neither part of `origin` is set.
 SavedProgram saved_program(const Origin& origin, const Plan& plan, const Bytes& image);
 
 /// Writes a program, whole or not at all. Equal programs give equal files. Throws E106.
 void write_saved(const std::filesystem::path& path, const SavedProgram& program);
 
-/// Whether a file starts like a saved program.
+/// True if a file starts like a saved program.
 bool is_saved_program(std::span<const std::byte> file);
 
 /// A saved program in its file, read without the code generator: images and constants are parts of the file.
@@ -66,7 +66,7 @@ class SavedFile {
   /// format), E173 (cut short).
   explicit SavedFile(Bytes file);
   const std::vector<Chip>& chips() const { return chips_; }
-  /// The program compiled for chips()[chip]; E170 for an impossible plan.
+  /// Returns the program compiled for chips()[chip]; E170 for an impossible plan.
   ChipProgram program(size_t chip) const;
   ProgramSource source() const;
 

@@ -10,16 +10,16 @@
 
 namespace weft {
 
-/// When each size of a plan can be computed: before the run, or as soon as a `sizes` step has set its last symbol
-/// (docs/symbolic_sizes.md). Every symbol in a size is set by one step. Only settings may read symbols that several
-/// steps set, as a loop does before its first trip and after each trip.
+/// Tells when each size of a plan can be computed: before the run, or once a `sizes` step has set its last symbol
+/// (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first trip and
+/// after each trip; these occur only in `sizes` steps.
 class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
 
   static constexpr int before_run = -1;
 
-  /// The sizes and steps that can be evaluated after step `step` (or before_run).
+  /// The sizes and steps that can be computed after step `step` (or before_run).
   struct Due {
     std::vector<int> sizes;  ///< numbers of Plan::sizes
     std::vector<int> steps;  ///< kernel steps whose sizes are all known then
@@ -34,8 +34,8 @@ class SizeSchedule {
   std::vector<Due> due_;
 };
 
-/// Carries out a `sizes` step: `read` gives element `element` of an i64 buffer. Throws E314 for a value outside its
-/// bounds and E312 for a check that does not hold, both with the node.
+/// Runs a `sizes` step. `read` returns element `element` of an i64 buffer. Throws E314 for a value outside its bounds
+/// and E312 for a check that does not hold, both with the node.
 void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read, SymbolValues& values);
 
 }  // namespace weft

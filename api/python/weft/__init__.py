@@ -147,7 +147,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
 
 
 def _constant(value: Any) -> _weft.Tensor:
-    """A value as a constant of its own type. A value on a GPU is copied, because compiling reads it."""
+    """Converts a value to a constant of its own type; copies it from a GPU, because compiling reads it."""
     if _library(value) == "torch":
         return _weft.tensor(value.detach().cpu().contiguous())
     array = _array(value)

@@ -547,7 +547,7 @@ class _Graph:
         return self.parts(refused)
 
     def refused(self, text: str) -> dict[str, str]:
-        """Node name -> why Weft does not take it. Nodes that only read the results of such nodes are not listed."""
+        """Returns a reason for each node that Weft refuses, by name; not for nodes that only read such results."""
         names = [node["name"] for node in json.loads(text)["graph_module"]["graph"]["nodes"]]
         with tempfile.NamedTemporaryFile("w", suffix=".pt2", delete=False) as file:
             file.write(text)

@@ -7,10 +7,10 @@
 
 #include "base/dim.h"
 
-/// Shared by the readers of a node's arguments.
+/// Functions that read the arguments of a node.
 namespace weft::frontend {
 
-/// The sizes as numbers; nothing if one of them is a run-time size.
+/// Returns the sizes as numbers; nothing if one of them is symbolic.
 inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
   std::vector<int64_t> numbers;
   for (const Dim& size : sizes) {
@@ -20,12 +20,12 @@ inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
   return numbers;
 }
 
-/// Which of a node's named arguments were asked for, so that none is ignored by accident.
+/// Records which of a node's named arguments were read, so that an argument that nobody reads becomes an error.
 class Asked {
  public:
   explicit Asked(size_t count) : asked_(count) {}
 
-  /// The argument of `list` that `name_of` gives this name; null: there is none.
+  /// Returns the argument of `list` whose name (by `name_of`) this is; null if there is none.
   template <class List, class NameOf>
   const typename List::value_type* find(const List& list, NameOf name_of, std::string_view name) const {
     for (size_t i = 0; i < list.size(); ++i) {

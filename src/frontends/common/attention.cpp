@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The first and second half (or even and odd elements) of the last axis, rotated by the angles: [.., n] with cos and
+/// Rotates the first and second half (or even and odd elements) of the last axis by the angles: [.., n] with cos and
 /// sin broadcastable to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
@@ -89,7 +89,7 @@ Expr repeat_heads(Expr x, const Dim& heads) {
 Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softcap, int64_t mode) {
   const Builder& b = *q.at;
   k = repeat_heads(k, q.dims()[1]), v = repeat_heads(v, q.dims()[1]);
-  // Half of the scale on each side keeps f16 products small.
+  // Scales q and k by the square root of the scale each, so that f16 products stay small.
   double half = std::sqrt(std::abs(scale));
   Expr s = matmul(q * half, transpose(k, {0, 1, 3, 2}) * std::copysign(half, scale)), kept = s;
   if (softcap > 0) s = tanh(s / softcap) * softcap;

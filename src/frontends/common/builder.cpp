@@ -22,7 +22,7 @@ bool is_small_constant(Value value) {
   return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
-/// The result of an instruction whose operands are all small constants: models compute axes, scales and sizes so.
+/// Computes an instruction whose operands are all small constants, as models compute axes, scales and sizes.
 std::optional<Tensor> computed(const Instruction& i) {
   bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};

@@ -8,25 +8,25 @@
 
 #include "ir/module.h"
 
-/// Shared by all frontends: how an operator of a model becomes instructions.
+/// Translates an operator of a model into instructions; shared by all frontends.
 namespace weft::frontend {
 
 using Values = std::vector<Value>;
 
-/// The body of an If or a Loop while it is built. An outer value that it reads becomes a further parameter.
+/// The body of an If or a Loop while it is built. Each outer value that it reads becomes a parameter.
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the body around it
   Dim trip = 0;           ///< number of the trip; combines the loops around
   Values captured = {};   ///< values of the module around it that are parameters
 
-  /// Makes a value of an outer module usable in this body: constants and sizes are made again, others become
-  /// parameters. A value of the body itself is returned as it is.
+  /// Makes a value of an outer module usable in this body. Constants and sizes are created again, other values become
+  /// parameters. A value of the body itself is returned unchanged.
   Value capture(Value value);
 };
 
-/// One operator of a model while it is translated: where its instructions are appended and how its errors are worded.
-/// Each frontend derives its own class of nodes.
+/// Translates one operator of a model: appends its instructions and throws its errors. Each frontend derives its own
+/// class of nodes.
 class Builder {
  public:
   explicit Builder(Module& module) : own_{.module = &module}, body_(&own_) {}
@@ -38,28 +38,28 @@ class Builder {
   Module& module() const { return *body_->module; }
   Program& program() const { return module().program(); }
 
-  /// The operator's name in messages: "Conv", "aten.linear.default".
+  /// Returns the operator's name for messages: "Conv", "aten.linear.default".
   virtual std::string name() const = 0;
-  /// Throws an error at this operator; `what` follows its name.
+  /// Throws an error for this operator; the message is its name followed by `what`.
   [[noreturn]] virtual void fail(std::string_view code, std::string what, std::string hint = {}) const = 0;
-  /// E122: valid in the framework, but unsupported by Weft.
+  /// Throws E122: valid in the framework, but not supported by Weft.
   [[noreturn]] virtual void unsupported(std::string what) const = 0;
 
-  /// A new instruction. Arithmetic on sizes and small constants is computed at once, so that it stays symbolic. E144
-  /// for a negative size.
+  /// Appends an instruction. Arithmetic on sizes and small constants is computed at once, so that sizes stay symbolic.
+  /// E144 for a negative size.
   Value emit(Op op, Values inputs) const;
   Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< every result
 
-  /// For each element k of the vector `computed` (i64): `known[k]` if given, else a run-time symbol in [0, `most[k]`]
-  /// (no upper bound if `most` is empty).
+  /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else a run-time symbol in [0,
+  /// `most[k]`] (without an upper bound if `most` is empty).
   Dims sizes_or_bound(Value computed, const std::vector<std::optional<Dim>>& known, Dims most = {}) const;
 
-  /// `axis` counted from the front; E143 when it is outside [-rank, rank).
+  /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
   std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted, E143 on repetition
-  /// Two sizes that must be equal: checked now or, if they are run-time sizes, by the run.
+  /// Requires two sizes to be equal: checked now, or in each run if only the run knows them.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
-  /// A tensor that must have these sizes (E151 for another rank).
+  /// Requires a tensor to have these sizes (E151 for another rank).
   void require_dims(Value x, const Dims& dims, std::string_view what) const;
 
  private:

@@ -25,10 +25,10 @@ class Inner : public Builder {
   const Builder& outer_;
 };
 
-/// The number of a trip, counted over the loops around it as well.
+/// Returns the number of a trip, counted over all surrounding loops too.
 Dim nested_trip(const Dim& outer, const Dim& trip) { return outer * 4096 + trip; }
 
-/// Names of the symbols that have a value inside `body` only.
+/// Returns the names of the symbols that have a value only inside `body`.
 std::set<std::string> symbols_inside(const Module& body) {
   std::set<std::string> names;
   for (const Instruction& i : body) {
@@ -49,7 +49,7 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// The joined type of a result of two branches: sizes that differ become symbols, which the If sets.
+/// Joins the types of a result of two branches: sizes that differ become symbols, which the If sets.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -65,8 +65,8 @@ Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<
   return joined;
 }
 
-/// Builds one loop. Carried values first have their sizes from before the loop. Where the body returns another size,
-/// that size becomes a symbol and the body is built again.
+/// Builds one loop. Carried values first get their sizes before the loop. If the body returns another size, that size
+/// becomes a symbol and the body is built again.
 class LoopBuilder {
  public:
   LoopBuilder(const Builder& c, LoopForm form) : c_(c), form_(std::move(form)) {
@@ -115,7 +115,7 @@ class LoopBuilder {
     }
   }
 
-  /// Makes symbols of carried sizes that turned out to change; true if there were any.
+  /// Makes symbols of carried sizes that the body changes; returns true if there were any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -137,7 +137,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Sizes that the items of the next trip do not have are `_`.
+  /// Replaces by `_` the sizes that items of the next trip do not share.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

@@ -4,12 +4,12 @@
 
 namespace weft::frontend {
 
-/// Diagonal `offset` (negative: below the main one) of matrices x[..., rows, columns].
+/// Returns diagonal `offset` (negative: below the main one) of matrices x[..., rows, columns].
 Expr diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset);
 Expr diagonal_of(Expr x, int64_t offset);
-/// x[..., n] spread over matrices so that diagonal `offset` has its elements; other places hold anything.
+/// Writes x[..., n] to diagonal `offset` of matrices; their other elements are undefined.
 Expr on_diagonal(Expr x, const Dim& rows, const Dim& columns, int64_t offset);
-/// x[..., n] on a diagonal of new square matrices, 0 elsewhere.
+/// Writes x[..., n] to a diagonal of new square matrices that are 0 elsewhere.
 Expr diagonal_matrix(Expr x, int64_t offset);
 /// Moves the last two axes to positions `a` and `b`.
 Expr last_moved(Expr y, int64_t a, int64_t b);

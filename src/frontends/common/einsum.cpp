@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// A value whose axes carry labels: letters, and for "..." characters from 128 on, the last axis being 128.
+/// A value with a label for each axis: a letter, or for "..." a character from 128 on (128 is the last axis).
 struct Labelled {
   Expr value;
   std::string labels;
@@ -22,7 +22,7 @@ struct Equation {
   std::string output;
 };
 
-/// "..." written out as one label for each of `count` axes.
+/// Replaces "..." by one label for each of `count` axes.
 std::string with_ellipsis(std::string term, int64_t count) {
   size_t dots = term.find("...");
   if (dots == term.npos) return term;
@@ -38,7 +38,7 @@ void check_term(const Builder& at, const std::string& term) {
   if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("equation has the term '", printable(term), "'"));
 }
 
-/// The implicit output: the ellipsis, then the labels that occur once, in alphabetical order.
+/// Returns the implicit output: the ellipsis, then the labels that occur once, in alphabetical order.
 std::string implied_output(const std::vector<std::string>& inputs) {
   std::map<char, int> counts;
   for (const auto& term : inputs) {
@@ -121,7 +121,7 @@ Labelled permuted(const Labelled& x, const std::string& labels) {
   return {transpose(x.value, order), labels};
 }
 
-/// Sizes of these labels in one of the operands: an axis of size 1 is broadcast.
+/// Returns the sizes of these labels over both operands: an axis of size 1 is broadcast.
 Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   Dims dims;
   for (char l : labels) {
@@ -133,7 +133,7 @@ Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   return dims;
 }
 
-/// The operand as [batch..., rows, columns], every label at its full size.
+/// Returns the operand as [batch..., rows, columns], with every label at its full size.
 Expr as_matrices(const Labelled& x, const std::string& batch, const std::string& rows, const std::string& columns,
                  const Labelled& other) {
   Expr value = permuted(x, batch + rows + columns).value;

@@ -4,8 +4,8 @@
 #include "ops/build.h"
 #include "ops/elementwise.h"
 
-/// Arithmetic on values, so that an operator reads as its formula: `x * tanh(log(exp(x) + 1))`. Operands are broadcast
-/// against each other, and a number takes the type of the value beside it.
+/// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Operands are
+/// broadcast, and a number takes the type of the other operand.
 namespace weft::frontend {
 
 struct Expr {
@@ -17,7 +17,7 @@ struct Expr {
   int64_t rank() const { return value.rank(); }
 };
 
-/// Applies fn to broadcast operands; arithmetic on sizes stays symbolic.
+/// Applies fn to operands, which are broadcast. Arithmetic on sizes stays symbolic.
 Expr apply(Fn fn, const Builder& at, Values operands);
 inline Expr apply(Fn fn, Expr x) { return apply(fn, *x.at, {x.value}); }
 inline Expr apply(Fn fn, Expr x, Expr y) { return apply(fn, *x.at, {x.value, y.value}); }
@@ -73,7 +73,7 @@ WEFT_UNARY(round)
 WEFT_UNARY(is_nan)
 #undef WEFT_UNARY
 
-/// log(1 + exp(x)), which overflows nowhere.
+/// Returns log(1 + exp(x)) in a form that does not overflow.
 inline Expr softplus(Expr x) { return log1p(exp(-abs(x))) + max(x, 0); }
 Expr select(Expr condition, Expr yes, Expr no);
 inline Expr select(Expr condition, Expr yes, double no) { return select(condition, yes, like(yes, no)); }
@@ -82,31 +82,31 @@ inline Expr select(Expr condition, double yes, Expr no) { return select(conditio
 Expr convert(Expr x, DType to);
 Expr reshape(Expr x, Dims dims);
 Expr transpose(Expr x, std::vector<int64_t> permutation);
-/// The numbers from `first` up to `rank`, which is not among them.
+/// Returns the axes first, first + 1 ... rank - 1.
 std::vector<int64_t> axes_from(int64_t first, int64_t rank);
-/// The inverse of a permutation.
+/// Returns the inverse of a permutation.
 std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation);
-/// Matrices transposed: the last two axes change places. A vector stays as it is.
+/// Transposes matrices (the last two axes); a vector stays unchanged.
 Expr swap_last(Expr x);
 Expr broadcast(Expr x, const Dims& dims);
 Expr reduce(ReduceFn fn, Expr x, std::vector<int64_t> axes, bool keep = true);
 Expr matmul(Expr a, Expr b);
 Expr concat(const Builder& at, Values parts, int64_t axis);
-/// Elements [start, start + size) of one axis.
+/// Returns elements [start, start + size) of one axis.
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
-/// x backwards along one axis.
+/// Reverses x along one axis.
 Expr reversed(Expr x, int64_t axis);
-/// x with axes of size 1 added: before all others, or at the end.
+/// Adds axes of size 1 to x: with_rank before all others, the second function at the end.
 Expr with_rank(Expr x, int64_t rank);
-/// A vector along `axis` of a tensor of `rank` axes: [n] -> [1, n, 1, 1].
+/// Reshapes a vector so that it lies along `axis` of a tensor of `rank` axes: [n] -> [1, n, 1, 1].
 Expr along(Expr x, int64_t axis, int64_t rank);
-/// 0, 1, 2 ... of i64 along a new vector of `size`.
+/// Returns the vector 0, 1, 2 ... of this size.
 Expr iota(const Builder& at, const Dim& size, DType type = DType::i64);
-/// A vector of i64.
+/// Returns the sizes as a vector of i64.
 Expr sizes(const Builder& at, Dims dims);
-/// One size, as a scalar.
+/// Returns one size as a scalar.
 Expr scalar(const Builder& at, const Dim& size, DType type = DType::i64);
-/// A tensor filled with `value`.
+/// Returns a tensor filled with `value`.
 Expr full(const Builder& at, DType type, const Dims& dims, double value);
 
 }  // namespace weft::frontend

@@ -27,7 +27,7 @@ constexpr size_t longest_location = 4096;
                .hint = "put the file beside the model, or name its folder with --external-data-dir"});
 }
 
-/// Why the text of a location is refused, or nothing.
+/// Returns why the text of a location is refused; nothing if it is accepted.
 std::string_view location_fault(std::string_view location) {
   if (location.empty()) return "is empty";
   if (location.size() > longest_location) return "is longer than 4096 characters";
@@ -83,7 +83,7 @@ Bytes ExternalFiles::open(std::string_view location, std::string_view tensor) {
 
 Bytes ExternalFiles::map(const std::string& location, std::string_view tensor) const {
   for (const auto& folder : folders_) {
-    // O_PATH: looking at a FIFO or a device must neither block nor act on it.
+    // O_PATH opens a FIFO or a device without blocking and without effect on it.
     Descriptor directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     Descriptor found(::openat(directory.fd, location.c_str(), O_PATH | O_CLOEXEC));
     if (found.fd < 0 && errno == ENOENT && &folder != &folders_.back()) continue;

@@ -11,20 +11,20 @@
 
 namespace weft::frontend {
 
-/// The files that hold a model's external weights. A model is not trusted: a location is accepted only if the file that
-/// it leads to, links followed, lies in the folder of the model or in the folder of the model's own real path (the
-/// cache of Hugging Face links both into one folder), is a regular file, and has no second hard link. The check is made
-/// on the opened file, so that nothing can be swapped in between. Each file is mapped once.
+/// Opens the files that hold a model's external weights. A model is not trusted: a location is accepted only if, after
+/// following links, it is a regular file without a second hard link, in the folder of the model or in the folder of the
+/// model's own real path (the cache of Hugging Face links both into one folder). The opened file is checked, so that
+/// nobody can exchange it in between. Each file is mapped once.
 class ExternalFiles {
  public:
-  /// No folder: every location is refused.
+  /// Without a folder, every location is refused.
   ExternalFiles() = default;
-  /// Weights beside the model file `model`.
+  /// Accepts files beside the model file `model`.
   static ExternalFiles beside(const std::filesystem::path& model);
-  /// Weights in `folder` only.
+  /// Accepts files in `folder` only.
   static ExternalFiles within(const std::filesystem::path& folder);
 
-  /// The bytes of the file at `location`; `tensor` is named in errors E160 (refused) and E161 (missing).
+  /// Returns the bytes of the file at `location`. Errors E160 (refused) and E161 (missing) name `tensor`.
   Bytes open(std::string_view location, std::string_view tensor);
 
  private:

@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Real and imaginary parts of e^(i 2 pi j k / n): [rows, columns].
+/// Returns the real and imaginary parts of e^(i 2 pi j k / n): [rows, columns].
 struct Twiddles {
   Expr cosine, sine;
 };
@@ -21,7 +21,7 @@ Twiddles twiddles(const Builder& c, const Dim& rows, const Dim& columns, const D
   return {convert(cos(angle), type), convert(sin(angle), type)};
 }
 
-/// x cut or filled with zeros to `size` elements along `axis`.
+/// Cuts x or fills it with zeros to `size` elements along `axis`.
 Expr fitted(Expr x, int64_t axis, const Dim& size) {
   Dim have = x.dims()[axis];
   if (known_equal(have, size)) return x;

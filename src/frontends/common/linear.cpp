@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Column by column: the outer product of each new column is subtracted from the rest.
+/// Works column by column: subtracts the outer product of each new column from the rest.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

@@ -13,7 +13,7 @@ namespace {
 
 Expr sum(Expr x, int64_t axis) { return reduce(ReduceFn::sum, x, {axis}); }
 
-/// y[batch, ...] with the batch axes of x in place of its first axis.
+/// Reshapes y[batch, ...] so that x's batch axes replace its first axis.
 Expr in_batches(Expr y, Expr x) {
   Dims dims(x.dims().begin(), x.dims().end() - 2);
   dims.insert(dims.end(), y.dims().begin() + 1, y.dims().end());
@@ -28,12 +28,12 @@ int64_t known_size(Expr x, int64_t axis) {
 
 // ---- Householder ----
 
-/// One reflection 1 - tau v v^T: v[batch, m, 1], tau[batch, 1, 1].
+/// A Householder reflection 1 - tau v v^T: v[batch, m, 1], tau[batch, 1, 1].
 struct Reflection {
   Expr v, tau;
 };
 
-/// The reflection that clears column `at` of m[batch, m, n] below the diagonal.
+/// Returns the reflection that clears column `at` of m[batch, m, n] below the diagonal.
 Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
   Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
@@ -48,8 +48,8 @@ Expr reflected(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by
 
 // ---- Jacobi: rotations of pairs of columns, all pairs of a round at once (Brent and Luk, 1985) ----
 
-/// A round-robin schedule: the partner of each of n columns in a round, i64[n]. After `rounds(n)` rounds all pairs have
-/// met. With an odd n one column is its own partner.
+/// Returns the partner of each of n columns in a round of a round-robin schedule, i64[n]. After `rounds(n)` rounds all
+/// pairs have met. With an odd n one column is its own partner.
 int64_t rounds(int64_t n) { return n - 1 + n % 2; }
 Expr partners(const Builder& b, int64_t n, const Dim& round) {
   auto circle = static_cast<double>(rounds(n)), last = static_cast<double>(n - 1);
@@ -59,8 +59,8 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
   return select(equal(i, last), alone, select(equal(met, i), last, met));
 }
 
-/// Rotations that make columns i and partner[i] orthogonal: `own`[batch, 1, n] are the squares of their lengths, `both`
-/// their products.
+/// Returns the rotations that make columns i and partner[i] orthogonal. `own`[batch, 1, n] are the columns' squared
+/// lengths, `both` their dot products.
 struct Rotation {
   Expr partner, cos, sin;
 
@@ -79,7 +79,7 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t most_sweeps = 20;
 
-/// The carried values after a round, and the largest deviation from orthogonality that it found in a pair (0 to 1).
+/// The carried values after a round, and the largest deviation of a pair from orthogonality (0 to 1).
 struct Round {
   Values next;
   Expr apart;
@@ -105,7 +105,7 @@ Values sweeps(const Builder& b, int64_t n, Values carried,
   return loop_while(b, most_sweeps * rounds(n), carried, 0, body);
 }
 
-/// One-sided Jacobi: the columns of m[batch, m, n] rotated until they are orthogonal, and the rotation v[batch, n, n].
+/// One-sided Jacobi: rotates the columns of m[batch, m, n] until they are orthogonal; v[batch, n, n] is the rotation.
 std::array<Expr, 2> orthogonal_columns(Expr m) {
   int64_t n = known_size(m, 2);
   Expr v = broadcast(eye(*m.at, n, n, m.dtype()), {m.dims()[0], n, n});
@@ -119,7 +119,7 @@ std::array<Expr, 2> orthogonal_columns(Expr m) {
   return {Expr{m.at, y[0]}, Expr{m.at, y[1]}};
 }
 
-/// Columns of m[batch, m, n] in the order of places[batch, n].
+/// Returns the columns of m[batch, m, n] in the order of places[batch, n].
 Expr columns_at(Expr m, Expr places) {
   return gather_elements(m, broadcast(reshape(places, {m.dims()[0], 1, m.dims()[2]}), m.dims()), 2);
 }
@@ -153,7 +153,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// The rotated columns are u s. A QR factorisation makes unit vectors of them, also where s is 0.
+/// The rotated columns are u s. A QR factorisation normalises them, even where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);

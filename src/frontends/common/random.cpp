@@ -14,18 +14,18 @@ Expr low(Expr x) { return apply(Fn::bit_and, x, like(x, 0xffffffff)); }
 Expr operator^(Expr x, Expr y) { return apply(Fn::bit_xor, x, y); }
 Expr word(const Builder& b, uint64_t value) { return number(b, DType::u64, static_cast<double>(value)); }
 
-/// Four words of 32 random bits for each element, each in a u64.
+/// Four 32-bit random words for each element, each stored in a u64.
 struct Words {
   Expr a, b, c, d;
 };
 
-/// One round; its keys follow from those of the one before by adding a constant, modulo 2^32.
+/// Computes one Philox round; its keys are the previous round's plus a constant, modulo 2^32.
 Words round(const Words& x, Expr key_low, Expr key_high) {
   Expr p = x.a * 0xd2511f53, q = x.c * 0xcd9e8d57;
   return {right(q, 32) ^ x.b ^ key_low, low(q), right(p, 32) ^ x.d ^ key_high, low(p)};
 }
 
-/// Random words for `count` elements in a row.
+/// Returns random words for `count` elements in a row.
 Words random_words(const RandomSource& from, const Dim& count) {
   const Builder& b = *from.low.at;
   Expr place = iota(b, count, DType::u64), stream = word(b, static_cast<uint64_t>(from.stream));
@@ -39,7 +39,7 @@ Words random_words(const RandomSource& from, const Dim& count) {
   return words;
 }
 
-/// Whole numbers below 2^`bits` of two words, as `type`.
+/// Returns integers below 2^`bits`, made of two words, as `type`.
 Expr top_bits(Expr high, Expr lower, int bits, DType type) {
   if (bits <= 32) return convert(right(high, 32 - bits), type);
   return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);
@@ -67,7 +67,7 @@ Expr exponential(const RandomSource& from, DType type, const Dims& dims) {
   return -log1p(-uniform(from, random_type(type), dims));
 }
 
-/// Box and Muller, 1958.
+/// Normal numbers by the method of Box and Muller, 1958.
 Expr normal(const RandomSource& from, DType type, const Dims& dims) {
   Words words = random_words(from, product(dims));
   int bits = type == DType::f64 ? 53 : 24;
@@ -77,7 +77,7 @@ Expr normal(const RandomSource& from, DType type, const Dims& dims) {
   return reshape(radius * cos(top_bits(words.c, words.d, bits, computed) * (2 * M_PI * unit)), dims);
 }
 
-/// The class whose interval of the running sums of shares holds a uniform number.
+/// Returns the class whose interval in the running sums of shares contains a uniform number.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples) {
   Dim batch = shares.dims()[0], classes = shares.dims()[1];
   Expr sums = running(ReduceFn::sum, shares, 1);
@@ -86,7 +86,7 @@ Expr drawn(const RandomSource& from, Expr shares, const Dim& samples) {
   return min(reduce(ReduceFn::sum, below, {2}, false), scalar(*shares.at, classes - 1));
 }
 
-/// The largest weights divided by exponentially distributed numbers.
+/// Takes the classes with the largest weight / exponential number: sampling without replacement by weight.
 Expr drawn_once(const RandomSource& from, Expr weights, const Dim& samples) {
   return top_k(weights / exponential(from, weights.dtype(), weights.dims()), samples, 1).places;
 }

@@ -6,7 +6,7 @@
 namespace weft::frontend {
 namespace {
 
-/// One step of one direction, inside the loop's body.
+/// Builds one step of one direction, in the loop's body.
 struct Step {
   const RecurrentForm& form;
   const RecurrentWeights& weights;
@@ -18,9 +18,9 @@ struct Step {
   Expr weight() const { return inside(body, weights.recurrent); }
   Expr clipped(Expr v) const { return within(v, form.clip); }
   static Expr within(Expr v, double bound) { return bound > 0 ? min(max(v, -bound), bound) : v; }
-  /// Columns of gate `g`.
+  /// Returns the columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, size * Dim(g), size); }
-  /// v + the bias of the recurrence from column `first` on.
+  /// Returns v + the recurrent bias from column `first` on.
   Expr with_bias(Expr v, const Dim& first) const {
     if (!weights.recurrent_bias) return v;
     return v + slice(inside(body, weights.recurrent_bias), 0, first, v.dims().back());

@@ -5,13 +5,12 @@
 
 #include "frontends/common/expr.h"
 
-/// Recurrent networks, one direction and layer at a time, with weights of any origin: x[steps, batch, in] goes through
-/// a loop over the steps.
+/// Recurrent networks, one direction and one layer at a time: a loop over the steps of x[steps, batch, in].
 namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
 
-/// With x the input and h the past state of a step, W, R and the biases by gate; * of vectors is by element.
+/// x is the input and h the past state of a step; W, R and the biases have a part for each gate; * is elementwise.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
@@ -31,8 +30,8 @@ struct RecurrentForm {
   Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 
-/// Columns are the gates, one after another, each as wide as the state. A null bias is 0. Behind a projection h is
-/// `out` wide, else as wide as the state.
+/// Columns are the gates in order, each as wide as the state. A null bias is 0. With a projection, h is `out` wide,
+/// otherwise as wide as the state.
 struct RecurrentWeights {
   Expr input, recurrent;                        ///< [in, gates * hidden], [out, gates * hidden]
   Value input_bias = {}, recurrent_bias = {};   ///< [gates * hidden]
@@ -44,8 +43,8 @@ struct Recurrent {
   Expr states;        ///< [steps, batch, out]
   Expr hidden, cell;  ///< after the last step, [batch, out]; cell [batch, hidden], or `hidden` where there is none
 };
-/// `hidden` and `cell` (lstm) are the first states. With lengths, i64[batch, 1], a row that has ended
-/// keeps its state and gives zeros.
+/// `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row keeps its state after its end,
+/// and its later results are zeros.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);
 

@@ -97,7 +97,7 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   return run_time_size(size, scale);
 }
 
-/// floor(size * scale) at run time, because a symbolic expression cannot express how the product is rounded.
+/// Computes floor(size * scale) at run time, because a symbolic expression cannot state how the product is rounded.
 Dim Resizing::run_time_size(const Dim& size, double scale) const {
   const Builder& b = *x_.at;
   constexpr int64_t denominator = 1 << 20;
@@ -108,7 +108,7 @@ Dim Resizing::run_time_size(const Dim& size, double scale) const {
   return b.sizes_or_bound(convert(scaled, DType::i64), {std::nullopt}, {most})[0];
 }
 
-/// f64[rank] with values[first + i] for axis axes[i], and `rest` for the others.
+/// Returns f64[rank] with values[first + i] at axis axes[i], and `rest` for the other axes.
 Expr Resizing::spread(Expr values, int64_t first, const std::vector<int64_t>& axes, double rest) const {
   Values parts(op.dims.size(), full(*x_.at, DType::f64, {1}, rest));
   for (size_t i = 0; i < axes.size(); ++i) parts[at(axes[i])] = slice(values, 0, first + static_cast<int64_t>(i), 1);
@@ -121,7 +121,7 @@ Expr Resizing::sizes_along(const std::vector<int64_t>& axes) const {
   return convert(sizes(*x_.at, list), DType::f64);
 }
 
-/// The sizes in `computed`, f64[axes], become those of the result.
+/// Sets the result's sizes to those in `computed`, f64[axes].
 void Resizing::set_computed_sizes(const std::vector<int64_t>& axes, Expr computed) {
   Dims found = x_.at->sizes_or_bound(convert(computed, DType::i64), std::vector<std::optional<Dim>>(axes.size()));
   for (size_t i = 0; i < axes.size(); ++i) op.dims[at(axes[i])] = found[i];

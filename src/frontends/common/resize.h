@@ -18,23 +18,23 @@ class Resizing {
  public:
   explicit Resizing(Expr x);
 
-  /// The form of the resize, set by the caller. Its dims and scales are those of x until a function below is called.
+  /// The Resize to build; the caller sets its modes. Dims and scales equal x's until a function below changes them.
   /// scales[a] = 0 stands for dims[a] / size.
   Resize op;
 
-  /// Axes take these sizes.
+  /// Gives these axes these sizes.
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
-  /// Sizes times scales, rounded down; the product is rounded to f32 first, as in onnxruntime: 10 * 0.7f are 7. E155
-  /// for a scale that is not above 0.
+  /// Multiplies sizes by scales and rounds down. As in onnxruntime the product is rounded to f32 first: 10 * 0.7f is 7.
+  /// E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
-  /// The same with run-time scales, f64[axes].
+  /// The same with scales known only at run time, f64[axes].
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
-  /// One scale for all axes: the smallest that some axis needs to reach its size, or the largest. The second form takes
-  /// run-time sizes, f64[axes].
+  /// Uses one scale for all axes: the smallest that an axis needs to reach its size, or the largest. The second form
+  /// takes sizes known only at run time, f64[axes].
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
-  /// The part of x that is resized, for ResizeCoordinates::tf_crop_and_resize: starts of the axes, then their ends, as
-  /// fractions of x's size; other axes are whole. The second form takes run-time numbers, f64[2 * axes].
+  /// Sets the part of x that tf_crop_and_resize resizes: the starts of the axes, then their ends, as fractions of x's
+  /// size. Other axes are taken whole. The second form takes run-time numbers, f64[2 * axes].
   void set_region(const std::vector<int64_t>& axes, const std::vector<double>& region);
   void set_region(const std::vector<int64_t>& axes, Expr region);
 

@@ -19,7 +19,7 @@ Expr with_last_axis(Expr x) {
   return reshape(x, dims);
 }
 
-/// image[batch, spatial..., channels] at whole positions [batch, points...], one for each spatial axis.
+/// Returns image[batch, spatial..., channels] at integer positions [batch, points...], one list for each spatial axis.
 Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   Values parts;
   for (Expr p : position) parts.push_back(with_last_axis(convert(p, DType::i64)));
@@ -32,14 +32,14 @@ struct Border {
   bool aligned;
 };
 
-/// x reflected at low and high, repeatedly, into [low, high].
+/// Reflects x at low and high, repeatedly, into [low, high].
 Expr reflected(Expr x, Expr low, Expr high) {
   Expr range = high - low;
   Expr t = floor_mod(abs(x - low), max(range * 2, 1e-6));
   return low + select(t <= range, t, range * 2 - t);
 }
 
-/// From [-1, 1] to pixel coordinates; those outside are clamped or reflected as `how` says.
+/// Converts [-1, 1] to pixel coordinates; those outside the image are clamped or reflected as `how` says.
 Expr position_of(const Builder& c, Expr g, const Dim& size, const Border& how, bool is_cubic) {
   Expr n = scalar(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
@@ -50,7 +50,7 @@ Expr position_of(const Builder& c, Expr g, const Dim& size, const Border& how, b
   return x;
 }
 
-/// One pixel that a sample reads along one axis: its position and weight.
+/// A pixel that a sample reads along one axis: its position and weight.
 struct Tap {
   Expr index, weight;
 };
@@ -89,7 +89,7 @@ std::vector<Tap> taps_of(const Builder& c, Expr x, const Dim& size, const Border
 
 constexpr size_t most_choices = 1024;
 
-/// The weighted sum over every choice of one tap for each axis.
+/// Sums over all combinations of one tap for each axis, weighted.
 Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
   size_t choices = 1;
   for (const auto& taps : axes) choices = std::min(choices * taps.size(), most_choices + 1);
@@ -113,13 +113,13 @@ Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& 
   }
 }
 
-/// Positions of `size` pixels from -1 to 1: their centres, or with the outer ones on the edge.
+/// Returns `size` positions from -1 to 1: pixel centres, or with the outer ones on the edge.
 Expr axis_positions(const Builder& c, const Dim& size, bool aligned, DType type) {
   Expr i = convert(iota(c, size), type), n = scalar(c, size, type);
   return aligned ? i * 2 / max(n - 1, 1) - 1 : (i * 2 + 1) / n - 1;
 }
 
-/// The two pixels around positions inside a region, and 0 for those more than a pixel outside the image.
+/// Finds the two pixels around each position; positions more than a pixel outside the image give 0.
 std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   Expr n = scalar(c, size, x.dtype());
   Expr counts = select((x < -1) | (x > n), like(x, 0), like(x, 1));
@@ -128,7 +128,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// How a region is divided along one axis: bins of `ratio` samples; with ratio 0, one sample for each pixel of the
+/// How a region is divided along one axis: bins of `ratio` samples each; ratio 0 takes one sample for each pixel of the
 /// region, up to `most`.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
@@ -148,20 +148,20 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
 }
 
-/// Samples of each region along an axis where their number is open: ceil(length / bins), [regions, 1, 1].
+/// Returns the samples of each region along an axis if their number is open: ceil(length / bins), [regions, 1, 1].
 Expr adaptive_ratio(Expr length, int64_t bins) {
   Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
   return reshape(max(ratio, 0), {length.dims()[0], 1, 1});
 }
 
-/// The greatest element, as a size.
+/// Returns the greatest element as a symbolic size.
 Dim greatest(const Builder& c, Expr ratio) {
   Expr all = reshape(ratio, {ratio.dims()[0]});
   Expr most = reduce(ReduceFn::max, concat(c, {all, full(c, DType::i64, {1}, 1)}, 0), {0});
   return c.sizes_or_bound(most, {std::nullopt}).at(0);
 }
 
-/// The coordinate of each tap of the kernel along `axis`, in row-major order of the taps.
+/// Returns the coordinate of each kernel tap along `axis`, in row-major order of the taps.
 Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t dilation) {
   int64_t all = 1, after = 1;
   for (size_t a = 0; a < kernel.size(); ++a) {
@@ -173,8 +173,8 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
   return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
 }
 
-/// The positions of `count` samples among `size` pixels, [regions, count], for regions [regions, 1] from `low` to
-/// `high` (0 and 1: the first and last pixel). A single sample is in the middle.
+/// Returns the positions of `count` samples among `size` pixels, [regions, count], for regions [regions, 1] from `low`
+/// to `high` (0 and 1: the first and last pixel). A single sample lies in the middle.
 Expr crop_positions(const Builder& c, Expr low, Expr high, const Dim& count, const Dim& size) {
   Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);

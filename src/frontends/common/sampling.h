@@ -6,14 +6,14 @@
 /// Sampling of images at fractional coordinates. x is [batch, channels, spatial...].
 namespace weft::frontend {
 
-/// The value of a sample outside the image.
+/// How a sample outside the image gets its value.
 enum class Outside : uint8_t { zeros, border, reflection };
 
-/// Samples at grid[batch, points..., axes], positions from -1 to 1 along each axis, the image's last axis first:
-/// [batch, channels, points...]. -1 and 1 are the centres of the outer pixels if `aligned`, else the image's edges.
+/// Samples x at grid[batch, points..., axes]: positions from -1 to 1 along each axis, the image's last axis first.
+/// Returns [batch, channels, points...]. If `aligned`, -1 and 1 are the centres of the outer pixels, else the edges.
 Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool aligned);
-/// Such a grid: theta[batch, d, d + 1] times each pixel's position (x, y, z, 1) in an image of `size`, which is [batch,
-/// channels, spatial...] with d = 2 or 3 spatial axes -> [batch, spatial..., d].
+/// Returns a grid for it: theta[batch, d, d + 1] times the position (x, y, z, 1) of each pixel of an image of `size` =
+/// [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
 Expr affine_grid(Expr theta, const Dims& size, bool aligned);
 
 /// How regions are cut into bins.
@@ -24,14 +24,14 @@ struct RegionForm {
   bool largest = false;           ///< the largest sample of a bin rather than their mean
   bool half_pixel = true;         ///< coordinates are of pixels' edges rather than centres (`aligned` in PyTorch)
 };
-/// Regions rois[count, 4] = (x1, y1, x2, y2) of the images batch[count] -> [count, channels, rows, columns].
+/// Pools the regions rois[count, 4] = (x1, y1, x2, y2) of images batch[count] to [count, channels, rows, columns].
 Expr roi_align(Expr x, Expr rois, Expr batch, const RegionForm& form);
-/// Regions rois[count, 4] = (y1, x1, y2, x2), 0 and 1 being the outer pixels, of the images batch[count], resized to
-/// `size`, two sizes: [count, channels, size...]. `outside` is the value beyond the image.
+/// Resizes the regions rois[count, 4] = (y1, x1, y2, x2) of images batch[count] to [count, channels, size...]. In rois,
+/// 0 and 1 are the outer pixels; `outside` is the value beyond the image.
 Expr crop_and_resize(Expr x, Expr rois, Expr batch, const Dims& size, bool nearest, double outside);
 
-/// A deformable convolution: offset[batch, parts * taps * axes, out...] moves the taps, which are read between pixels
-/// and multiplied by mask[batch, parts * taps, out...] if there is one. w[outputs, channels / groups, kernel...].
+/// Deformable convolution: offset[batch, parts * taps * axes, out...] moves each tap, which is interpolated and
+/// multiplied by mask[batch, parts * taps, out...] (may be null). w is [outputs, channels / groups, kernel...].
 Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t groups, int64_t parts);
 
 }  // namespace weft::frontend

@@ -13,8 +13,8 @@ namespace {
 
 Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
 
-/// The order of the rows of x [rows, columns]: by the first column, then the second and so on. A radix sort: stable
-/// sorts by each column, the last one first.
+/// Returns the order of the rows of x [rows, columns], compared by the first column, then the second and so on. A radix
+/// sort: stable sorts by each column, the last one first.
 Expr order_of_rows(Expr x) {
   const Builder& c = *x.at;
   const Dim rows = x.dims()[0], columns = x.dims()[1];
@@ -64,8 +64,8 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
   return select(equal(along(iota(c, depth), axis, indices.rank()), wrapped), on, off);
 }
 
-// Stream compaction: each true place is written to the index that equals the number of true elements before it. The
-// others are written to one more element, which is dropped.
+// Stream compaction: writes each true index to the position that equals the number of true elements before it. The
+// others are written to one extra element, which is dropped.
 Expr true_places(Expr flags) {
   const Builder& c = *flags.at;
   const Dim size = flags.dims()[0];

@@ -3,53 +3,53 @@
 #include "frontends/common/expr.h"
 #include "ops/reduce.h"
 
-/// Orders, running sums, and selections of data-dependent size. Selections count first, bind the count to a size, and
-/// then fill a tensor of that size (docs/symbolic_sizes.md).
+/// Sorting, running sums, and selections whose size depends on data. A selection counts first, binds the count to a
+/// symbolic size and fills a tensor of that size (docs/symbolic_sizes.md).
 namespace weft::frontend {
 
-/// Running sum, product, least or greatest along an axis, of x's sizes; exclusive omits the element itself.
+/// Returns the running sum, product, minimum or maximum along an axis; `exclusive` leaves out the element itself.
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
 
-/// Sorted elements, and their former positions along the axis (i64). Equal elements keep their order; NaN counts as
+/// Sorted elements and their former indices along the axis (i64). Equal elements keep their order; NaN counts as
 /// largest.
 struct Ordered {
   Expr values, places;
 };
-/// The k largest or smallest along an axis, the best first. E151 where k is known not to be in [0, size].
+/// Returns the k largest or smallest along an axis, the best first. E151 if k is known to be outside [0, size].
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
-/// All elements along an axis, in rising order.
+/// Sorts along an axis in ascending order.
 Ordered sorted(Expr x, int64_t axis = 0);
-/// The index (i64) of the largest or smallest element along an axis: the first of equals, or the last. The run refuses
-/// an axis without elements.
+/// Returns the index (i64) of the largest or smallest element along an axis: the first of equals, or with `last` the
+/// last. A run with an empty axis is an error.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 
-/// One-hot along a new axis of `depth` elements: `on` at the index, `off` elsewhere. Negative indices count from the end.
+/// One-hot along a new axis of size `depth`: `on` at the index, else `off`. Negative indices count from the end.
 Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
 
-/// Where a vector of booleans is true, in order: i64[count].
+/// Returns the indices of the true elements of a vector, in order: i64[count].
 Expr true_places(Expr flags);
-/// Coordinates of the elements that are not zero, i64[rank, count]; those of a scalar have one row.
+/// Returns the coordinates of nonzero elements, i64[rank, count]; a scalar counts as rank 1.
 Expr nonzero(Expr x);
-/// x as a vector.
+/// Flattens x to a vector.
 Expr flat(Expr x);
 
-/// Groups of equal elements or, along an axis, of equal slices: one of each, where the first of it stood, the group of
-/// each element, and how many it has; in rising order, or in the order of their first elements.
+/// Groups of equal elements or slices along an axis: one of each, the index of its first member, the group of each
+/// element, the size of each group. Groups are in ascending order, or in the order of their first members.
 struct Groups {
   Expr values, first, inverse, counts;
 };
 Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted);
-/// Merges equal neighbours along an axis, which has at least one element.
+/// Merges equal neighbours along an axis, which must not be empty.
 Groups unique_neighbours(Expr x, int64_t axis);
 /// Repeats each index i `repeats[i]` times: [2, 0, 1] -> [0, 0, 2].
 Expr repeated_places(Expr repeats);
 
-/// values[i] where x equals keys[i] (NaN equals NaN), `fallback` elsewhere: a scalar, or of x's sizes.
+/// Returns values[i] where x equals keys[i] (NaN equals NaN), elsewhere `fallback`, a scalar or of x's sizes.
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
 
 /// Non-maximum suppression. Of the boxes with a score above `least`, removes those that overlap a better box of their
-/// class by more than `overlap`; keeps at most `most` of each class. boxes[batch, count, 4] (corners, or with `centers`
-/// middle and size), scores[batch, classes, count] -> i64[selected, 3] of batch, class and box.
+/// class by more than `overlap`, and keeps at most `most` of each class. boxes[batch, count, 4] holds corners, or with
+/// `centers` centre and size; scores is [batch, classes, count]. Returns i64[selected, 3]: batch, class, box.
 Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers);
 
 }  // namespace weft::frontend

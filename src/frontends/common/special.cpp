@@ -16,17 +16,17 @@ Expr polynomial(Expr x, std::initializer_list<double> a) {
   return y;
 }
 
-/// exp(x^2) erfc(x) of x >= 0: a fraction of Chebyshev, exact to 1.2e-7 of the value (Numerical Recipes, 6.2).
+/// Returns exp(x^2) erfc(x) for x >= 0 by a Chebyshev fit with relative error below 1.2e-7 (Numerical Recipes, 6.2).
 Expr scaled_tail(Expr x) {
   Expr t = 1.0 / (x * 0.5 + 1);
   return t * exp(polynomial(t, {0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418,
                                 0.37409196, 1.00002368, -1.26551223}));
 }
 
-/// |sin(pi x)|. x is reduced to [0, 1) first, so no digits are lost for large x.
+/// Returns |sin(pi x)|. Reduces x to [0, 1) first, so that large x lose no digits.
 Expr sine_of_turns(Expr x) { return sin((x - floor(x)) * pi); }
 
-/// log |gamma(x)| of x >= 0.5 (Lanczos, nine terms).
+/// Returns log |gamma(x)| for x >= 0.5 (Lanczos approximation, nine terms).
 Expr log_gamma_above(Expr x) {
   constexpr double terms[] = {676.5203681218851,  -1259.1392167224028,  771.32342877765313,    -176.61502916214059,
                               12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7};
@@ -45,7 +45,7 @@ Expr erfc(Expr x) {
 }
 Expr scaled_erfc(Expr x) { return select(x >= 0, scaled_tail(abs(x)), exp(x * x) * 2 - scaled_tail(abs(x))); }
 
-/// A first guess (Giles, 2012), and one step of Newton.
+/// Inverse by an initial guess (Giles, 2012) and one Newton step.
 Expr inverse_erf(Expr x) {
   Expr w = -log((1.0 - x) * (1.0 + x));
   Expr middle = polynomial(w - 2.5, {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
@@ -71,7 +71,7 @@ Expr log_gamma(Expr x) {
   return select(is_pole | equal(abs(x), infinity), infinity, y);
 }
 
-/// The derivative of log gamma: ten steps up, then the asymptotic series.
+/// Returns the derivative of log gamma: shifts x up by ten recurrence steps, then uses the asymptotic series.
 Expr digamma(Expr x) {
   constexpr int steps = 10;
   Expr is_low = x < 0, up = select(is_low, 1.0 - x, x), sum = like(x, 0);
@@ -99,7 +99,7 @@ Expr trigamma(Expr x) {
 
 // ---- Bessel functions (Abramowitz and Stegun, 9.8.1 to 9.8.4) ----
 
-/// I of order 0 times exp(-|x|).
+/// Returns the Bessel function I of order 0 times exp(-|x|).
 Expr scaled_bessel_0(Expr x) {
   Expr a = abs(x), t = a / 3.75, u = 3.75 / a, s = t * t;
   Expr near = polynomial(s, {0.0045813, 0.0360768, 0.2659732, 1.2067492, 3.0899424, 3.5156229, 1});

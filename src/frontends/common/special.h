@@ -2,7 +2,7 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Special functions as series of operands in f64, exact to more digits than f32 holds.
+/// Special functions computed as series in f64; the results are more exact than f32.
 namespace weft::frontend {
 
 Expr erfc(Expr x);         ///< 1 - erf(x)

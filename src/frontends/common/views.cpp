@@ -15,7 +15,7 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 constexpr int64_t far = INT32_MAX;  // exporters write "to the end" as INT32_MAX or INT64_MAX
 
-/// One end of a slice, counted from the front and clamped to [low, high]; `size` is the axis.
+/// Returns one end of a slice, counted from the front and clamped to [low, high]; `size` is the axis.
 Dim slice_bound(const Builder& b, const Dim& given, const Dim& size, const Dim& low, const Dim& high) {
   if (auto value = given.constant()) {
     if (*value >= far) return high;
@@ -42,13 +42,13 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   slice.sizes[axis] = max(count, 0);
 }
 
-/// A run-time bound of a slice, counted from the front and clamped as in slice_bound.
+/// Returns a run-time bound of a slice, counted from the front and clamped as in slice_bound.
 Expr bound_by_data(Expr given, Expr size, bool forwards) {
   Expr from_front = select(given < 0, given + size, given);
   return forwards ? min(max(from_front, 0), size) : min(max(from_front, -1), size - 1);
 }
 
-/// Starts and sizes of axes with run-time bounds.
+/// The starts and sizes of axes with run-time bounds.
 void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   Values computed;
   Dims most;

@@ -9,41 +9,41 @@
 /// of inputs, or symbols that the run binds (Builder::sizes_or_bound, sizes_in of ops/build.h).
 namespace weft::frontend {
 
-/// x reshaped. One of `dims` may be -1, which takes the rest; with `zero_copies` a 0 at place k stands for x's own size
-/// k. E151 where they do not fit.
+/// Reshapes x. One of `dims` may be -1, which is inferred; with `zero_copies` a 0 at index k means x's own size k. E151
+/// if they do not fit.
 Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
-/// The sizes in `shape`, an i64 vector with run-time elements; -1 and 0 are resolved as above.
+/// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as above.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 
-/// One axis of a slice as numpy writes it, x[start:end:step]: a negative bound counts from the end, one outside is
-/// clamped, and a large number means the end. The step is not 0.
+/// One axis of a numpy slice, x[start:end:step]: a negative bound counts from the end, a bound outside is clamped. The
+/// step is not 0.
 struct Cut {
   int64_t axis = 0;
   std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that only the run knows
   int64_t step = 1;
   Value start_data = {}, end_data = {};  ///< such a bound, i64[1]
 };
-/// x sliced along these axes, each named once; x itself if the slice is whole.
+/// Slices x along these axes, each of which occurs once; returns x itself if the slice is all of it.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
-/// x with the slice `part` replaced by `value`, which is broadcast. The slice has positive steps and known places.
+/// Returns x with the slice `part` (positive steps, known bounds) replaced by `value`, which is broadcast.
 Expr replaced(Expr x, const Cut& part, Expr value);
 
-/// Parts of these sizes, one after another along an axis. E151 where their sum is not that of x.
+/// Splits x along an axis into parts of these sizes. E151 if their sum is not x's size.
 Values split(Expr x, int64_t axis, const Dims& parts);
-/// x repeated `repeats[a]` times along each axis a.
+/// Repeats x `repeats[a]` times along each axis a.
 Expr tile(Expr x, const Dims& repeats);
-/// x with elements around it (negative: without), one entry for each axis. `fill` is a scalar of x's type, 0 if null.
+/// Pads x (a negative number removes elements), one entry for each axis. `fill` is a scalar of x's type; null: 0.
 Expr pad(Expr x, Dims before, Dims after, PadMode mode = PadMode::constant, Value fill = {});
-/// Windows of `size` elements along an axis, `step` apart: [.., windows, .., size].
+/// Returns windows of `size` elements along an axis, `step` apart: [.., windows, .., size].
 Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step);
 
-/// x[n, c * block^2, h, w] -> [n, c, h * block, w * block]. The channels are [block, block, c], or with `depth_first`
-/// [c, block, block] (PyTorch's pixel shuffle).
+/// Moves channels to space: x[n, c * block^2, h, w] -> [n, c, h * block, w * block]. The channels are ordered [block,
+/// block, c], or with `depth_first` [c, block, block] (PyTorch's pixel shuffle).
 Expr depth_to_space(Expr x, int64_t block, bool depth_first);
-/// The inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
+/// Returns the inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
-/// The first lengths[b] elements of each row along `time` backwards, the others as they are.
+/// Reverses the first lengths[b] elements of each row along `time`; the others stay.
 Expr reverse_rows(Expr x, Expr lengths, int64_t batch, int64_t time);
 
 }  // namespace weft::frontend

@@ -7,7 +7,7 @@
 namespace weft::frontend {
 namespace {
 
-/// `total` elements of padding on both sides of an axis.
+/// Splits `total` elements of padding between both sides of an axis.
 void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);
@@ -36,7 +36,7 @@ Pool pool_op(PoolFn fn, Expr x, Window window, const PoolForm& form) {
           .p = form.p};
 }
 
-/// The flat index of each element of each block in the padded image of sizes `padded`: [block..., blocks...].
+/// Returns the flat index of each element of each block in the padded image of sizes `padded`: [block..., blocks...].
 Expr block_positions(const Builder& b, const Window& window, const Dims& padded, const Dims& blocks) {
   int64_t axes = std::ssize(padded);
   Expr position = number(b, DType::i64, 0);
@@ -64,8 +64,8 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
-    // Windows without gaps between them never need negative padding. Leaving out the maximum keeps the sizes of deep
-    // networks short.
+    // Windows without gaps between them never need a negative padding. Without the maximum the symbolic sizes of deep
+    // networks stay short.
     add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }
 }

@@ -8,8 +8,8 @@
 
 namespace weft::frontend {
 
-/// Reads one protobuf message in place. Lengths and offsets are 64-bit, every claim is compared with the bytes left
-/// before use, and an error names the path to the field (`graph.node[3].attribute[0].t`) and its offset in the file.
+/// Reads a protobuf message in place. Lengths and offsets are 64-bit and checked against the bytes left before use. An
+/// error names the path to the field (`graph.node[3].attribute[0].t`) and its offset in the file.
 ///
 ///     while (wire.next()) switch (wire.field()) {
 ///       case 1: node.inputs.push_back(wire.text("input")); break;
@@ -17,11 +17,11 @@ namespace weft::frontend {
 ///       default: wire.skip();
 ///     }
 ///
-/// A message whose length reaches past its parent is read as far as it goes, so that the error names the innermost
+/// A message that is longer than its parent is read as far as the parent goes, so that the error names the innermost
 /// field that is cut. Throws E103 (cut short) and E108 (damaged).
 class Wire {
  public:
-  /// A reader over `message`, a part of the file that begins at `origin`; `path` names it and must outlive the reader.
+  /// Reads `message`, a part of the file that begins at `origin`. `path` names it and must outlive the reader.
   Wire(std::span<const std::byte> message, const std::byte* origin, std::string_view path, uint64_t missing = 0);
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
@@ -29,7 +29,7 @@ class Wire {
   /// Moves to the next field; false at the end of the message.
   bool next();
   uint32_t field() const { return field_; }
-  /// Steps over a field that the caller does not know.
+  /// Skips a field that the caller does not know.
   void skip();
 
   uint64_t number(std::string_view name);
@@ -37,7 +37,7 @@ class Wire {
   float float32(std::string_view name);
   std::span<const std::byte> bytes(std::string_view name);
   std::string_view text(std::string_view name);
-  /// A reader over a message inside this one; it must not outlive this reader. `index` -1: the field is not a list.
+  /// Returns a reader for a nested message; it must not outlive this reader. `index` is -1 if the field is not a list.
   Wire message(std::string_view name, int64_t index = -1);
 
   /// Appends the values of a repeated number, packed or not.
@@ -45,13 +45,13 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// The rest of this message, to be read later, and how many of its bytes the file lacks.
+  /// Return the rest of this message for later reading, and how many of its bytes the file lacks.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 
-  /// "graph.node[3].attribute[0]".
+  /// Returns the path in the message: "graph.node[3].attribute[0]".
   std::string path() const;
-  /// Throws E108: `what` is wrong with field `name` of this message.
+  /// Throws E108; `what` says what is wrong with field `name` of this message.
   [[noreturn]] void fail_damaged(std::string_view name, std::string_view what) const;
 
  private:

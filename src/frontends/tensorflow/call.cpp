@@ -77,8 +77,8 @@ Expr Call::flat(size_t i) const {
   return flattened(inputs_[i]);
 }
 
-/// An integer tensor as an i64 vector. A concatenation of vectors is joined part by part, so that known parts stay
-/// known.
+/// Returns an integer tensor as an i64 vector. A concatenation of vectors is joined part by part, so that known parts
+/// stay known.
 Expr Call::flattened(Value value) const {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   const auto* joined = value.def->as<Concat>();

@@ -12,13 +12,13 @@
 #include "frontends/common/arguments.h"
 #include "frontends/common/expr.h"
 
-/// Operators of TensorFlow and of TensorFlow Lite. One function translates both where both formats have the same
-/// operator under two names.
+/// Translates operators of TensorFlow and TensorFlow Lite. If both formats have the same operator under two names, one
+/// function translates both.
 namespace weft::tensorflow {
 
 using frontend::Builder, frontend::Expr, frontend::Values;
 
-/// Sizes that a model declares, -1 for an open one; nothing where it leaves the rank open.
+/// The sizes that a model declares, -1 for an open one; no list if the rank is open.
 struct Sizes {
   std::optional<std::vector<int64_t>> dims;
 };
@@ -35,55 +35,55 @@ struct Node {
 /// "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
-/// A list of tensors without sizes yet.
+/// A list of tensors that was created without element sizes.
 struct OpenList {
   DType type;
   Dim count;
 };
 
-/// A table that turns keys into values: two vectors of one length.
+/// A lookup table: a vector of keys and a vector of their values.
 struct LookupTable {
   Tensor keys, values;
 };
 
-/// The services of the importer that operators with graphs, variables, lists and tables call.
+/// What operators with graphs, variables, lists and tables need from the importer.
 class Graphs {
  public:
   virtual ~Graphs() = default;
-  /// The results of graph `graph` of the model for these values, written to `module`.
+  /// Builds graph `graph` of the model on these inputs in `module`; returns its results.
   virtual Values inlined(int64_t graph, Module& module, const Values& inputs) = 0;
-  /// The current value of the variable called `name`; `assign` gives it another.
+  /// Returns the current value of the variable `name`; `assign` replaces it.
   virtual Value variable(const Builder& at, const std::string& name) = 0;
   virtual void assign(const Builder& at, const std::string& name, Value value) = 0;
-  /// Whether graph `graph` returns its argument `k` unchanged as result `k`, so that a loop need not carry it.
+  /// True if graph `graph` returns argument `k` unchanged as result `k`, so that a loop need not carry it.
   virtual bool hands_on(int64_t graph, size_t k) const = 0;
-  /// Keeps a list; returns its handle, a string. find_list returns null for a string that is no handle.
+  /// Stores a list and returns its handle, a string. find_list returns null for any other string.
   virtual std::string add_list(OpenList list) = 0;
   virtual const OpenList* find_list(const std::string& name) const = 0;
-  /// The table whose node has this name; null if there is none, or if it is not filled with constants.
+  /// Returns the table whose node has this name; null if there is none, or if it is not filled with constants.
   virtual const LookupTable* find_table(const std::string& name) = 0;
 
   int64_t trials = 0;  ///< number of loop bodies being built on trial (counting.h)
 };
 
-/// One node being translated. Attributes that no one asked for are an error afterwards, so that none is ignored by
+/// One node that is being translated. An attribute that nobody reads is an error afterwards, so that none is ignored by
 /// accident.
 class Call : public Builder {
  public:
-  /// `outputs` are the types that the model declares; none where Weft knows no such type.
+  /// `outputs` are the declared types of the results; empty entries are types that Weft lacks.
   Call(Module& module, const Node& node, Values inputs, std::vector<std::optional<DType>> outputs, Graphs& graphs,
        std::vector<bool> pairs = {});
-  /// The same node with other inputs, none of them complex.
+  /// Returns the same node with other inputs, none of them complex.
   Call with(Values inputs) const;
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// Whether the node states its number of results; in TensorFlow its attributes do.
+  /// True if the node states its number of results; in TensorFlow, attributes do.
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
-  /// Whether input `i` holds complex numbers: pairs of floats along a last axis of 2.
+  /// True if input `i` holds complex numbers: pairs of floats along a last axis of 2.
   bool has_pairs(size_t i) const { return i < pairs_.size() && pairs_[i]; }
-  /// Says that the results hold complex numbers.
+  /// Marks the results as complex numbers.
   void give_pairs() { gives_pairs_ = true; }
   bool gives_pairs() const { return gives_pairs_; }
   DType output_type(size_t i = 0) const;  ///< E140, E149
@@ -93,18 +93,18 @@ class Call : public Builder {
   void expect_inputs(size_t least, size_t most) const;  ///< E140
   void expect_rank(size_t i, int64_t rank) const;       ///< E151
 
-  /// Input `i` as a vector.
+  /// Returns input `i` flattened to a vector.
   Expr flat(size_t i) const;
-  /// The elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
+  /// Returns the elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The same as plain numbers; E159 for run-time values.
+  /// The same as numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the one number in input `i` (E140)
   std::optional<Tensor> constant(size_t i) const;
   std::optional<std::string> constant_text(size_t i) const;  ///< the string in input `i`, if it is one constant string
-  /// The new sizes of x in input `i`; one may be -1, which is inferred.
+  /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
-  /// Axes in input `i`, counted from the front and sorted (E143).
+  /// Returns the axes in input `i`, counted from the front and sorted (E143).
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
 
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
@@ -116,12 +116,12 @@ class Call : public Builder {
   std::vector<int64_t> integers(std::string_view attribute) const;
   std::vector<double> numbers(std::string_view attribute) const;
   const Sizes& shape(std::string_view attribute) const;  ///< E142 when it is not given
-  /// A type; nothing where Weft does not know it. E142 when it is not given.
+  /// Returns a type attribute; nothing if Weft lacks the type. E142 if the attribute is missing.
   std::optional<DType> type(std::string_view attribute) const;
-  /// A choice: its number, or its place among these names (E145).
+  /// Returns an enumeration attribute as a number: its value, or its index among these names (E145).
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
-  /// Marks an attribute as read although it changes nothing here.
+  /// Marks an attribute as read that changes nothing here.
   void ignore(std::string_view attribute) const { find(attribute); }
   void check_attributes() const;  ///< E141 for an attribute that no one read
 
@@ -154,14 +154,14 @@ enum class Steps : uint8_t {
   kept,     ///< it passes values on unchanged
 };
 
-/// How an operator treats complex numbers. Operators that move elements are `apart`.
+/// How an operator treats complex numbers. `apart` suits operators that only move elements.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< the same to real and imaginary parts
   known,  ///< its function accepts complex numbers as pairs
 };
 
-/// How one operator is translated. Either name is empty where that format has no such operator.
+/// How one operator is translated. A name is empty if that format has no such operator.
 struct Operator {
   std::string_view lite;
   std::string_view full;
@@ -171,12 +171,12 @@ struct Operator {
   Pairs pairs = Pairs::refused;
 };
 
-/// The results of an operator, and whether they hold complex numbers.
+/// The results of an operator; they may be complex numbers.
 struct Outcome {
   Values values;
   bool are_pairs = false;
 };
-/// E141 for unread attributes, E122 for complex numbers that the operator does not support.
+/// Translates a node. E141 for unread attributes, E122 for complex numbers that the operator does not support.
 Outcome translated(const Operator& op, Call&& call);
 
 std::span<const Operator> elementwise_operators();
@@ -195,12 +195,12 @@ std::span<const Operator> selection_operators();
 std::span<const Operator> text_operators();
 std::span<const Operator> recurrent_operators();
 
-/// Every operator of TensorFlow Lite and of TensorFlow.
+/// Returns all operators of TensorFlow Lite and TensorFlow.
 std::vector<Operator> all_operators();
-/// The entry of TensorFlow Lite's or of TensorFlow's operator `name`; null: there is none.
+/// Return the entry of TensorFlow Lite's or TensorFlow's operator `name`; null if there is none.
 const Operator* find_lite(std::string_view name);
 const Operator* find_full(std::string_view name);
-/// An operator of TensorFlow that is a row of ops/elementwise.def.
+/// Translates a TensorFlow operator that is a row of ops/elementwise.def.
 Values by_definition(Call& c);
 
 }  // namespace weft::tensorflow

@@ -127,7 +127,7 @@ std::vector<int64_t> read_dims(Wire wire) {
   return dims;
 }
 
-/// A TensorSliceProto: where it starts and ends along each axis; an axis without a length is complete.
+/// Reads a TensorSliceProto: where it starts and ends along each axis; an axis without a length is complete.
 CheckpointSlice read_slice(Wire wire) {
   CheckpointSlice slice;
   while (wire.next()) {
@@ -158,7 +158,7 @@ void put_ordered(std::string& key, int64_t value) {
   key += bytes;
 }
 
-/// The key of one slice of a variable.
+/// Returns the key of one slice of a variable.
 std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
   std::string key(1, '\0');
   for (char byte : name) {
@@ -289,7 +289,7 @@ Tensor Checkpoint::read(const std::string& key, const CheckpointSlice& slice) {
   return part.tensor;
 }
 
-/// A value stored in one piece: a view of the file, or a copy if it is not aligned.
+/// Reads a value stored in one piece: a view of the file, or a copy if it is not aligned.
 Tensor Checkpoint::stored(const std::string& key, const std::string& name, DType type) {
   const Entry& entry = entry_of(key, name);
   Bytes data = bytes_of(name, entry, byte_size(type, element_count(entry.dims)));
@@ -298,7 +298,7 @@ Tensor Checkpoint::stored(const std::string& key, const std::string& name, DType
   return {.dtype = type, .dims = entry.dims, .data = data};
 }
 
-/// A partitioned variable, whose slices have entries of their own.
+/// Reads a partitioned variable, whose slices have entries of their own.
 Tensor Checkpoint::joined(const std::string& key, const std::string& name, DType type) {
   const Entry& entry = entry_of(key, name);
   int64_t elements = element_count(entry.dims), given = 0;

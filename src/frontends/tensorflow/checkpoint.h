@@ -8,29 +8,29 @@
 
 namespace weft::tensorflow {
 
-/// The element type with number `code` of TensorFlow's DataType; nothing when Weft does not know it.
+/// Returns the element type with number `code` in TensorFlow's DataType; nothing if Weft lacks it.
 std::optional<DType> full_type(int64_t code);
 
-/// A part of a variable, one entry for each axis; a length of -1 is the whole axis.
+/// The part of a variable along one axis; a length of -1 is the whole axis.
 struct SliceExtent {
   int64_t start = 0, length = -1;
 };
 using CheckpointSlice = std::vector<SliceExtent>;
 
-/// The variables of a SavedModel: `variables.index`, a sorted table in the form of LevelDB, says where each value lies
-/// in the shards `variables.data-00000-of-00001`. Shards are mapped; aligned values are views of them.
+/// The variables of a SavedModel. The index `variables.index` (a sorted table in LevelDB's format) says where each
+/// value lies in the shards `variables.data-00000-of-00001`. Shards are mapped; aligned values are views of them.
 class Checkpoint {
  public:
-  /// A model without variables.
+  /// Has no variables.
   Checkpoint() = default;
-  /// Reads `variables/` of the model's folder. E103, E108: the index is damaged; E160, E161: it cannot be opened.
+  /// Reads `variables/` in the model's folder. E103, E108: the index is damaged; E160, E161: it cannot be opened.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   bool has(const std::string& key) const { return entries_.contains(key); }
-  /// The key of the object that had this full name when it was saved; empty if none or several had it.
+  /// Returns the key of the object that was saved under this full name; empty if none or several were.
   std::string key_of(const std::string& full_name);
-  /// The value of a key, or a part of it. E108 for a wrong checksum, E149 for a type that Weft does not know,
-  /// E161 for a shard that is missing or too short.
+  /// Returns the value of a key, or a part of it. E108 for a wrong checksum, E149 for a type that Weft lacks, E161 for
+  /// a shard that is missing or too short.
   Tensor read(const std::string& key, const CheckpointSlice& slice = {});
 
  private:
@@ -49,7 +49,7 @@ class Checkpoint {
 
   frontend::ExternalFiles files_;
   std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> keys_;  // by full names
+  std::map<std::string, std::string> keys_;  // by full name
   bool has_objects_ = false;
   int64_t shards_ = 0;
 };

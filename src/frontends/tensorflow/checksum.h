@@ -6,8 +6,8 @@
 
 namespace weft::tensorflow {
 
-/// The checksum that TensorFlow keeps of blocks and variables: CRC-32 with Castagnoli's polynomial, in the masked form
-/// of LevelDB, since the bytes may hold checksums themselves.
+/// Returns the checksum that TensorFlow stores for blocks and variables: CRC-32C, masked as LevelDB does because the
+/// bytes may themselves contain checksums.
 uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
 }  // namespace weft::tensorflow

@@ -16,7 +16,7 @@ using namespace frontend;
 
 namespace {
 
-/// The one number that an integer holds, if it is known as a size.
+/// Returns the one number that an integer holds, if it is known as a size.
 std::optional<Dim> number_in(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   auto contents = known_contents(value);
@@ -57,7 +57,7 @@ class Trial {
 
  private:
   static bool has_value(const std::optional<Dim>& start) { return start.has_value(); }
-  /// Whether the trips write all elements of a list.
+  /// True if the trips write all elements of a list.
   bool covers(Value list) const { return known_equal(list.dims()[0], found_.trips); }
 
   /// Builds the body once; false if a value turned out to be no counter, so that values computed from it must be
@@ -111,7 +111,7 @@ class Trial {
     return found;
   }
 
-  /// The number of trips for which a condition holds; INT64_MAX if it always does.
+  /// Returns the number of trips for which a condition holds; INT64_MAX if it always does.
   std::optional<Dim> trips_of(Value condition) const {
     while (condition.def->is<Reshape>()) condition = condition.def->inputs[0];
     if (auto known = known_condition(condition)) return Dim(*known ? INT64_MAX : 0);

@@ -6,10 +6,10 @@
 
 namespace weft::tensorflow {
 
-/// Limits on files, so that a damaged one ends in an error.
+/// Limits for files; a damaged file must fail with an error.
 inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
 
-/// Refuses a model. `where`: its node, `hint`: what the user can do.
+/// Throws an error about the model. `where` is its node, `hint` what the user can do.
 [[noreturn]] inline void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {
   throw Error({.kind = ErrorKind::model,
                .code = std::move(code),
@@ -18,7 +18,7 @@ inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
                .hint = std::move(hint)});
 }
 
-/// Adds one to a count while this lives.
+/// Increments a depth while it lives.
 class Deeper {
  public:
   explicit Deeper(int64_t& depth) : depth_(depth) { ++depth_; }

@@ -24,7 +24,7 @@ void FlatTable::require(size_t at, size_t size) const {
     fail_damaged(cat(size, " bytes at offset ", at, " do not lie in its ", file_.size(), " bytes"));
 }
 
-/// The target of the offset at `at`.
+/// Returns the target of the offset at `at`.
 size_t FlatTable::follow(size_t at) const {
   size_t to = at + load<uint32_t>(at);
   if (to == at || to >= file_.size()) fail_damaged(cat("the offset at ", at, " points to ", to));

@@ -12,12 +12,12 @@
 
 namespace weft::tensorflow {
 
-/// A table of a flatbuffer, read in place. Every offset, length and number is compared with the size of the file before
-/// it is used (E108 otherwise). Fields have slots, numbered as in the schema; a slot that the table leaves out has its
-/// default. Offsets point forwards only, so no walk over a file is endless.
+/// Reads a table of a flatbuffer in place. Every offset, length and number is checked against the size of the file
+/// before use (E108). A field is a slot, numbered as in the schema; a missing slot has its default. Offsets only point
+/// forwards, so a walk over a file always ends.
 class FlatTable {
  public:
-  /// The root of a file with the four letters `identifier` behind its first offset.
+  /// Returns the root table of a file that has the four letters `identifier` after its first offset.
   static FlatTable root(std::span<const std::byte> file, std::string_view identifier);
 
   template <class T>
@@ -27,7 +27,7 @@ class FlatTable {
   }
   std::optional<FlatTable> table(size_t slot) const;
   std::string_view text(size_t slot) const;  ///< empty when it is not given
-  /// The raw bytes of a vector of numbers of `width` bytes; nothing when it is not given.
+  /// Returns the raw bytes of a vector of numbers of `width` bytes; nothing if it is missing.
   std::optional<std::span<const std::byte>> vector(size_t slot, size_t width) const;
   template <class T>
   std::vector<T> numbers(size_t slot) const {
@@ -36,10 +36,10 @@ class FlatTable {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// The number of tables in a vector of tables, and one of them.
+  /// Return the number of tables in a vector of tables, and one of them.
   size_t count(size_t slot) const;
   FlatTable at(size_t slot, size_t index) const;
-  /// Whether slot `slot` is given.
+  /// True if slot `slot` is present.
   bool has(size_t slot) const { return field(slot) != 0; }
   size_t slots() const { return slots_; }  ///< beyond which nothing is given
 
@@ -61,8 +61,8 @@ class FlatTable {
   size_t at_ = 0, layout_ = 0, slots_ = 0;
 };
 
-/// The numbers of a map in the form of FlexBuffers, in which custom operators keep their options; other values are left
-/// out. E108 for a damaged one.
+/// Returns the numbers of a map in FlexBuffers format, in which custom operators store their options; skips other
+/// values. E108 if it is damaged.
 std::vector<std::pair<std::string_view, double>> flex_numbers(std::span<const std::byte> data);
 
 }  // namespace weft::tensorflow

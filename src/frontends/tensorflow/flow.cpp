@@ -60,7 +60,7 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
 
 namespace {
 
-/// The values that the built loop carries: those that change other than by counting.
+/// The values that the loop must carry: all that change, except counters.
 class Moving {
  public:
   Moving(const FlowLoop& loop, const Values& first, const std::optional<Counted>& counted)

@@ -6,24 +6,24 @@
 #include "frontends/tensorflow/call.h"
 
 /// Loops, and the lists of tensors that they fill. A list of n elements of one size is one tensor [n, sizes...]. A list
-/// that was only reserved has no sizes yet: it is a handle (a constant string) until the first element gives them.
+/// that was only reserved has no sizes yet: until its first element is written it is a handle (a constant string).
 namespace weft::tensorflow {
 
-/// A loop as TensorFlow writes it.
+/// A TensorFlow loop.
 struct FlowLoop {
   Values carried;           ///< before the first trip
   std::vector<bool> stays;  ///< values that the body returns unchanged: it reads them from outside
   std::function<Value(const Builder&, const Values&)> holds;  ///< whether there is another trip
   std::function<Values(const Builder&, const Values&)> step;  ///< the carried values after a trip
 };
-/// The carried values after the last trip. E158 for a body that does not fit.
+/// Builds the loop and returns the carried values after the last trip. E158 for a body that does not fit.
 Values run_loop(Call& c, const FlowLoop& loop);
 
-/// The list of a handle; null: the value is a tensor, or another handle.
+/// Returns the list of a handle; null if the value is a tensor or another handle.
 const OpenList* reserved(Call& c, Value value);
-/// Zeros, or empty strings.
+/// Returns zeros, or empty strings.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);
-/// A list of zeros whose elements have these sizes.
+/// Returns a list of zeros whose elements have these sizes.
 frontend::Expr filled(const Builder& b, const OpenList& list, const Dims& element);
 
 }  // namespace weft::tensorflow

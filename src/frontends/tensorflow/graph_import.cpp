@@ -94,7 +94,7 @@ class Functions {
     return all;
   }
 
-  /// Whether a function writes a variable, so that the order of its nodes counts.
+  /// True if a function writes a variable, so that the order of its nodes counts.
   bool has_effects(int64_t number) {
     Effects& known = effects_[at(number)];
     if (known != Effects::unknown) return known == Effects::some;
@@ -243,7 +243,7 @@ class Importer final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// The outputs of the signature, those that the caller named, or the nodes whose results no node reads.
+  /// Returns the outputs of the signature, those that the caller named, or the nodes whose results no node reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
@@ -578,7 +578,7 @@ class Importer final : public Graphs {
     return operand(frame, reader, value);
   }
 
-  /// Whether a loop returns a carried value unchanged.
+  /// True if a loop returns a carried value unchanged.
   static bool stays(Frame& frame, const LoopNodes::Carried& carried) {
     std::string_view value = carried.next->inputs[0];
     for (size_t steps = 0; steps <= frame.index->nodes().size(); ++steps) {

@@ -7,10 +7,10 @@
 
 namespace weft::tensorflow {
 
-/// Translates a graph. Its inputs and outputs are those of its signature. Without one its placeholders are the inputs;
-/// nodes whose results no node reads are the outputs, by their names ("name:1" for further results). Functions that are
-/// called become part of the graph, and control flow of version 1 becomes loops and branches. Variables that the graph
-/// writes are inputs with their stored value as the default, and outputs.
+/// Translates a graph. Its signature gives its inputs and outputs. Without one, placeholders are the inputs, and nodes
+/// whose results nobody reads are the outputs, by name ("name:1" for further results). Called functions are inlined,
+/// and control flow of version 1 becomes loops and branches. A variable that the graph writes becomes an input, with
+/// its stored value as the default, and an output.
 ///
 /// Throws E120 naming every operator that Weft lacks, E130 for a cycle, E132 for a value that no node makes, and what
 /// operators refuse.

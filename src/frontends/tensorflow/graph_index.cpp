@@ -92,7 +92,7 @@ const LoopNodes& GraphIndex::loop_of(const GraphNode& exit) {
   return loop;
 }
 
-/// The value at the start of a chain of Identity nodes.
+/// Returns the value at the start of a chain of Identity nodes.
 std::string_view GraphIndex::root_of(std::string_view value) const {
   for (size_t steps = 0; steps <= nodes_.size(); ++steps) {
     const GraphNode* node = maker(value);
@@ -102,7 +102,7 @@ std::string_view GraphIndex::root_of(std::string_view value) const {
   return value;
 }
 
-/// Whether this is the edge from the end of a loop's body back to its start.
+/// True if this is the edge from the end of a loop's body back to its start.
 bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const {
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }

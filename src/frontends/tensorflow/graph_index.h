@@ -25,7 +25,7 @@ struct LoopNodes {
   const GraphNode* condition = nullptr;   ///< LoopCond
 };
 
-/// A branch of version 1: Merge takes the value of the side that the predicate of its Switches chose.
+/// A branch of version 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
 struct BranchNodes {
   std::string_view predicate;  ///< a value
   std::string_view sides[2];   ///< the operands of Merge if it is false, true
@@ -35,19 +35,19 @@ struct BranchNodes {
   std::vector<std::string_view> outside[2] = {};  ///< values that each side reads past the Switches
 };
 
-/// The nodes of one graph or function by name, and the loops and branches among them.
+/// The nodes of a graph or function by name, and its loops and branches.
 class GraphIndex {
  public:
-  /// E131 for two nodes of one name.
+  /// E131 if two nodes have the same name.
   explicit GraphIndex(std::span<const GraphNode> nodes);
 
   std::span<const GraphNode> nodes() const { return nodes_; }
   const GraphNode* find(std::string_view name) const;
-  /// The loop that an Exit leaves; E108 for one that is no loop.
+  /// Returns the loop that an Exit leaves; E108 if there is none.
   const LoopNodes& loop_of(const GraphNode& exit);
-  /// The branch that a Merge ends; E122 for one that ends none.
+  /// Returns the branch that a Merge ends; E122 if there is none.
   const BranchNodes& branch_of(const GraphNode& merge);
-  /// The nodes that a node needs: its operands, or those of the loop or branch that it ends.
+  /// Returns the nodes that a node needs: its operands, or those of the loop or branch that it ends.
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:

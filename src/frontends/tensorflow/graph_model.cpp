@@ -240,7 +240,7 @@ class Reader {
   GraphModel& model_;
 };
 
-/// The start of a field's contents; its length (a varint) is at `at`.
+/// Returns the start of a field's contents; its length (a varint) is at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());

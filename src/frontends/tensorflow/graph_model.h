@@ -11,8 +11,7 @@
 #include "frontends/tensorflow/call.h"
 #include "frontends/tensorflow/checkpoint.h"
 
-/// A GraphDef of TensorFlow, which a frozen .pb file or a SavedModel holds, as plain data. Weights are views into
-/// files.
+/// A TensorFlow GraphDef (from a frozen .pb file or a SavedModel) as plain data. Weights are views into files.
 namespace weft::tensorflow {
 
 struct GraphNode {
@@ -28,7 +27,7 @@ struct GraphFunction {
   std::vector<GraphNode> nodes;
 };
 
-/// An input or output of a graph, and its value: "node", "node:1".
+/// An input or output of a graph: its name, and its value as "node" or "node:1".
 struct GraphPort {
   std::string name;
   std::string_view value;
@@ -36,7 +35,7 @@ struct GraphPort {
   Sizes sizes = {};
 };
 
-/// The place of a variable's value in the checkpoint: a key, and the part of the entry if it is not the whole.
+/// Where a checkpoint holds a variable's value: a key, and the slice if it is not the whole entry.
 struct Restored {
   std::string key;
   CheckpointSlice part = {};
@@ -54,7 +53,7 @@ struct GraphModel {
   Bytes file;
 };
 
-/// A value as nodes name it: "node", "node:1", "node:output:0", "^node". E108 for any other string.
+/// The parts of a value's name: "node", "node:1", "node:output:0", "^node". E108 for any other string.
 struct Reference {
   std::string_view node, output = {};
   size_t number = 0;
@@ -62,7 +61,7 @@ struct Reference {
 };
 Reference parse(std::string_view text);
 
-/// An attribute of a node; null where it has none of this name and type.
+/// Returns an attribute of a node; null if there is none of this name and type.
 template <class T>
 const T* attribute_of(const Node& node, std::string_view name) {
   for (const auto& [own, value] : node.attributes) {
@@ -72,18 +71,18 @@ const T* attribute_of(const Node& node, std::string_view name) {
 }
 
 bool is_placeholder(const Node& node);
-/// The name of a variable: its shared name or, without one, its node's.
+/// Returns the name of a variable: its shared name or, if it has none, its node's.
 std::string variable_of(const Node& node);
 
-/// Sizes of a TensorShapeProto, -1 for an open one; nothing where the rank is unknown.
+/// Returns the sizes of a TensorShapeProto, -1 for an open one; nothing if the rank is unknown.
 Sizes read_sizes(frontend::Wire wire);
-/// Adds the nodes and functions of a GraphDef.
+/// Adds the nodes and functions of a GraphDef to `model`.
 void read_graph(frontend::Wire& wire, GraphModel& model);
 
-/// Whether a file looks like a GraphDef.
+/// True if the file looks like a GraphDef.
 bool is_graph_model(std::span<const std::byte> file);
 
-/// Throws E103 and E108 for a damaged file, E149 and E150 for constants that Weft cannot take.
+/// Reads a GraphDef. E103 and E108 for a damaged file, E149 and E150 for constants that Weft does not support.
 GraphModel read_graph_model(Bytes file, const std::string& source);
 
 }  // namespace weft::tensorflow

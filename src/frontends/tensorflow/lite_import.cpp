@@ -23,7 +23,7 @@ bool is_stepped(const LiteTensor& t) {
 
 bool is_complex(const LiteTensor& t) { return lite_type(t.code) == DType::c64; }
 
-/// The contents of a constant, copied if its elements are not aligned for their type.
+/// Returns the contents of a constant, copied if its elements are not aligned for their type.
 Tensor constant_of(const LiteTensor& t, DType type) {
   Tensor tensor{.dtype = type, .dims = t.dims, .data = *t.data};
   int64_t want = byte_size(type, element_count(t.dims));
@@ -213,7 +213,7 @@ class Importer final : public Graphs {
     return dims;
   }
 
-  /// The stored contents of tensor `t`; null if there are none.
+  /// Returns the stored contents of tensor `t`; null if there are none.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[at(t)];
     if (value) return value;
@@ -227,14 +227,14 @@ class Importer final : public Graphs {
     return value;
   }
 
-  /// A unique name of a variable tensor; tensors may share names.
+  /// Returns a unique name of a variable tensor; tensors may share names.
   std::string state_name(const Frame& frame, int64_t t) const {
     const std::string& name = frame.graph.tensors[at(t)].name;
     auto count = std::ranges::count(frame.graph.tensors, name, &LiteTensor::name);
     return name.empty() || count > 1 ? cat("state ", t) : name;
   }
 
-  /// A tensor that an operator writes: zeros at first, then the value after the last run.
+  /// Returns a tensor that an operator writes: zeros at first, then the value after the last run.
   Value state(const Frame& frame, int64_t t) {
     const LiteTensor& tensor = frame.graph.tensors[at(t)];
     std::string name = state_name(frame, t);
@@ -293,7 +293,7 @@ class Importer final : public Graphs {
     return value;
   }
 
-  /// Whether all quantised operands and results have equal scales and zero points, so that integers can be moved as
+  /// True if all quantised operands and results have equal scales and zero points, so that integers can be moved as
   /// they are.
   static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
     std::optional<Quantization> steps;

@@ -16,7 +16,7 @@ struct JudgedNode {
   std::string why;
 };
 
-/// The caller's knowledge of the inputs.
+/// What the caller knows about the inputs.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name
@@ -26,8 +26,8 @@ struct ImportOptions {
   int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
   bool channels_first = false;  ///< a GraphDef's inputs and outputs of 4 axes are [n, c, h, w], it has [n, h, w, c]
   std::vector<std::string> outputs = {};  ///< values of a GraphDef to give ("node", "node:1"), instead of its own
-  /// Receives the operators of the first graph (of a GraphDef also those of called functions), and then nothing is
-  /// thrown for one that cannot be translated.
+  /// If set, receives each operator of the first graph (of a GraphDef also those of called functions) with its fault,
+  /// and no such fault is thrown.
   std::vector<JudgedNode>* judged = nullptr;
 };
 

@@ -125,7 +125,7 @@ class Reader {
                         : model_.file.part(static_cast<size_t>(part.data() - model_.file.data()), part.size());
   }
 
-  /// The contents of buffer `index`; nothing when it has none. Files over 2 GiB keep them after the flatbuffer.
+  /// Returns the contents of buffer `index`; nothing when it has none. Files over 2 GiB keep them after the flatbuffer.
   std::optional<Bytes> contents(uint32_t index) const {
     if (index == 0) return std::nullopt;
     if (index >= root_.count(slot::buffers))

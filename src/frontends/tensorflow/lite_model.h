@@ -50,14 +50,14 @@ struct LiteModel {
   Bytes file;
 };
 
-/// Whether a file has the mark of a TensorFlow Lite model.
+/// True if the file begins like a TensorFlow Lite model.
 bool is_lite_model(std::span<const std::byte> file);
 
-/// The graph of `signature`, or the first. E108 for a damaged file, E112 for another version of the schema, E120 for
-/// operators that Weft lacks, E310 for a signature that the file does not have.
+/// Returns the graph of `signature`, or the first. E108 for a damaged file, E112 for another version of the schema,
+/// E120 for operators that Weft lacks, E310 for a signature that the file does not have.
 LiteModel read_lite_model(Bytes file, const std::string& source, const std::string& signature = {});
 
-/// The element type with number `code` in the schema; nothing when Weft does not know it.
+/// Returns the element type with number `code` in the schema; nothing if Weft lacks it.
 std::optional<DType> lite_type(int64_t code);
 
 }  // namespace weft::tensorflow

@@ -5,8 +5,8 @@
 
 namespace weft::tensorflow {
 
-/// The elements of a sparse constant, zeros written out, in row-major order. `sparsity` is its table of the schema:
-/// E108 where that does not go with the tensor's sizes and bytes.
+/// Returns the elements of a sparse constant with its zeros, in row-major order. `sparsity` is the schema's table; E108
+/// if it does not fit the tensor's sizes and bytes.
 Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor);
 
 }  // namespace weft::tensorflow

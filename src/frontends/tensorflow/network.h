@@ -5,23 +5,23 @@
 
 namespace weft::tensorflow {
 
-/// An elementwise operator of two operands of one type, with its activation.
+/// Translates an elementwise operator with two operands of one type, and its fused activation.
 Values of_two(Call& c, Fn fn);
 template <Fn fn>
 Values of_two(Call& c) {
   return of_two(c, fn);
 }
 
-/// y after the fused activation of a TensorFlow Lite node.
+/// Returns y after the fused activation of a TensorFlow Lite node.
 Expr activated(Call& c, Expr y);
 
-/// The entries of a TensorFlow attribute for the spatial axes, by default 1; those for batch and channels must be 1.
+/// Returns the entries of an attribute for the spatial axes (default 1); those for batch and channels must be 1.
 std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last);
-/// The window that a node of TensorFlow describes; the attribute called `dilations` has these, if there is one.
+/// Returns the window of a node; the attribute named `dilations`, if any, gives the dilations.
 frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last,
                            std::string_view dilations = {});
 
-/// Refuses (E145) windows far larger than x[batch, channels, spatial...], which would need a huge table.
+/// Throws E145 for windows far larger than x[batch, channels, spatial...], which would need a huge table.
 void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel);
 
 }  // namespace weft::tensorflow

@@ -10,7 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// The pairs of input `i`, which must hold complex numbers.
+/// Returns the pairs of input `i`, which must hold complex numbers.
 Expr pairs_in(Call& c, size_t i) {
   if (!c.has_pairs(i)) c.fail("E141", cat("needs complex numbers as input ", i, ", has ", c.input(i).value.shape()));
   return c.input(i);

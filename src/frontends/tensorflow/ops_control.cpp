@@ -10,7 +10,7 @@ namespace {
 
 using namespace frontend;
 
-/// The results of the graph in attribute `name` for these values, in the module of `body`.
+/// Builds the graph in attribute `name` on these values, in the module of `body`; returns its results.
 Values graph_of(Call& c, std::string_view name, const Builder& body, const Values& outside) {
   Values arguments;
   for (const Value& value : outside) arguments.push_back(inside(body, value));
@@ -94,7 +94,7 @@ Values full_var_handle(Call& c) {
   return {constant(c.module(), make_string_tensor({}, {variable_of(c.node())}))};
 }
 
-/// A variable of version 1, which is its own value.
+/// A variable of version 1; reading it needs no other operator.
 Values own_variable(Call& c) {
   for (auto hint : {"container", "shared_name", "shape"}) c.ignore(hint);
   return {c.graphs().variable(c, variable_of(c.node()))};

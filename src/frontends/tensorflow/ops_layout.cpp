@@ -339,7 +339,7 @@ Values roll(Call& c) {
   return {x};
 }
 
-/// The place of each number: y[x[i]] = i.
+/// Inverts a permutation: y[x[i]] = i.
 Values invert_permutation(Call& c) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 1);
@@ -352,7 +352,7 @@ Values broadcast_to(Call& c) {
   return {broadcast(c.input(0), c.sizes(1))};
 }
 
-/// The sizes that two shapes are broadcast to.
+/// Returns the sizes that two shapes are broadcast to.
 Values broadcast_args(Call& c) {
   c.expect_inputs(2, 2);
   Expr a = c.flat(0), b = c.flat(1);

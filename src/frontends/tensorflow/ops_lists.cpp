@@ -15,7 +15,7 @@ struct List {
   Call& c;
   size_t at;
 
-  /// The list as a tensor. If it has no sizes yet, `element` gives those of its elements.
+  /// Returns the list as a tensor. If it has no sizes yet, `element` gives those of its elements.
   Expr tensor(const Dims& element) const {
     if (const OpenList* open = reserved(c, c.input(at))) return filled(c, *open, element);
     return whole();
@@ -34,7 +34,7 @@ struct List {
   }
 };
 
-/// The element sizes in input `i`, open where unknown; nothing for an unknown rank.
+/// Returns the element sizes in input `i`, open where unknown; nothing for an unknown rank.
 std::optional<Dims> element_sizes(Call& c, size_t i) {
   Expr shape = c.input(i);
   if (shape.rank() != 1) return std::nullopt;  // a scalar -1

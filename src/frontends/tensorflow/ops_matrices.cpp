@@ -74,7 +74,7 @@ struct Diagonals {
     return select(d < 0, lower_at_right ? rest : none, upper_at_right ? rest : none);
   }
 
-  /// A matrix with these diagonals, and `others` elsewhere.
+  /// Returns a matrix with these diagonals, and `others` elsewhere.
   Expr placed(Expr diagonals, Expr others) const {
     Expr wide = is_one() ? diagonals : joined_axes(diagonals);
     Expr row = along(iota(c, rows), 0, 2), column = along(iota(c, columns), 1, 2), d = column - row;
@@ -83,7 +83,7 @@ struct Diagonals {
     return select(is_inside, gather(wide, select(is_inside, place, 0), wide.rank() - 1), others);
   }
 
-  /// The diagonals of x, with `filling` where a row is longer than they are.
+  /// Returns the diagonals of x, with `filling` where a row is longer than they are.
   Expr taken(Expr x, Expr filling) const {
     Expr d = static_cast<double>(high) - along(iota(c, count()), 0, 2);
     Expr n = along(iota(c, longest()), 1, 2) - starts(d);

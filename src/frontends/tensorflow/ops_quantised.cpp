@@ -26,7 +26,7 @@ Limits limits_of(Call& c, DType type, bool is_narrow) {
 
 Expr rounded(Expr x, bool to_even) { return to_even ? round(x) : sign(x) * floor(abs(x) + 0.5); }
 
-/// A bound of the range of x: a scalar, or one for each index of the attribute's axis.
+/// Returns a bound of the range of x: a scalar, or one for each index of the attribute's axis.
 Expr range_input(Call& c, size_t i, int64_t rank) {
   Expr range = c.input(i);
   int64_t axis = c.integer("axis", -1);

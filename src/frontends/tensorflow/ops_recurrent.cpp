@@ -14,8 +14,8 @@ Activation activation_of(Call& c) {
   return [&c](Expr x) { return activated(c, x); };
 }
 
-/// The node's first operand as x[steps, batch, in]: it is [batch, steps, in], or with time_major already so, or one
-/// step [batch, in].
+/// Returns the node's first operand as x[steps, batch, in]: it is [batch, steps, in], or with time_major already so, or
+/// one step [batch, in].
 Expr steps_first(Call& c, bool has_steps, bool time_major) {
   Expr x = c.input(0);
   c.expect_rank(0, has_steps ? 3 : 2);
@@ -35,8 +35,8 @@ struct Track {
 // TensorFlow Lite's gates i, f, c, o in the order i, o, f, c of common/recurrent.h.
 constexpr size_t gate_order[] = {0, 3, 1, 2};
 
-/// The weights of all gates side by side. A missing input gate is 1 - f, so it gets the negated weights of f: 1 -
-/// sigmoid(x) = sigmoid(-x).
+/// Returns the weights of all gates side by side. A missing input gate is 1 - f, so it gets the negated weights of f: 1
+/// - sigmoid(x) = sigmoid(-x).
 Expr of_gates(Call& c, size_t first, int64_t axis) {
   Values parts;
   for (size_t gate : gate_order) {

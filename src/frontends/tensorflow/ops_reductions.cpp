@@ -31,7 +31,7 @@ Values mean(Call& c) {
   return {convert(sum / scalar(c, count), x.dtype())};
 }
 
-/// Whether any (all) elements are true.
+/// Reduces bools: true if any (all) elements are true.
 template <ReduceFn fn>
 Values truth(Call& c) {
   return {convert(reduced(c, fn, convert(c.input(0), DType::u8)), DType::boolean)};

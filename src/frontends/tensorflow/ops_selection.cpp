@@ -36,7 +36,7 @@ Expr filled_up(Expr x, const Dim& whole) {
 
 // --- boxes -----------------------------------------------------------------------------------------------------------
 
-/// The numbers of the boxes [n, 4] that stay, by falling score.
+/// Returns the numbers of the boxes [n, 4] that stay, by falling score.
 Expr taken_boxes(Call& c) {
   c.expect_rank(0, 2), c.expect_rank(1, 1);
   Expr boxes = convert(c.input(0), DType::f32), scores = convert(c.input(1), DType::f32);
@@ -213,7 +213,7 @@ struct Segments {
     dims[0] = count;
     return scatter_nd(full(c, rows.dtype(), dims, start), reshape(ids, {ids.dims()[0], 1}), rows, fn);
   }
-  /// The number of rows of each segment, shaped to broadcast with y[count, ...].
+  /// Returns the number of rows of each segment, shaped to broadcast with y[count, ...].
   Expr sizes(Expr y) const {
     Expr ones = full(c, y.dtype(), ids.dims(), 1);
     Dims column(static_cast<size_t>(y.rank()), 1);
@@ -262,7 +262,7 @@ Values segment_extreme(Call& c) {
 
 // --- sparse tensors --------------------------------------------------------------------------------------------------
 
-/// The stride of each axis, in elements.
+/// Returns the stride of each axis, in elements.
 Expr steps_of(Expr sizes) { return running(ReduceFn::product, max(sizes, 1), 0, true, true); }
 
 /// The same elements with other sizes; one may be -1, which is inferred.
@@ -311,7 +311,7 @@ Values sparse_to_dense(Call& c) {
   return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
 }
 
-/// A matrix that is given by its elements, times another.
+/// Multiplies a sparse matrix, given by its elements, by a dense one.
 Values sparse_product(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(3, 2);

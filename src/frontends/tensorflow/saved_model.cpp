@@ -206,7 +206,7 @@ class Restoration {
     return part;
   }
 
-  /// The place that a value is restored from; an empty key if it is unknown.
+  /// Returns the place that a value is restored from; an empty key if it is unknown.
   static Restored source_of(const Names& by_name, std::string_view value) {
     for (int steps = 0; steps < 8; ++steps) {
       Reference reference = parse(value);
@@ -238,7 +238,7 @@ class Restoration {
   GraphModel& model_;
 };
 
-/// The start of a field's contents; its length (a varint) is at `at`.
+/// Returns the start of a field's contents; its length (a varint) is at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());

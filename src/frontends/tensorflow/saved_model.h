@@ -6,12 +6,12 @@
 
 namespace weft::tensorflow {
 
-/// Whether a file looks like the `saved_model.pb` of a SavedModel.
+/// True if the file looks like the `saved_model.pb` of a SavedModel.
 bool is_saved_model(std::span<const std::byte> file);
 
-/// One graph of a SavedModel with the inputs and outputs of one of its signatures. `folder` is the model's, empty for
-/// one that was given as bytes and so has no variables. `tag` names the graph ("serve", "serve,gpu"), `signature` what
-/// it computes; empty: the only ones, or "serve" and "serving_default".
+/// Reads one graph of a SavedModel with the inputs and outputs of one signature. `folder` is the model's; empty for a
+/// model in memory, which has no variables. `tag` selects the graph ("serve", "serve,gpu"), `signature` the inputs and
+/// outputs; empty: the only one, or "serve" and "serving_default".
 ///
 /// Throws E103 and E108 for damaged files, E110 for a model without signatures, E310 for a tag or signature that it
 /// does not have, and what Checkpoint throws.

@@ -24,7 +24,7 @@ struct Found {
   const GraphNode* node = nullptr;
 };
 
-/// The node that computes a value, through identities and the arguments of calls; null: there is none.
+/// Returns the node that computes a value, through identities and the arguments of calls; null: there is none.
 Found maker(const Place* place, std::string_view value) {
   for (int64_t steps = 0; steps < most_nesting * 4; ++steps) {
     std::string_view name = parse(value).node;
@@ -44,7 +44,7 @@ Found maker(const Place* place, std::string_view value) {
   return {};
 }
 
-/// The whole numbers from `start` up to `limit`.
+/// Returns the whole numbers from `start` up to `limit`.
 std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
                                const std::optional<Tensor>& step) {
   std::vector<int64_t> numbers;
@@ -59,7 +59,7 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
   return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
 }
 
-/// The constant in a node, or a constant range of integers in any type (as vocabularies are numbered).
+/// Returns the constant in a node, or a constant range of integers in any type (as vocabularies are numbered).
 std::optional<Tensor> constant_of(const Place* place, std::string_view value, int64_t depth = 0) {
   constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);

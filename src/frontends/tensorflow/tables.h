@@ -7,8 +7,8 @@
 
 namespace weft::tensorflow {
 
-/// The lookup tables of a model by the names of their nodes, with the constants that fill them. The nodes that fill one
-/// are in the graph, or in functions called at load time.
+/// Returns the lookup tables of a model by the names of their nodes, with the constants that fill them. The nodes that
+/// fill a table are in the graph, or in functions called at load time.
 std::map<std::string, LookupTable> tables_of(const GraphModel& model);
 
 }  // namespace weft::tensorflow

@@ -37,7 +37,7 @@ class Reader {
                  .what = cat(printable(source_), ": ", what),
                  .hint = "save the program again with torch.export.save, or copy the file again"});
   }
-  /// The offset of the last record with this mark.
+  /// Returns the offset of the last record with this mark.
   uint64_t last(std::string_view mark) const {
     constexpr size_t longest_comment = 65535;
     size_t found = file_.rfind(mark);

@@ -8,7 +8,7 @@
 
 namespace weft::torch {
 
-/// The members of an uncompressed zip archive, by their names without the common folder. Data stay in the mapped file.
+/// Reads an uncompressed zip archive: members by name, without their common folder. Data stay in the mapped file.
 class Archive {
  public:
   /// Throws E103 (cut short) and E108 (damaged, or compressed).
@@ -16,7 +16,7 @@ class Archive {
 
   const std::string& source() const { return source_; }
   const std::map<std::string, Bytes, std::less<>>& members() const { return members_; }
-  /// E108 when there is none of that name.
+  /// Returns a member; E108 if there is none of that name.
   const Bytes& member(std::string_view name) const;
 
  private:

@@ -20,7 +20,7 @@ using frontend::Values;
 class Importer;
 class Call;
 
-/// A tensor, or a Python number, which only its kind (bool, integer, float) affects type promotion.
+/// A tensor or a Python number. Of a number, only the kind (bool, integer, float) affects type promotion.
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
@@ -28,14 +28,14 @@ struct Operand {
   Dim integer = 0;    ///< an integer or flag that is known as a size
   double number = 0;
 
-  /// The operand as a tensor of this type; integers wrap as torch converts them.
+  /// Returns the operand as a tensor of this type; integers wrap as in torch.
   Expr as(const Call& c, DType type) const;
   bool is_constant() const { return !tensor && (kind == Kind::number || integer.is_constant()); }
-  /// The number, when it is constant.
+  /// Returns the number if it is constant.
   double value() const { return kind == Kind::number ? number : static_cast<double>(integer.value()); }
 };
 
-/// The value of a name in the graph: a tensor, or a number, symbolic size or bool of Python.
+/// What a name in the graph stands for: a tensor, or a number, symbolic size or bool of Python.
 struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
@@ -43,9 +43,9 @@ struct Binding {
   bool is_complex = false;                ///< the tensor has one axis more: complex.h
 };
 
-/// One node while it is translated. Arguments have the names of the operator's schema. The file leaves out arguments
-/// that have their default, so each is read with its default. Unread arguments are an error, so none is ignored by
-/// accident.
+/// One node that is being translated. Arguments are named as in the operator's schema. The file leaves out arguments
+/// that have their default, so each is read with its default. An argument that nobody reads is an error, so none is
+/// ignored by accident.
 class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Module& module, const Node& node);
@@ -53,7 +53,7 @@ class Call : public frontend::Builder {
   const Node& node() const { return node_; }
   Importer& importer() const { return importer_; }
 
-  /// Whether the argument is given and not None.
+  /// True if the argument is given and not None.
   bool has(std::string_view argument) const;
   Expr tensor(std::string_view argument) const;  ///< E140 when it is not given
   std::optional<Expr> optional(std::string_view argument) const;
@@ -78,19 +78,19 @@ class Call : public frontend::Builder {
   std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
   bool is_complex(std::string_view argument) const;
   Expr pair(std::string_view argument) const;  ///< a complex tensor as pairs, with a last axis of size 2
-  /// An argument of any kind; null when it is not given.
+  /// Returns an argument of any kind; null if it is not given.
   const Argument* given(std::string_view argument) const { return find(argument); }
-  /// Argument number i, whatever its name: those of higher-order operators have none. E140 when it is not given.
+  /// Returns argument number i, for higher-order operators, whose arguments have no names. E140 if it is not given.
   const Argument& argument(size_t i) const;
-  /// A condition on sizes, or a bool of Python's; null when it is a tensor.
+  /// Returns a condition on sizes, or a Python bool; null for a tensor.
   const Binding* binding(std::string_view argument) const;
-  /// Marks arguments as read although they change nothing here.
+  /// Marks arguments as read that change nothing here.
   void ignore(std::initializer_list<std::string_view> arguments) const;
-  /// E122 when an argument is given with a value that would change the result.
+  /// Throws E122 if a given argument has a value that would change the result.
   void require_default(std::string_view argument, bool is_default) const;
-  /// E141 naming the arguments that no one asked for.
+  /// Throws E141 with the names of arguments that nobody read.
   void check_arguments() const;
-  /// `dim` or all axes, counted from the front. A tensor without axes takes -1 and 0 as one of its own.
+  /// Returns `dim`, or all axes, counted from the front. For a tensor without axes, -1 and 0 are valid.
   int64_t axis_of(std::string_view argument, int64_t rank) const;
   int64_t axis_of(std::string_view argument, int64_t rank, int64_t fallback) const;
   std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all when none is given
@@ -105,7 +105,7 @@ class Call : public frontend::Builder {
     return {this, emit(std::move(op), std::move(inputs))};
   }
 
-  /// Adds a result that is no tensor: a size or a bool.
+  /// Adds a result that is not a tensor: a size or a bool.
   void give(Binding binding) const { given_.push_back(std::move(binding)); }
   std::vector<Binding>& given() const { return given_; }
 
@@ -115,7 +115,7 @@ class Call : public frontend::Builder {
   const Argument* find(std::string_view name) const;
   const Argument& require(std::string_view name) const;
   const Item& only(std::string_view name) const;
-  /// E159: a number must be known now but is a run-time value.
+  /// Throws E159 because a number is a run-time value but is needed at compile time.
   [[noreturn]] void not_fixed(std::string_view name) const;
   [[noreturn]] void wrong_kind(std::string_view name, const Argument& argument, std::string_view wanted) const;
   Operand scalar(std::string_view name, const Item& item) const;
@@ -129,13 +129,13 @@ class Call : public frontend::Builder {
 
 inline Values one(Value value) { return {value}; }
 
-/// How one overload is translated: "aten.add.Tensor".
+/// How one overload, such as "aten.add.Tensor", is translated.
 struct Operator {
   std::string_view name;
   Values (*translate)(Call&);
 };
 
-// Each file of operators gives its part of the table.
+// The operator table of each file of operators.
 std::span<const Operator> elementwise_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> view_operators();

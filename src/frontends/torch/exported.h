@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/tensor.h"
 
-/// A program of torch.export as its file has it (torch/_export/serde/schema.py, version 8).
+/// A program of torch.export, as its file describes it (torch/_export/serde/schema.py, version 8).
 namespace weft::torch {
 
 struct Graph;
@@ -102,7 +102,7 @@ struct ExportedProgram {
   Bytes file;
 };
 
-/// Whether these bytes are a program of torch.export: a .pt2 archive, or the text of one in JSON.
+/// True if the bytes are a program of torch.export: a .pt2 archive, or its JSON text.
 bool is_exported_program(std::span<const std::byte> file);
 
 /// Reads such a program in place: weights stay in the file. In JSON text, parameters and buffers are user inputs.

@@ -46,7 +46,7 @@ const Operator* operator_of(const Node& node) {
   return functional ? find_operator(*functional) : nullptr;
 }
 
-/// The innermost place of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
+/// Returns the innermost place of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
 std::string user_line(std::string_view trace) {
   std::string found;
   std::vector<std::string_view> lines = split(trace, '\n');
@@ -193,7 +193,7 @@ void Importer::check_operators(const Graph& graph) {
 
 namespace {
 
-/// A complex tensor as the tensor of pairs that it is in memory.
+/// Returns a complex tensor as the tensor of pairs that it is in memory.
 Tensor in_pairs(Tensor tensor) {
   if (!is_complex(tensor.dtype)) return tensor;
   tensor.dtype = part_type(tensor.dtype);
@@ -374,7 +374,7 @@ Values Importer::translate(Call& c) {
   return values;
 }
 
-/// Whether the node reads or gives complex numbers.
+/// True if the node reads or gives complex numbers.
 bool Importer::is_of_complex(const Call& c) {
   auto is_read = [&](const NamedArgument& argument) {
     return argument.value.kind == Argument::Kind::tensor &&

@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// Why a node cannot be translated, or is not checked because it depends on such a node.
+/// Why a node cannot be translated; or it was not checked because it depends on such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -20,25 +20,25 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};  ///< bounds of the program's symbols, within those of the export
   std::map<std::string, Tensor> constants =
       {};  ///< inputs that are fixed to a value: they are no inputs of the program
-  /// Receives the faults of nodes instead of throwing; the program then holds the nodes that could be translated.
+  /// If set, receives the faults of nodes; nothing is thrown, and the program has the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };
 
-/// Translates a program of torch.export. Symbols of the export become symbols of the program. Parameters, buffers and
-/// constants are constants, but for buffers that the program changes: such a buffer is an input with a default, and
-/// its new value is a result "NAME.next"; so it is for inputs that are changed in place.
+/// Translates a program of torch.export. Its symbols become symbols of the program; parameters, buffers and constants
+/// become constants. A buffer or input that the program changes in place becomes an input (a buffer with a default),
+/// and its new value a result named "NAME.next".
 ///
-/// E120 lists every operator that Weft lacks; E122 and E140-E159 are of single nodes, and show the line of the user's
+/// E120 lists all operators that Weft lacks. E122 and E140-E159 concern a single node and show the line of the user's
 /// model. Each instruction's source is its node: "node 12 'add_3' (aten.add.Tensor)".
 std::unique_ptr<Program> import_exported(const ExportedProgram& exported, const ImportOptions& options = {});
 
-/// The type of an input as the program declares it.
+/// Returns the type of an input as the program declares it.
 Type declared_type(const ExportedProgram& exported, const std::string& input);
 
-/// "node 12 'add_3' (aten.add.Tensor)".
+/// Returns the node as text: "node 12 'add_3' (aten.add.Tensor)".
 std::string describe(const Node& node);
 
-/// Names of the operators that can be translated, sorted: "aten.add.Tensor".
+/// Returns the names of the operators that can be translated, sorted: "aten.add.Tensor".
 std::vector<std::string> supported_operators();
 
 }  // namespace weft::torch

@@ -11,8 +11,8 @@
 
 namespace weft::torch {
 
-/// A name of the graph. Tensors that share memory form a tree: a view names its base, and the root counts the writes to
-/// any of them. A view that is read after a write is computed again; a write to a view goes through to its root.
+/// A name in the graph. Tensors that share memory form a tree: a view names its base, and the root counts the writes to
+/// any of them. A view that is read after a write is computed again; a write to a view is written to the root.
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view
@@ -35,26 +35,26 @@ class Importer {
   Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
   std::unique_ptr<Program> run();
   Type declared_type(const std::string& input);
-  /// Buffers that the program changes, found after they were taken for constants.
+  /// Returns the buffers that the program changes; they were first taken for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
-  /// The current value of `name`; E132 when no node makes it.
+  /// Returns the current value of `name`; E132 if no node makes it.
   const Binding& read(const Call& c, const std::string& name);
   /// Translates the body of a higher-order operator with these inputs into the current module; returns its outputs.
   Values inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs);
-  /// Sizes for which the relation does not hold are refused, now or by the run.
+  /// Requires a relation between sizes: checked now, or in each run.
   void require(const Relation& relation, std::string_view what);
-  /// Whether the strides that the export recorded for an argument's tensor are row-major.
+  /// True if the exported strides of an argument's tensor are row-major.
   bool is_row_major(const Call& c, std::string_view argument) const;
-  /// The storage offset that the export recorded for an argument's tensor.
+  /// Returns the exported storage offset of an argument's tensor.
   Dim offset_of(const Call& c, std::string_view argument);
-  /// Whether random operators are allowed here: not in graphs of torch.compile, which use torch's generator.
+  /// True if random operators are allowed: not in graphs of torch.compile, which use torch's generator.
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
-  /// A number that no other random operator of the program has.
+  /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
-  /// The operand as an operator reads it: one part of complex numbers, if the operator works by parts; else E122.
+  /// Returns the operand for an operator: one part of a complex number if the operator works by parts, else E122.
   Value part_of(const Call& c, const Binding& bound) const;
-  /// The type that the program declares for tensor result `i` of a node; nothing if it declares none.
+  /// Returns the declared type of tensor result `i` of a node, if there is one.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
 
  private:
@@ -62,9 +62,9 @@ class Importer {
   const TensorMeta* meta_of(const Call& c, std::string_view argument) const;
   Type type_of(const TensorMeta& meta);
   void check_operators(const Graph& graph);
-  /// The names that a node of the graph reads, or that it returns.
+  /// Returns the names that the nodes or the results of a graph read.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if the operator is unknown and needed: an unused random number is not.
+  /// True if the operator is unknown and its result is needed (an unused random number is not).
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);
@@ -94,22 +94,22 @@ class Importer {
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
-  std::optional<int64_t> part_ = {};                          // which part of complex numbers operators read now
+  std::optional<int64_t> part_ = {};                          // the part of complex numbers that operators read now
   std::set<std::string> known_sizes_;                         // symbols known from the sizes of an input
   std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
   std::set<std::string> result_names_;
   std::unordered_map<const Graph*, std::set<std::string>> read_;  // the names that nodes of a graph read
 };
 
-/// The function for an overload; null when there is none.
+/// Returns the function for an overload; null if there is none.
 const Operator* find_operator(std::string_view name);
 
-/// Whether a dropout runs in training mode; otherwise its result is its input.
+/// True if a dropout runs in training mode; otherwise it returns its input.
 bool drops_values(const Call& c);
 /// How a result of a node shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };
 Sharing sharing_of(const Call& c);
-/// The base with `value` written to the part of it that result `result` of the view shows; E122 where that is not known.
+/// Writes `value` to the part of `base` that result `result` of the view shows; E122 if that part is not known.
 Expr written_through(Call& view, Expr base, Expr value, size_t result);
 
 }  // namespace weft::torch

@@ -25,8 +25,8 @@ Expr four_axes(const frontend::Builder& c, Expr x) {
   return reshape(x, {batch, dims[dims.size() - 3], dims[dims.size() - 2], dims.back()});
 }
 
-/// The mask as four axes that broadcast to the scores; all axes of q in front of its tokens are spelt out where there
-/// are more than two.
+/// Returns the mask as four axes that broadcast to the scores; all axes of q in front of its tokens are spelt out where
+/// there are more than two.
 Expr mask_of(Expr mask, Expr q) {
   if (mask.rank() < 2) mask = with_rank(mask, 2);
   if (mask.rank() <= 4 && q.rank() <= 4) return with_rank(mask, 4);

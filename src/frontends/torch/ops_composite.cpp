@@ -304,7 +304,7 @@ Values bilinear(Call& c) {
 
 // ---- Integration ----
 
-/// The areas between neighbours along an axis; `x` has the places, or `dx` their distance.
+/// Returns the areas between neighbours along an axis; `x` has the places, or `dx` their distance.
 std::pair<Expr, int64_t> areas(Call& c) {
   Expr y = c.tensor("y");
   int64_t axis = c.axis_of("dim", y.rank(), -1);

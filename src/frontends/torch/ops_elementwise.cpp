@@ -32,10 +32,10 @@ Values widely_of_two(Call& c, const F& f) {
   return one(convert(f(operands[0].as(c, wide), operands[1].as(c, wide)), type));
 }
 
-/// Whether fn keeps integers and bools unchanged.
+/// True if fn keeps integers and bools unchanged.
 constexpr bool keeps_integers(Fn fn) { return fn == Fn::floor || fn == Fn::ceil || fn == Fn::round || fn == Fn::trunc; }
 
-/// The result of fn for two bools; nothing where torch refuses it.
+/// Returns the result of fn for two bools; nothing where torch refuses it.
 std::optional<Fn> logical(Fn fn) {
   switch (fn) {
     case Fn::add:

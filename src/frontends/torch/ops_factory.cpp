@@ -14,7 +14,7 @@ namespace {
 /// Device and memory layout do not change a tensor's values.
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
 
-/// The requested type, else that of `self`, else torch's default.
+/// Returns the requested type, else that of `self`, else torch's default.
 DType type_of(Call& c) {
   ignore_places(c);
   bool is_like = c.has("self");

@@ -102,7 +102,7 @@ Values scatter_reduce(Call& c) {
   return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
-/// The operands of index_copy, index_add and similar slice writes, expanded to single elements.
+/// Returns the operands of index_copy, index_add and similar slice writes, expanded to single elements.
 Places slices_of(Call& c, Expr x) {
   Expr index = index_of(c, "index");
   int64_t axis = c.axis_of("dim", x.rank());
@@ -188,7 +188,7 @@ Coordinates coordinates(Call& c, Expr x, const std::vector<std::optional<Expr>>&
   return r;
 }
 
-/// The permutation that moves the first `sizes` of `rank` axes to position `at`.
+/// Returns the permutation that moves the first `sizes` of `rank` axes to position `at`.
 std::vector<int64_t> moved(int64_t sizes, int64_t at, int64_t rank) {
   std::vector<int64_t> order;
   for (int64_t a = 0; a < at; ++a) order.push_back(sizes + a);

@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// The error codes of torch's `_ex` forms, one for each matrix: always 0.
+/// Returns the error codes of torch's `_ex` forms, one for each matrix: always 0.
 Value no_errors(Expr matrices) {
   return frontend::full(*matrices.at, DType::i32, Dims(matrices.dims().begin(), matrices.dims().end() - 2), 0);
 }

@@ -331,8 +331,8 @@ int64_t first_normalised(Call& c, Expr x) {
   return x.rank() - count;
 }
 
-/// The mean and the reciprocal deviation over the last axes from `first` on, for gradients; in the type that torch uses
-/// on the device of the export.
+/// Returns the mean and the reciprocal deviation over the last axes from `first` on, for gradients; in the type that
+/// torch uses on the device of the export.
 std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
   auto [mean, variance] = frontend::moments(widened(x), frontend::axes_from(first, x.rank()));
   DType shown = c.importer().declared_result(c, 1).value_or(wide_of(x.dtype()));
@@ -363,7 +363,7 @@ Values rms_norm(Call& c) {
   return one(convert(y, x.dtype()));
 }
 
-/// The number of elements of one group of channels.
+/// Returns the number of elements of one group of channels.
 Dim exact_count(Expr x, const Dim& groups) {
   Dim count = floordiv(x.dims()[1], groups);
   for (size_t a = 2; a < x.dims().size(); ++a) count = count * x.dims()[a];

@@ -81,7 +81,7 @@ std::array<Expr, 2> symmetric(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(most / ((steps.high - steps.low) / 2), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
-/// The smallest scale that clips neither end of the range (torchao's SYMMETRIC_NO_CLIPPING_ERR).
+/// Returns the smallest scale that clips neither end of the range (torchao's SYMMETRIC_NO_CLIPPING_ERR).
 std::array<Expr, 2> unclipped(Range of, const Bounds& steps, double epsilon) {
   Expr scale = max(max(min(of.low, 0) / steps.low, max(of.high, 0) / steps.high), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
@@ -98,7 +98,7 @@ Values steps_from_data(Call& c) {
 
 // ---- torchao ----
 
-/// The layout of scales for blocks of these sizes of x.
+/// Returns the layout of scales for blocks of these sizes of x.
 Steps steps_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), counts;
   if (blocks.size() != x.dims().size()) c.fail("E140", cat("has block sizes ", blocks, " for ", x.value.shape()));

@@ -13,7 +13,7 @@ frontend::RandomSource source(Call& c) {
   return frontend::random_source(c, c.importer().next_stream());
 }
 
-/// The result's sizes: `size`, else those of `self`.
+/// Returns the result's sizes: `size`, else those of `self`.
 Dims dims_of(Call& c) { return c.has("size") ? c.sizes("size") : c.tensor("self").dims(); }
 DType type_of(Call& c, DType other = DType::f32) {
   c.ignore({"device", "layout", "pin_memory", "memory_format", "generator"});

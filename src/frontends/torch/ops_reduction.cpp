@@ -54,7 +54,7 @@ Values extreme_over(Call& c, ReduceFn fn) {
   return one(extreme(c, x, fn, c.axes_of("dim", x.rank()), c.flag("keepdim")));
 }
 
-/// The index of the first maximum or minimum along an axis.
+/// Returns the index of the first maximum or minimum along an axis.
 Expr place_of(Call& c, Expr x, bool largest, int64_t axis, bool keep) {
   if (x.rank() == 0) return frontend::full(c, DType::i64, {}, 0);
   if (x.dtype() == DType::boolean) x = convert(x, DType::u8);

@@ -439,7 +439,7 @@ Values meshgrid(Call& c) {
   return grids;
 }
 
-/// The axes that a diagonal runs through moved to the end; gives their order.
+/// Returns the permutation that moves the axes of a diagonal to the end.
 std::vector<int64_t> diagonal_order(Call& c, Expr x) {
   bool is_matrix = c.node().target == "aten.linalg_diagonal.default";
   int64_t a = c.axis(c.integer("dim1", is_matrix ? -2 : 0), x.rank()),
@@ -669,7 +669,7 @@ Sharing sharing_of(const Call& c) {
   return form->by_strides && !c.importer().is_row_major(c, "self") ? Sharing::perhaps : Sharing::view;
 }
 
-/// The base after a write to one of several views: all of them joined, with `value` as view number `result`.
+/// Returns the base after a write to one of several views: all of them joined, with `value` as view number `result`.
 Expr part_replaced(Call& view, Expr base, Expr value, size_t result, bool is_row) {
   Values all = find_operator(view.node().target)->translate(view);
   all.at(result) = value.value;

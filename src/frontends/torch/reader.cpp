@@ -359,7 +359,7 @@ std::vector<int64_t> numbers(const Field& field) {
   return numbers;
 }
 
-/// The number of elements from the first to the last one, E146 when it overflows.
+/// Returns the number of elements from the first to the last one, E146 when it overflows.
 int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> strides, const Field& field) {
   int64_t reach = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -380,7 +380,7 @@ bool is_row_major(std::span<const int64_t> sizes, std::span<const int64_t> strid
   return true;
 }
 
-/// The elements at `strides` of `data`, row-major.
+/// Returns the elements at `strides` of `data`, row-major.
 Bytes gathered(const Bytes& data, std::span<const int64_t> sizes, std::span<const int64_t> strides, size_t width,
                int64_t count) {
   std::vector<std::byte> out(static_cast<size_t>(count) * width);

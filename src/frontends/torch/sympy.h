@@ -7,8 +7,8 @@
 
 namespace weft::torch {
 
-/// A size in sympy's notation: "Add(Symbol('s77', integer=True), Integer(1))", or as Python writes it: "2*s77 + 1".
-/// `symbol_of` gives the symbols. Throws E190 with the place in the text.
+/// Parses a size in sympy's notation, "Add(Symbol('s77', integer=True), Integer(1))", or in Python's, "2*s77 + 1".
+/// `symbol_of` returns the symbol of a name. Throws E190 with the position in the text.
 Dim parse_size(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
 /// A condition on sizes.
@@ -17,8 +17,8 @@ struct Relation {
   Kind kind = Kind::equal;
   Dim a, b;
 };
-/// A comparison as Python writes it, where inputs have names by the path to them: "L['x'].size()[0] % 8 == 0",
-/// "L['ids'][0].size()[1] <= 64" of input ids_0. Throws E190 for other expressions.
+/// Parses a comparison in Python's notation, where inputs are named by path: "L['x'].size()[0] % 8 == 0",
+/// "L['ids'][0].size()[1] <= 64" for input ids_0. Throws E190 for other expressions.
 Relation parse_relation(std::string_view text, const std::function<Dim(std::string_view input, int64_t axis)>& size_of);
 
 }  // namespace weft::torch

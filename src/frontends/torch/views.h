@@ -2,14 +2,14 @@
 #pragma once
 #include "frontends/torch/call.h"
 
-/// Views, and functions of several tensors, for operators of several families.
+/// Views and functions of several tensors that operators of several families use.
 namespace weft::torch {
 
-/// The tensors in their common type.
+/// Converts the tensors to their common type.
 std::vector<Expr> in_one_type(Call& c, const std::vector<Expr>& tensors);
-/// Rolls x by `shift` places along an axis: elements that leave at the end come in at the front.
+/// Rolls x by `shift` along an axis: elements that leave at the end come in at the front.
 Expr rolled(Expr x, int64_t axis, const Dim& shift);
-/// beta * x + alpha * product, with the arguments of those names. x is ignored where beta is 0.
+/// Returns beta * x + alpha * product, with the arguments of these names. x is ignored if beta is 0.
 Expr combined_with(Call& c, Expr x, Expr product);
 
 }  // namespace weft::torch

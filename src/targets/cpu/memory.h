@@ -14,9 +14,9 @@ struct ReleaseMemory {
   void operator()(std::byte* data) const;
 };
 
-/// Memory aligned for the widest vectors, from the embedder's allocator if there is one. Large pieces of the library's
-/// own lie on huge pages where the system has them: weights are read once in a run, and each small page costs a walk
-/// through the page table.
+/// Memory aligned for the widest vectors, from the embedder's allocator if there is one. Large blocks of the library's
+/// own lie on huge pages if the system has them: a run reads each weight once, and every small page costs a page-table
+/// walk.
 class AlignedMemory {
  public:
   AlignedMemory() = default;

@@ -24,7 +24,7 @@ namespace {
                .why = why});
 }
 
-/// Returns -1 if the kernel or its policy allows no executable memory files.
+/// Creates a memory file. Returns -1 if the kernel or its policy does not allow executable memory files.
 int memory_file(std::span<const std::byte> image, const std::string& name) {
   int fd = ::memfd_create(cat("weft-", name.substr(0, 200)).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -36,8 +36,8 @@ int memory_file(std::span<const std::byte> image, const std::string& name) {
 
 void* open_memory(int fd) {
   std::string path = cat("/proc/self/fd/", fd);
-  // The loader identifies libraries by path. A library with this path may be closed but not unloaded; the loader would
-  // return it instead of ours.
+  // The loader identifies libraries by path. If a closed library with this path is still loaded, dlopen would return it
+  // instead of ours.
   if (void* other = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     ::dlclose(other);
     return nullptr;

@@ -7,18 +7,18 @@
 
 namespace weft {
 
-/// A shared object opened from memory (an x86 image of `Codegen::link`) and closed with this value. The system's own
-/// loader maps it. So no page is ever both writable and executable, and debuggers and sanitizers know it.
+/// A shared object that is loaded from memory (an x86 image of `Codegen::link`) and closed on destruction. The system's
+/// loader maps it, so that no page is both writable and executable, and debuggers and sanitizers know it.
 class LoadedObject {
  public:
   LoadedObject() = default;
-  /// Throws E301 with the loader's reason. `name` shows up in messages, and in /proc/self/maps.
+  /// Throws E301 with the loader's reason. `name` appears in messages and in /proc/self/maps.
   LoadedObject(std::span<const std::byte> image, const std::string& name);
   ~LoadedObject();
   LoadedObject(LoadedObject&& other) noexcept;
   LoadedObject& operator=(LoadedObject&& other) noexcept;
 
-  /// Address of an exported symbol; null when there is none. Lives as long as the object.
+  /// Returns the address of an exported symbol, valid as long as the object lives; null if there is none.
   void* find(const char* symbol) const;
   /// The same, but a missing symbol is an internal error that names it.
   void* get(const std::string& symbol) const;

@@ -20,7 +20,7 @@ namespace weft {
 namespace {
 
 constexpr auto spin_time = std::chrono::microseconds(20);
-constexpr uint64_t closed = 0xffffffff;  // the next task of a part whose fields are being written: beyond every total
+constexpr uint64_t closed = 0xffffffff;  // beyond all tasks: the part's fields are being written
 
 void pause() {
 #if defined(__x86_64__)
@@ -30,7 +30,7 @@ void pause() {
 #endif
 }
 
-/// Cores that the cgroup's quota allows; a large number without one.
+/// Returns the number of cores that the cgroup's quota allows; a large number if there is none.
 double quota_cores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -103,7 +103,7 @@ void ThreadPool::wake() {
 void ThreadPool::run(int64_t tasks, Body body, void* context) {
   if (tasks <= 0) return;
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
-  if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or sixteen callers use the threads already
+  if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or all sixteen slots are in use
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
   // Closed first: a late thread with the last call's state must fail to take a piece, whichever new fields it has seen.
   const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;
@@ -126,7 +126,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   slot->taken.store(false, std::memory_order_release);
 }
 
-/// Runs one piece of a part; false if none is left.
+/// Runs one piece of a part; returns false if none is left.
 bool ThreadPool::take(Slot& slot, int part, int worker) {
   std::atomic<uint64_t>& place = slot.parts[part].state;
   uint64_t state = place.load(std::memory_order_acquire);
@@ -147,7 +147,7 @@ bool ThreadPool::take(Slot& slot, int part, int worker) {
   }
 }
 
-/// Runs pieces until none is left, those of the thread's own part first; false if there was none.
+/// Runs pieces, of the thread's own part first, until none is left. Returns false if there was none.
 bool ThreadPool::help(Slot& slot, int worker) {
   const int own = worker * parts_ / width_;
   bool helped = false;

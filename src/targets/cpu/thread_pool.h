@@ -9,25 +9,24 @@
 
 namespace weft {
 
-/// Cores that this process may use: affinity, lowered by a cgroup quota and by OMP_NUM_THREADS.
+/// Returns how many cores this process may use: its affinity, lowered by a cgroup quota and by OMP_NUM_THREADS.
 int available_threads();
 
-/// Threads that run the tasks of kernels. One pool of each width serves the whole process; any number of callers may
-/// use it at once.
+/// Threads that run the tasks of kernels. The process has one pool for each width; any number of callers may use it at
+/// once.
 ///
-/// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that another process
-/// keeps from running delays nothing but the piece that it holds. Each thread begins with a part of its own, the same
-/// share of every call, and then helps the others. Neighbouring tasks touch neighbouring memory, so a thread mostly
-/// reads memory that it wrote a call before (affinity scheduling: Markatos and LeBlanc, 1994). Where cores share no
-/// cache, moving lines between them would cost more than the work. Idle threads look for work for some 20 microseconds
-/// and then sleep (a spinning barrier collapses on a shared machine).
+/// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that the system does
+/// not schedule delays only the piece that it holds. Each thread begins with its own share of the tasks, the same in
+/// every call, and then helps the others. Neighbouring tasks touch neighbouring memory, so a thread mostly reads memory
+/// that it wrote in the previous call (affinity scheduling: Markatos and LeBlanc, 1994); cores without a shared cache
+/// would lose more by moving cache lines. Idle threads look for work for about 20 microseconds, then sleep.
 class ThreadPool {
  public:
-  /// Runs tasks [begin, end). `worker` is below width() and belongs to one thread at a time: it may index scratch
+  /// Runs tasks [begin, end). `worker` is below width() and used by one thread at a time, so it may index scratch
   /// memory.
   using Body = void (*)(void* context, int64_t begin, int64_t end, int worker);
 
-  /// The process's pool of `width` threads, the caller's among them.
+  /// Returns the process's pool of `width` threads; the caller counts as one of them.
   static std::shared_ptr<ThreadPool> shared(int width);
   explicit ThreadPool(int width);
   ~ThreadPool();
@@ -38,13 +37,13 @@ class ThreadPool {
   void run(int64_t tasks, Body body, void* context);
 
  private:
-  /// (epoch << 32 | next task) of one part of a call. The epoch keeps a late thread from taking a piece of a later
-  /// call.
+  /// The state of one share of a call: (epoch << 32 | next task). The epoch keeps a late thread from taking a piece of
+  /// a later call.
   struct alignas(64) Part {
     std::atomic<uint64_t> state{0};
   };
   static constexpr int slot_count = 16, max_parts = 16;
-  /// A place for one running call.
+  /// The state of one running call.
   struct alignas(64) Slot {
     std::atomic<int64_t> total{0}, piece{1};
     std::atomic<Body> body{nullptr};

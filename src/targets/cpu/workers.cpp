@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-/// The data of one call that its strands share.
+/// The data that all strands (executor calls) of one kernel share.
 struct Call {
   int64_t tasks, piece;
   ThreadPool::Body body;

@@ -21,7 +21,7 @@ struct Calls {
 };
 constexpr int add = 0, bytes_type = 1;
 
-/// The ncclDataType_t of types that can be added.
+/// Returns the ncclDataType_t of a type that can be added.
 int data_type(DType type) {
   switch (type) {
     case DType::i32: return 2;
@@ -59,7 +59,7 @@ class CollectiveLibrary final : public Library {
   Calls calls = {};
 };
 
-/// Opened at the first request, and never closed. E501 if it is not there.
+/// Opens the library at the first request and never closes it. Throws E501 if it is missing.
 const CollectiveLibrary& library_of(const Device& device) {
   bool is_nvidia = device.info().chip.kind == ChipKind::nvidia;
   static auto& nccl =

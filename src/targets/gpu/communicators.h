@@ -9,11 +9,11 @@
 
 namespace weft::gpu {
 
-/// E501 unless the vendor's library for collectives (NCCL, RCCL) is here.
+/// Throws E501 unless the vendor's library for collectives (NCCL, RCCL) is installed.
 void need_collectives(const Device& device);
 
-/// Collectives of the devices of several ranks, by NCCL or RCCL, which are found with dlopen at run time
-/// (WEFT_NCCL_LIBRARY, WEFT_RCCL_LIBRARY name other files). A rank's calls come from one thread at a time.
+/// Collectives between the devices of several ranks, by NCCL or RCCL. The library is found with dlopen at run time
+/// (WEFT_NCCL_LIBRARY and WEFT_RCCL_LIBRARY name another file). A rank's calls come from one thread at a time.
 class Communicators {
  public:
   /// Throws E501 without the library, E602 when the library refuses these devices.
@@ -21,12 +21,12 @@ class Communicators {
   ~Communicators();
   Communicators(const Communicators&) = delete;
 
-  /// Queues one rank's side on its stream, also while a graph is captured.
+  /// Queues one rank's part of a collective on its stream; works while a graph is captured.
   void queue(size_t rank, CollectiveFn fn, DType type, const std::byte* from, std::byte* to, int64_t elements,
              const Stream& stream) const;
-  /// E602 when the library has met an error of this rank's since.
+  /// Throws E602 if the library has reported an error for this rank.
   void check(size_t rank) const;
-  /// E602 after an abort.
+  /// Throws E602 after an abort.
   void check_alive() const;
   /// Aborts the work queued on all devices. Nothing more can be queued.
   void abort();

@@ -131,7 +131,7 @@ class Cudnn final : public Library {
   Calls calls{};
 };
 
-/// One of cuDNN's objects: created, given its attributes, then finalised.
+/// Owns a cuDNN descriptor: creates it, sets attributes, finalises it.
 class Descriptor {
  public:
   Descriptor(const Cudnn& library, Kind kind) : library_(library) {
@@ -155,7 +155,7 @@ class Descriptor {
     library_.check(library_.calls.finalize(get()), "describe a convolution");
     return std::move(*this);
   }
-  /// Reads as many values as there are, up to the available room.
+  /// Reads as many values as there are, up to the size of the buffer.
   template <class T>
   std::vector<T> list(Name name, Type type, size_t room) const {
     std::vector<T> values(room);
@@ -247,7 +247,7 @@ class Operations {
     return y;
   }
 
-  /// An elementwise operation in f32; `b` may be null.
+  /// Adds an elementwise operation in f32; `b` may be null.
   Handle pointwise(Descriptor&& about, Handle a, Handle b, bool is_last) {
     about.set(Name::pointwise_math_prec, Type::data_type, data_type(DType::f32));
     Handle made = keep(about.finished()).get(), y = result(is_last);
@@ -312,7 +312,7 @@ class Convolution final : public LibraryWork {
   }
 
  private:
-  /// The configurations that the heuristics propose, best first.
+  /// Returns the configurations that the heuristics propose, best first.
   std::vector<Descriptor> configurations(const Descriptor& graph, int mode) const {
     constexpr size_t most = 64;
     Descriptor heuristics(library_, Kind::heuristics);
@@ -329,8 +329,8 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// Whether a configuration may be used: deterministic, products summed as defined, no TF32 for f32, and no
-  /// compilation while a program runs.
+  /// True if a configuration may be used: deterministic, sums in the defined type, no TF32 for f32, no compilation
+  /// while a program runs.
   bool is_allowed(const Descriptor& configuration) const {
     Descriptor engine(library_, Kind::engine);
     Handle handle = engine.get();

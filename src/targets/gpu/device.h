@@ -10,7 +10,7 @@
 #include "base/host.h"
 #include "targets/gpu/driver.h"
 
-/// One GPU and its resources. Each is owned by a small move-only object that keeps its device alive; errors are thrown
+/// One GPU and its resources. A small move-only object owns each resource and keeps the device alive. Errors are thrown
 /// (E400 memory, E602 anything else).
 ///
 ///     std::shared_ptr<Device> device = open_device("nvidia:0");
@@ -27,10 +27,10 @@ class Device : public std::enable_shared_from_this<Device> {
   const Driver& driver() const { return driver_; }
   const DriverCalls& calls() const { return driver_.calls(); }
   const DeviceInfo& info() const { return info_; }
-  /// "nvidia:0"
+  /// Returns a name such as "nvidia:0".
   std::string name() const { return cat_name(driver_.vendor(), ordinal_); }
   int ordinal() const { return ordinal_; }
-  /// Makes this device current for the calling thread; every object below does so if it must.
+  /// Makes this device current for the calling thread. The objects below call it where needed.
   void use() const { driver_.use(ordinal_); }
   void check(int error, std::string_view doing) const { driver_.check(error, doing); }
 
@@ -41,20 +41,20 @@ class Device : public std::enable_shared_from_this<Device> {
   DeviceInfo info_;
 };
 
-/// Every device of both vendors, opened once for the process.
+/// Returns all devices of both vendors, opened once for the process.
 const std::vector<std::shared_ptr<Device>>& devices();
 
-/// "nvidia:0", "amd:1", "gpu:1" (of both vendors); "nvidia", "amd" and "gpu" mean their first device. Throws E501 with the libraries that were
-/// looked for.
+/// Opens "nvidia:0", "amd:1" or "gpu:1" (a number over both vendors); "nvidia", "amd" and "gpu" mean their first
+/// device. Throws E501 with the libraries that were looked for.
 std::shared_ptr<Device> open_device(const std::string& name);
 
 /// Lets kernels of each device read and write the memory of all others; false if they cannot.
 bool connect(std::span<const std::shared_ptr<Device>> devices);
 
-/// Whether the name is that of a GPU: gpu, amd or nvidia with or without a number.
+/// True for the name of a GPU: gpu, amd or nvidia, with or without a number.
 bool is_device_name(std::string_view name);
 
-/// Owns a driver's handle; `Free` is the member of DriverCalls that releases it.
+/// Owns a handle of the driver; `Free` is the member of DriverCalls that releases it.
 template <auto Free>
 class Owned {
  public:
@@ -84,11 +84,11 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-/// Memory of the device; at least 256-byte aligned. No bytes are a null pointer.
+/// Memory of the device, aligned to at least 256 bytes. Its address is null if it has no bytes.
 class Memory {
  public:
   Memory() = default;
-  /// From the driver, or from the embedder's allocator, which gives memory of this device (E401 if it has none).
+  /// Allocates from the driver, or from the embedder's allocator (memory of this device; E401 if it has none).
   Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator = {});
   std::byte* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
@@ -98,7 +98,7 @@ class Memory {
   int64_t bytes_ = 0;
 };
 
-/// Host memory that copies can use directly.
+/// Pinned memory of the host, which the device copies directly.
 class PinnedMemory {
  public:
   PinnedMemory() = default;
@@ -111,13 +111,13 @@ class PinnedMemory {
   int64_t bytes_ = 0;
 };
 
-/// Code on the device.
+/// Code loaded on the device.
 class Module {
  public:
   Module() = default;
-  /// Throws E602 with the driver's words when it refuses the image.
+  /// Throws E602 with the driver's message if it refuses the image.
   Module(const std::shared_ptr<Device>& device, std::span<const std::byte> image, const std::string& name);
-  /// A kernel by name; launches use at most `shared_bytes` of dynamic shared memory.
+  /// Finds a kernel by name. Launches may use up to `shared_bytes` of dynamic shared memory.
   Handle function(const std::string& name, int shared_bytes = 0) const;
 
  private:
@@ -130,7 +130,7 @@ class Event {
   explicit Event(const std::shared_ptr<Device>& device);
   Handle get() const { return owned_.get(); }
   void synchronize() const;
-  /// Milliseconds from `begin` to this event; both have happened.
+  /// Returns the milliseconds from `begin` to this event. Both must have happened.
   float since(const Event& begin) const;
 
  private:
@@ -149,7 +149,7 @@ class Graph {
   Owned<&DriverCalls::graph_executable_destroy> owned_;
 };
 
-/// A queue of work: an own stream, or the caller's, which this object does not destroy.
+/// A queue of work (CUstream, hipStream_t): its own, or the caller's, which this object does not destroy.
 class Stream {
  public:
   explicit Stream(const std::shared_ptr<Device>& device);
@@ -160,16 +160,16 @@ class Stream {
   void copy_to_host(void* to, const void* from, int64_t bytes) const;
   void copy_on_device(void* to, const void* from, int64_t bytes) const;
   void fill(void* to, unsigned char value, int64_t bytes) const;
-  /// `arguments` is the kernel's one parameter, passed by value.
+  /// `arguments` is the kernel's only parameter, passed by value.
   void launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const;
   void launch(const Graph& graph) const;
   void record(const Event& event) const;
   void wait(const Event& event) const;
   void synchronize() const;
-  /// Whether all of its work has been done.
+  /// True if all of its work is done.
   bool is_done() const;
 
-  /// Between these two calls work is recorded, not executed.
+  /// Between begin_capture and end_capture, work is recorded and not executed.
   void begin_capture() const;
   Graph end_capture() const;
 

@@ -10,15 +10,15 @@
 
 #include "base/chip.h"
 
-/// The drivers of both vendors behind one interface. CUDA's driver API and HIP have nearly the same functions with the
-/// same arguments: those are one table of pointers; the differences are a handful of virtual functions (cuda.cpp,
-/// hip.cpp). Nothing of a vendor is needed to build; libraries are found with dlopen at run time.
+/// One interface to the drivers of both vendors. CUDA's driver API and HIP have nearly the same functions: those are a
+/// table of pointers; the others are virtual functions (cuda.cpp, hip.cpp). The build needs nothing of a vendor:
+/// libraries are found with dlopen at run time.
 namespace weft::gpu {
 
-/// A handle of the driver; Weft never looks inside.
+/// A handle of the driver, opaque to Weft.
 using Handle = void*;
 
-/// Functions that both drivers have with these arguments. Each returns 0 or an error number of its vendor.
+/// Functions that both drivers have with the same arguments. Each returns 0 or an error number of its vendor.
 struct DriverCalls {
   int (*allocate)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
@@ -49,21 +49,21 @@ struct DriverCalls {
   int (*graph_executable_destroy)(Handle executable) = nullptr;
 };
 
-/// CUDA_ERROR_NOT_READY and hipErrorNotReady.
+/// The value of CUDA_ERROR_NOT_READY and hipErrorNotReady.
 inline constexpr int not_ready = 600;
 
-/// One entry of the list of functions to find: the member of DriverCalls and its name in the vendor's library.
+/// A function to find: its pointer in DriverCalls and its name in the vendor's library.
 struct DriverSymbol {
   void** to;
   const char* name;
 };
 
-/// The threads of a launch, and the shared memory of its blocks.
+/// The blocks and threads of a launch, and the shared memory of a block.
 struct LaunchSize {
   int64_t blocks = 1;
   int threads = 256, shared_bytes = 0;
   int cluster = 1;       ///< blocks that run together; divides `blocks`
-  bool overlap = false;  ///< may begin while the launch before it runs: the kernel itself waits for that (NVIDIA)
+  bool overlap = false;  ///< may start while the previous launch runs; the kernel itself waits for it (NVIDIA)
 };
 
 /// The properties and limits of a device.
@@ -78,7 +78,7 @@ struct DeviceInfo {
   int driver_version = 0;
 };
 
-/// A vendor's driver: loaded once for the process, never unloaded.
+/// A vendor's driver; loaded once for the process, never unloaded.
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -92,35 +92,35 @@ class Driver {
   virtual void use(int ordinal) const = 0;
   /// Lets kernels of one device read and write the memory of another; false if they cannot.
   virtual bool connect(int ordinal, int peer) const = 0;
-  /// Memory of the host that the device reads and writes directly.
+  /// Allocates pinned host memory, which the device reads and writes directly.
   virtual int allocate_host(void** memory, size_t bytes) const = 0;
   /// Loads a code object (AMD), or PTX or a cubin (NVIDIA), as a module of the current device; the messages of the
   /// driver's compiler go into `log`.
   virtual int load_module(Handle* module, std::span<const std::byte> image, std::string& log) const = 0;
-  /// Starts a kernel; `parameters` in the form of the drivers' launch functions.
+  /// Starts a kernel; `parameters` is as the drivers' launch functions take it.
   virtual int launch(Handle function, const LaunchSize& size, Handle stream, void** parameters) const;
-  /// Allows a function this much dynamic shared memory, if the driver requires that.
+  /// Allows a function this much dynamic shared memory, where the driver asks for that.
   virtual int allow_shared(Handle function, int bytes) const = 0;
-  /// "out of memory (2)"
+  /// Returns the text of an error, such as "out of memory (2)".
   virtual std::string error_text(int error) const = 0;
-  /// Whether the number means that memory ran out.
+  /// True if the error number means that memory ran out.
   virtual bool is_out_of_memory(int error) const { return error == 2; }
 
-  /// Throws a device error (E602, or E400 for memory) unless `error` is 0; `doing` is "copy to the device".
+  /// Throws E400 (memory) or E602 (other errors) unless `error` is 0. `doing` names the action: "copy to the device".
   void check(int error, std::string_view doing) const;
 
  protected:
-  /// Opens a library and finds every symbol; false, with the reason in `why`, if that fails.
+  /// Opens the library and finds every symbol. Returns false, with the reason in `why`, if that fails.
   bool open(const std::vector<std::string>& names, std::string& why);
   bool find(const std::vector<DriverSymbol>& symbols, std::string& why);
-  /// The address of one symbol, or null.
+  /// Returns the address of a symbol, or null.
   void* symbol(const char* name) const;
-  /// The slot of a function pointer, for `symbol` to fill.
+  /// Returns the address of a function pointer, so that `symbol` can be stored there.
   template <class F>
   static void** slot(F& function) {
     return reinterpret_cast<void**>(&function);
   }
-  /// The text of error_text, from the driver's own words, which may be missing.
+  /// Returns the driver's text for an error (which may be null) with its number, for error_text.
   static std::string numbered(const char* text, int error);
 
   DriverCalls calls_;
@@ -130,7 +130,7 @@ class Driver {
   std::string path_;
 };
 
-/// The result of looking for one vendor's driver.
+/// The result of searching for one vendor's driver: the driver, or why there is none.
 struct DriverSearch {
   std::string_view vendor;              ///< "nvidia", "amd"
   std::vector<std::string> tried = {};  ///< names of libraries, in order
@@ -141,7 +141,7 @@ struct DriverSearch {
 DriverSearch find_cuda();
 DriverSearch find_hip();
 
-/// Both searches, made once for the process: nvidia, then amd.
+/// Returns the results of the searches for nvidia and amd, made once for the process.
 const std::vector<DriverSearch>& drivers();
 
 }  // namespace weft::gpu

@@ -57,7 +57,7 @@ class Hip final : public Driver {
   }
 
   void use(int ordinal) const override { check(set_device_(ordinal), "select a device"); }
-  /// Stores to another device are only seen by its running kernels in memory of a kind that Weft does not allocate.
+  /// Returns false: a running kernel sees another device's stores only in a kind of memory that Weft does not allocate.
   bool connect(int, int) const override { return false; }
   int allocate_host(void** memory, size_t bytes) const override { return allocate_host_(memory, bytes, 0); }
   int load_module(Handle* module, std::span<const std::byte> image, std::string&) const override {

@@ -83,7 +83,7 @@ constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cub
                            {"hipblaslt", ChipKind::amd, false, false, open_hipblaslt},
                            {"miopen", ChipKind::amd, true, false, open_miopen}};
 
-/// Opened at the first request, and never closed.
+/// Opens the library at the first request; never closes it.
 const Library& opened(const Known& which) {
   static std::mutex mutex;  // never destroyed, because the drivers may be gone by then
   static auto& libraries = *new std::array<std::unique_ptr<Library>, std::size(known)>;
@@ -98,7 +98,7 @@ const Known* find_known(std::string_view candidate) {
   return found == std::end(known) ? nullptr : found;
 }
 
-/// Bytes of the largest operand.
+/// Returns the bytes of the largest operand.
 int64_t largest_operand(const LibraryCall& call) {
   if (const auto* p = std::get_if<LibraryProduct>(&call.work)) {
     int64_t a = p->batch * p->a_batch + p->m * p->a_row, b = p->batch * p->b_batch + p->n * p->b_row;
@@ -125,7 +125,7 @@ void capture_once(const std::shared_ptr<Device>& device, const LibraryWork& work
   } catch (const Error&) {
     try {
       stream.end_capture();
-    } catch (const Error&) {  // the first error is more informative
+    } catch (const Error&) {  // the first error says more
     }
     throw;
   }
@@ -159,7 +159,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
   auto can = [device](const LibraryCall& call) {
     try {
       return prepare(device, call) != nullptr;
-    } catch (const Error& error) {  // a library is never required
+    } catch (const Error& error) {  // libraries are optional
       if (debug_enabled(1, "gpu")) log_text(LogLevel::debug, error.info().what);
       return false;
     }
@@ -176,7 +176,7 @@ VendorLibraries find_libraries(const std::shared_ptr<Device>& device) {
 bool is_library(std::string_view candidate) { return find_known(candidate) != nullptr; }
 
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) {
-  constexpr size_t most = 4096;  // a full table is cleared; works in use stay alive with their users
+  constexpr size_t most = 4096;  // then the table is cleared; users keep works alive
   struct Kept {
     std::shared_ptr<const LibraryWork> work;
     std::optional<ErrorInfo> refused;

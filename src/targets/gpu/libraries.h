@@ -8,14 +8,14 @@
 #include "base/library_call.h"
 #include "targets/gpu/device.h"
 
-/// Vendors' own libraries (cuBLASLt and cuDNN, hipBLASLt and MIOpen), found with dlopen at run time and never needed:
-/// tuning measures them beside Weft's kernels. A call (plan/plan.h: LibraryCall) says what is to be computed.
+/// Vendors' libraries (cuBLASLt and cuDNN, hipBLASLt and MIOpen), found with dlopen at run time. They are optional:
+/// tuning measures them beside Weft's kernels. base/library_call.h describes a call.
 ///
 ///     auto work = prepare(device, call);        // finds an algorithm; kept for the process
 ///     work->launch(stream, operands);           // any number of times, also while a graph is captured
 namespace weft::gpu {
 
-/// The result of looking for a library.
+/// The result of searching for a library.
 struct LibrarySearch {
   std::string name = {};                ///< "cublaslt", "cudnn", "hipblaslt", "miopen": candidates begin with it
   std::vector<std::string> tried = {};  ///< names of files, in order
@@ -23,22 +23,22 @@ struct LibrarySearch {
   std::string why = {};
 };
 
-/// The libraries of a device's vendor; this opens them, which takes long. WEFT_CUBLASLT_LIBRARY, WEFT_CUDNN_LIBRARY,
+/// Opens the libraries of a device's vendor, which takes long. WEFT_CUBLASLT_LIBRARY, WEFT_CUDNN_LIBRARY,
 /// WEFT_HIPBLASLT_LIBRARY and WEFT_MIOPEN_LIBRARY name other files.
 VendorLibraries find_libraries(const std::shared_ptr<Device>& device);
 
-/// Whether the candidate with this name is a library: "cudnn", "cudnn fused".
+/// True if the candidate of this name calls a library: "cudnn", "cudnn fused".
 bool is_library(std::string_view candidate);
 
-/// A prepared call, which any thread may queue any number of times.
+/// A library call that is ready to run. Any thread may queue it, any number of times.
 class LibraryWork {
  public:
   virtual ~LibraryWork() = default;
-  /// Queues it; `operands` are those of the call, then library_workspace bytes of working memory.
+  /// Queues the call. `operands` are those of the call, then library_workspace bytes of working memory.
   virtual void launch(const Stream& stream, std::span<std::byte* const> operands) const = 0;
 };
 
-/// Asks the library for its best algorithm that is deterministic and can be captured in a graph; `call` has numbers for
+/// Asks the library for its best algorithm that is deterministic and can be captured in a graph. `call` has numbers for
 /// all sizes. The result is kept for the process. Throws E602 if there is none, E501 without the library.
 std::shared_ptr<const LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call);
 

@@ -6,10 +6,10 @@
 
 #include "targets/gpu/libraries.h"
 
-/// Shared by the files of the vendors' libraries.
+/// Code that the wrappers of the vendors' libraries share.
 namespace weft::gpu {
 
-/// One of a library's objects, released with it.
+/// Owns an object (descriptor) of a library and destroys it.
 class LibraryObject {
  public:
   LibraryObject() = default;
@@ -37,7 +37,7 @@ struct LibraryHandle {
   LibraryObject object = {};
 };
 
-/// One vendor's library, if it was found.
+/// A vendor's library, or the reason why it was not found.
 class Library {
  public:
   Library(std::string name, std::vector<std::string> files, const std::string& given);
@@ -46,16 +46,16 @@ class Library {
   /// Like gpu::prepare, for this library.
   virtual std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device,
                                                const LibraryCall& call) const = 0;
-  /// Throws E602 with `doing`, unless the status is 0.
+  /// Throws E602 with `doing` unless the status is 0.
   void check(int status, std::string_view doing) const;
-  /// Throws E602: no algorithm may be used.
+  /// Throws E602 because the library has no algorithm that may be used.
   [[noreturn]] void refuse(std::string_view why) const;
   LibraryObject made(int (*create)(Handle*), int (*destroy)(Handle), std::string_view doing) const;
 
  protected:
-  /// Created at the first request, for the calling thread's device.
+  /// Returns the library's handle for the calling thread's device; creates it at the first request.
   std::shared_ptr<LibraryHandle> handle_of(const Device& device, int (*create)(Handle*), int (*destroy)(Handle)) const;
-  /// Opens the first file that exists and finds every function in it; their names follow `prefix`.
+  /// Opens the first file that exists and finds all functions in it; their names begin with `prefix`.
   void open(const std::string& prefix, std::span<const DriverSymbol> functions);
   template <class F>
   static void** slot(F& function) {
@@ -74,7 +74,7 @@ std::unique_ptr<Library> open_hipblaslt();
 std::unique_ptr<Library> open_cudnn();
 std::unique_ptr<Library> open_miopen();
 
-/// A convolution in numbers over two or three spatial axes, as the libraries count them: batch, channels, then space.
+/// A convolution over two or three spatial axes with numbers for all sizes, in the order batch, channels, then space.
 struct ConvolutionShape {
   using Sizes = std::vector<int64_t>;
   explicit ConvolutionShape(const LibraryConvolution& convolution);

@@ -100,7 +100,7 @@ class Convolution final : public LibraryWork {
     return made;
   }
 
-  /// MIOpen pads both ends equally, so the front padding alone must give the required output size.
+  /// Describes the convolution. MIOpen pads both ends equally, so the front padding alone must give the output size.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;
@@ -117,7 +117,7 @@ class Convolution final : public LibraryWork {
     library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "request deterministic results");
   }
 
-  /// The library lists the fastest first. Transforms (FFT, Winograd) round differently from sums of products.
+  /// Takes the first (fastest) solution that sums products. FFT and Winograd are skipped: they round differently.
   void choose() {
     const Calls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();

@@ -62,7 +62,7 @@ class Options:
 
     @property
     def token(self) -> bytes:
-        """The token that requests must carry; b"" if none is needed."""
+        """Returns the token that requests must carry; b"" if none is needed."""
         if not self.token_file:
             return b""
         token = Path(self.token_file).read_bytes().strip()

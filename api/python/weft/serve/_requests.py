@@ -58,7 +58,7 @@ class Inputs:
 
 
 def chosen(outputs: list[Output], names: list[Any]) -> list[Output]:
-    """The outputs that were asked for, in that order; all when none is named."""
+    """Returns the requested outputs in the requested order; all if none is named."""
     by_name = {output.name: output for output in outputs}
     return [by_name[name] for name in names] if names else outputs
 

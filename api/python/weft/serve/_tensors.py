@@ -21,7 +21,7 @@ MOST_AXES, MOST_ELEMENTS = 32, 1 << 40
 
 
 class Refused(Exception):
-    """A request that is answered with an error: the status of HTTP, and what is wrong."""
+    """An error that answers a request: its HTTP status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

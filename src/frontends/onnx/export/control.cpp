@@ -17,7 +17,7 @@ void write_instructions(Out& out, const Module& body) {
   out.set_source(source);
 }
 
-/// Outputs of a graph have names of their own.
+/// Gives each output of a graph its own name.
 std::string put_output(Out& out, std::string& ports, const std::string& value, const Type& type) {
   std::string name = out.new_name("result");
   out.add_output(value, name);
@@ -31,7 +31,7 @@ OutGraph graph_of(const std::string& nodes, const std::string& ports) {
   return {text + ports};
 }
 
-/// Values from outside keep their names, because bodies in ONNX see the graph around them.
+/// Keeps the names of outer values, because bodies in ONNX see the surrounding graph.
 OutGraph branch(Out& out, const Instruction& i, size_t number) {
   const Module& body = *i.modules[number];
   std::span<const Value> given = body_operands(i, number);

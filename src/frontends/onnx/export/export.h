@@ -7,8 +7,8 @@
 namespace weft::onnx {
 
 /// Writes a frontend's program as an ONNX file of operator set 23. Inputs, outputs and sizes keep their names; nodes
-/// are named by their sources. Conditions on sizes (guards) are left out. Throws E223 for an operator that ONNX lacks,
-/// and for a size that is not an input's.
+/// are named after their sources. Guards (conditions on sizes) are left out. Throws E223 for an operator that ONNX
+/// lacks, and for a symbolic size that no input has.
 std::string export_program(const Program& program);
 
 }  // namespace weft::onnx

@@ -23,7 +23,7 @@ namespace {
 
 std::string cast(Out& out, const std::string& x, DType to) { return out.add("Cast", {x}, {{"to", element_code(to)}}); }
 
-/// ONNX broadcasts operands itself. So the operand of a broadcast serves as well, if another operand has all sizes.
+/// ONNX broadcasts itself, so `operands` leaves out a Broadcast if another operand has all sizes.
 Value before_broadcast(Value value) { return value.def->is<Broadcast>() ? value.def->inputs[0] : value; }
 
 Names operands(const Out& out, const Instruction& i) {
@@ -85,7 +85,7 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
   return {out.add("Expand", {out.name(i.inputs[0]), out.sizes(op.dims)})};
 }
 
-/// The end of a slice for ONNX, where negative ends count from the back: one before element 0 becomes the lowest.
+/// Returns the end of a slice for ONNX, where negative ends count from the back: before element 0 it is the lowest.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;
@@ -160,7 +160,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Weights that are broadcast over batches are written as one matrix.
+/// Writes weights that are broadcast over batches as one matrix.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;
@@ -265,7 +265,7 @@ Names write(Out& out, const Instruction& i, const Dequantize& op) {
                   {{"axis", op.axis}, {"block_size", op.block}, {"output_dtype", element_code(op.to)}})};
 }
 
-/// The causal mask, bool[m, n]: row i sees keys up to i + offset.
+/// Returns the causal mask, bool[m, n]: row i sees keys up to i + offset.
 std::string causal_mask(Out& out, const Dim& rows, const Dim& keys, const Dim& offset) {
   auto range = [&](const Dim& count) {
     return out.add("Range", {out.scalar(DType::i64, 0), out.size(count), out.scalar(DType::i64, 1)});
@@ -299,7 +299,7 @@ Names write(Out& out, const Instruction& i, const Bind& op) {
   return {};
 }
 
-/// Calls the writer of the first of these types that the operator is.
+/// Calls the writer of the operator's type, tried in this order.
 template <class... T>
 bool write_as(Out& out, const Instruction& i, Names& results) {
   return ((i.is<T>() && (results = write(out, i, *i.as<T>()), true)) || ...);

@@ -35,7 +35,7 @@ std::string attribute_text(const OutAttribute& attribute) {
   return out;
 }
 
-/// The name of a node: the quoted part of its source, else all of it.
+/// Returns the name of a node: the quoted part of its source, else the whole source.
 std::string node_name(const std::string& source) {
   size_t begin = source.find('\''), end = source.rfind('\'');
   return begin != std::string::npos && end > begin + 1 ? source.substr(begin + 1, end - begin - 1) : source;

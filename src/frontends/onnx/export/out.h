@@ -25,9 +25,9 @@ constexpr int64_t exported_opset = 23, exported_format = 11;
 struct OutGraph {
   std::string text;
 };
-/// A message of these fields, which are strings or messages.
+/// Encodes a message with these fields, which are strings or messages.
 std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields);
-/// A ValueInfoProto. Sizes that are expressions are named by their text.
+/// Encodes a ValueInfoProto. A size that is an expression is named by its text.
 std::string port(const std::string& name, const Type& type);
 
 struct OutAttribute {
@@ -37,17 +37,17 @@ struct OutAttribute {
 using OutAttributes = std::vector<OutAttribute>;
 using Names = std::vector<std::string>;
 
-/// The graph that is being written: nodes and weights as text, and the name of each value.
+/// Collects the graph that is being written: encoded nodes and weights, and the name of each value.
 class Out {
  public:
   explicit Out(const Module& main);
 
   const std::string& name(Value value) const { return names_.at(value); }
   void set_name(Value value, std::string name) { names_.insert_or_assign(value, std::move(name)); }
-  /// A name that nothing has yet.
+  /// Returns an unused name.
   std::string new_name(const std::string& base);
 
-  /// The source that later nodes and errors name.
+  /// Sets the source that later nodes and errors name.
   void set_source(const std::string& source) { source_ = source; }
   const std::string& source() const { return source_; }
 
@@ -55,24 +55,24 @@ class Out {
   std::string add(std::string_view op, const Names& inputs, const OutAttributes& attributes = {}) {
     return add_all(op, inputs, 1, attributes)[0];
   }
-  /// Adds an Identity without a name, from `value` to the output `name`.
+  /// Adds an unnamed Identity node from `value` to the output `name`.
   void add_output(const std::string& value, const std::string& name);
   std::string weight(const Tensor& value, const std::string& base = "constant");
   std::string integers(const std::vector<int64_t>& values) { return weight(make_i64_tensor(values)); }
   std::string scalar(DType type, double value);
 
-  /// A size as i64[]: a constant, or computed from the inputs' sizes.
+  /// Returns the name of a size as i64[]: a constant, or computed from the inputs' sizes.
   std::string size(const Dim& dim);
-  /// Sizes as i64[count].
+  /// Returns the name of the sizes as i64[count].
   std::string sizes(const Dims& dims);
-  /// From here on, plain symbols in the value's type are read from the value's sizes.
+  /// From here on, symbols that are a whole size in the value's type are read from the value's sizes.
   void learn_symbols(Value value);
-  /// The symbol is element `index` of this i64 list.
+  /// From here on, the symbol is element `index` of this i64 list.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
 
-  /// The symbol is this i64[].
+  /// From here on, the symbol is this i64[].
   void set_size(const std::string& symbol, const std::string& scalar);
-  /// The nodes that `write` adds. Names of sizes that it defines end with it.
+  /// Returns the nodes that `write` adds, as a body. Names that they give to sizes do not exist after it.
   std::string body(const std::function<void()>& write);
 
   std::string take_nodes() { return std::move(nodes_); }
@@ -87,7 +87,7 @@ class Out {
   std::unordered_map<Value, std::string, ValueHash> names_;
   std::set<std::string, std::less<>> taken_;
   std::map<std::string, std::string> sizes_;  ///< by the text of a size: i64[]
-  /// The source of a symbol: an axis of a value, or (without a value) an element of a list.
+  /// Where a symbol is read: an axis of a value, or (without a value) an element of a list.
   struct Place {
     Value value;
     std::string list;

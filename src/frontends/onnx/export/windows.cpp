@@ -12,7 +12,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Transposes x to ONNX's channels first or, with `is_back`, back.
+/// Transposes x to channels first, ONNX's layout, or back with `is_back`.
 std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
   if (layout == Layout::channels_first) return x;
   std::vector<int64_t> order = {0, rank - 1};
@@ -42,7 +42,7 @@ Pads pads_of(const Dims& begin, const Dims& end) {
   return pads;
 }
 
-/// x padded by an operator, where an attribute cannot hold the padding (channels first).
+/// Pads x by an operator if an attribute cannot express the padding (channels first).
 std::string padded(Out& out, const std::string& x, const Dims& begin, const Dims& end, const std::string& fill) {
   Dims all = {0, 0};
   all.insert(all.end(), begin.begin(), begin.end());

@@ -4,7 +4,7 @@
 
 namespace weft::onnx {
 
-/// Convolutions and pooling; false for other instructions.
+/// Writes convolutions and pooling; returns false for other instructions.
 bool write_window(Out& out, const Instruction& i, Names& results);
 
 }  // namespace weft::onnx

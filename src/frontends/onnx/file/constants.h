@@ -5,10 +5,10 @@
 
 namespace weft::onnx {
 
-/// The tensor that the model gives; a large one stays in the model's file.
+/// Returns the tensor; a large one stays in the model's mapped file.
 Tensor to_tensor(const TensorData& data);
 
-/// The sparse tensor written out. Throws E148 for indices that do not fit, E401 beyond 64 MiB.
+/// Returns the sparse tensor as a dense one. Throws E148 for indices that do not fit, E401 beyond 64 MiB.
 Tensor dense_tensor(const SparseTensor& sparse);
 
 }  // namespace weft::onnx

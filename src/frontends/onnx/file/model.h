@@ -12,11 +12,11 @@
 #include "base/dtype.h"
 #include "base/file.h"
 
-/// An ONNX model as plain data, in the form of the file. Strings and weights are views into the mapped file, which
-/// `Model::file` keeps alive. Nothing here has been checked against an operator's definition yet; import.h does that.
+/// An ONNX model as plain data, as the file has it. Strings and weights are views into the mapped file, which
+/// `Model::file` keeps alive. The operators' definitions are checked later, by import.h.
 namespace weft::onnx {
 
-/// The element type with number `code` in the file format; nothing when Weft does not know it (or it is undefined).
+/// Returns the element type with number `code` in the file format; nothing if it is undefined or Weft lacks it.
 std::optional<DType> element_type(int64_t code);
 
 /// A dimension: a number, a name, or (neither given) unknown.
@@ -25,7 +25,7 @@ struct Dimension {
   std::string_view name = {};
 };
 
-/// The type of a graph input or output, or of a value within.
+/// The type of a graph input, a graph output or an inner value.
 struct TypeProto {
   enum class Kind : uint8_t { none, tensor, sparse_tensor, sequence, map, optional, opaque };
   Kind kind = Kind::none;
@@ -78,7 +78,7 @@ enum class AttributeKind : uint8_t {
 };
 std::string to_string(AttributeKind kind);
 
-/// One attribute of a node. Single tensors, graphs, types and sparse tensors are lists of one.
+/// One attribute of a node. A single tensor, graph, type or sparse tensor is a list of one.
 struct Attribute {
   std::string_view name;
   AttributeKind kind = AttributeKind::undefined;
@@ -119,7 +119,7 @@ struct OpsetImport {
   int64_t version = 0;
 };
 
-/// A function local to the model: an operator whose meaning is a graph of others.
+/// A function that the model defines: an operator whose body is a graph of other operators.
 struct Function {
   std::string_view domain;
   std::string_view name;

@@ -42,7 +42,7 @@ std::string page_title(std::string_view page) {
   return cat(" (\"", printable(trim(page.substr(0, std::min<size_t>(page.find('<'), 80)))), "\")");
 }
 
-/// Whether a zip archive has such an entry: the name is looked for at its beginning, and in the directory at its end.
+/// True if a zip archive has such an entry: the name is looked for at its beginning, and in the directory at its end.
 bool zip_names(std::string_view file, std::string_view entry) {
   auto tail = file.substr(file.size() - std::min<size_t>(file.size(), 1 << 16));
   return file.starts_with("PK\x03\x04") &&
@@ -60,13 +60,13 @@ bool is_safetensors(std::string_view file) {
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// The position after the length (a varint) at `at`.
+/// Returns the position after the length (a varint) at `at`.
 size_t after_length(std::string_view file, size_t at) {
   while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
   return std::min(at + 1, file.size());
 }
 
-/// Whether the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
+/// True if the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
 /// newline.
 bool is_saved_model(std::string_view file) {
   return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');

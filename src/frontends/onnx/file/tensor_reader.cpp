@@ -68,7 +68,7 @@ DType checked_type(const Fields& f) {
   fail(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
 }
 
-/// The number of elements by the dims.
+/// Returns the number of elements by the dims.
 int64_t checked_count(const Fields& f) {
   auto is_negative = [](int64_t d) { return d < 0; };
   if (auto bad = std::ranges::find_if(f.dims, is_negative); bad != f.dims.end()) {
@@ -98,7 +98,7 @@ void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, ui
        cat("claims ", need, " bytes (", to_string(type), f.dims, "), has ", have));
 }
 
-/// The value of one of the decimal keys of external data.
+/// Returns the value of one of the decimal keys of external data.
 uint64_t external_number(const Fields& f, std::string_view key, std::string_view text) {
   uint64_t value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -133,7 +133,7 @@ Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& f
   return Bytes(std::move(joined));
 }
 
-/// The low `width` bytes of each number: how 8 to 64-bit types (and packed groups of smaller ones) are written.
+/// Returns the low `width` bytes of each number: how 8 to 64-bit types (and packed groups of smaller ones) are written.
 Bytes narrow(const std::vector<int64_t>& values, size_t width) {
   std::vector<std::byte> out(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) std::memcpy(out.data() + i * width, &values[i], width);

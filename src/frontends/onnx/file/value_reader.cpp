@@ -34,7 +34,7 @@ class ValueReader {
     return tensor;
   }
 
-  /// The field of a SequenceProto or OptionalProto that holds a value of this kind.
+  /// Returns the field of a SequenceProto or OptionalProto that holds a value of this kind.
   static uint32_t field_of(Type::Kind kind) {
     switch (kind) {
       case Type::Kind::tensor: return 3;

@@ -7,23 +7,23 @@
 #include "base/tensor.h"
 #include "frontends/onnx/file/model.h"
 
-/// Writing the messages of an ONNX file.
+/// Writes the messages of an ONNX file.
 namespace weft::onnx {
 
 void put_integer(std::string& out, uint32_t field, int64_t value);
 void put_float(std::string& out, uint32_t field, float value);
-/// Text, bytes or a message.
+/// Writes a field that holds text, bytes or a message.
 void put_text(std::string& out, uint32_t field, std::string_view text);
-/// The tag and length of a string, bytes or message field of `size` bytes.
+/// Writes the tag and length of a field of `size` bytes (string, bytes or message).
 void put_head(std::string& out, uint32_t field, uint64_t size);
 
-/// The number of the type in the file format.
+/// Returns the type's number in the file format.
 int64_t element_code(DType type);
 
-/// A TensorProto; without a name when that is empty.
+/// Encodes a TensorProto; without a name if `name` is empty.
 std::string tensor_bytes(const Tensor& tensor, std::string_view name);
 
-/// Names of the graph around it that a node reads, its bodies included.
+/// Returns the names that a node and its bodies read from the graph around it.
 std::vector<std::string_view> reads_of(const Node& node);
 
 /// Calls `visit` with each graph that an attribute of the node holds.

@@ -31,7 +31,7 @@ class Call : public frontend::Builder {
   Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs);
 
   const Node& node() const { return node_; }
-  /// Version of the node's operator set.
+  /// Returns the version of the node's operator set.
   int64_t opset() const { return opset_; }
 
   size_t input_count() const { return inputs_.size(); }
@@ -40,27 +40,26 @@ class Call : public frontend::Builder {
   Value optional_input(size_t i) const;  ///< null when it is not given
   Values inputs(size_t from = 0) const;  ///< all from `from` on; E140 when one is not given
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
-  /// Refuses a node with fewer or more inputs (E140).
+  /// Throws E140 for a node with fewer or more inputs.
   void expect_inputs(size_t least, size_t most) const;
-  /// Refuses inputs whose rank differs from the one listed with their number (E151).
+  /// Throws E151 for an input whose rank differs from the one listed with its number.
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 
-  /// The elements of integer input `i` as sizes. Elements that only a run knows become run-time symbols, which the run
-  /// refuses below `least` (E314).
+  /// Returns the elements of integer input `i` as sizes. Elements that only a run knows become run-time symbols; a
+  /// value below `least` is an error of the run (E314).
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The one size in input `i` (E140).
+  /// The same for an input with one element (else E140).
   Dim size(size_t i, int64_t least = 0) const;
-  /// The elements of integer input `i` as numbers; E159 if only a run knows them, or if they depend on a
-  /// symbol.
+  /// Returns the elements of integer input `i` as numbers; E159 if only a run knows them or they depend on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t integer_input(size_t i) const;  ///< the one number in input `i` (E140)
-  /// The tensor in input `i`, if it is constant.
+  /// Returns the tensor in input `i` if it is constant, otherwise nothing.
   std::optional<Tensor> constant(size_t i) const;
-  /// The tensor in input `i`; E159 if it is not constant. `what` names its purpose.
+  /// Returns the tensor in input `i`; E159, with its purpose `what`, if it is not constant.
   Tensor require_constant(size_t i, std::string_view what) const;
-  /// The one number in input `i`, which must be constant.
+  /// Returns the single number in input `i`, which must be constant.
   double number_input(size_t i, std::string_view what) const;
 
   bool has(std::string_view attribute) const;
@@ -81,9 +80,9 @@ class Call : public frontend::Builder {
   const TypeProto& type(std::string_view attribute) const;              ///< E142 when it is not given
   DType element(std::string_view attribute) const;                      ///< an element type by its number
   DType element(std::string_view attribute, DType fallback) const;
-  /// Marks an attribute as read although it changes nothing here.
+  /// Marks an attribute as read that changes nothing here.
   void ignore(std::string_view attribute) const;
-  /// Throws E141 with the names of attributes that were not read.
+  /// Throws E141 with the names of attributes that nobody read.
   void check_attributes() const;
 
   std::string name() const override { return std::string(node_.op_type); }
@@ -94,10 +93,10 @@ class Call : public frontend::Builder {
   Scope& scope() const { return scope_; }
 
  private:
-  /// Throws E159: input `i` must be known now; `what` names its purpose.
+  /// Throws E159 because input `i`, needed for `what`, is not known at compile time.
   [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
-  /// The attribute's value as a T, nothing if it is not given; E141 if it is of another kind.
+  /// Returns the attribute's value as a T; nothing if it is not given; E141 if it is of another kind.
   template <class T>
   const T* get(std::string_view name) const;
   template <class T>
@@ -111,7 +110,7 @@ class Call : public frontend::Builder {
   mutable std::vector<bool> used_;
 };
 
-/// The translation of one operator, and the forms that it refuses (listed in docs/operators.md).
+/// How one operator is translated, and which of its forms are refused (docs/operators.md lists them).
 struct Operator {
   std::string_view domain;
   std::string_view name;
@@ -119,10 +118,10 @@ struct Operator {
   std::string_view limits = {};
 };
 
-/// Every operator of every domain, by name.
+/// Returns every operator of every domain, by name.
 std::vector<Operator> all_operators();
 
-// Each file of operators gives its part of the table.
+// Declares the part of the operator table that one file of operators defines.
 #define WEFT_OPERATORS(family) std::span<const Operator> family##_operators();
 #include "frontends/onnx/import/operators.def"
 #undef WEFT_OPERATORS

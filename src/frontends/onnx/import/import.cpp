@@ -193,7 +193,7 @@ const CustomOperator* Importer::custom_for(const Node& node) const {
   return found == options_.operators->end() ? nullptr : &*found;
 }
 
-/// The number of nodes in the file, those of bodies included.
+/// Returns the number of nodes in the file, those of bodies included.
 int64_t written_nodes(std::span<const Node> nodes) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -216,7 +216,7 @@ int64_t max_expanded(const Model& model) {
   return free + growth * written;
 }
 
-/// The number of nodes after functions are expanded. Refuses recursion and notes missing operators.
+/// Returns the number of nodes after functions are expanded. Refuses recursion and notes missing operators.
 int64_t Importer::count_nodes(std::span<const Node> nodes, std::vector<const Function*>& active) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -636,7 +636,7 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
   return order;
 }
 
-/// The error for nodes that wait for each other in a cycle.
+/// Returns the error for nodes that wait for each other in a cycle.
 ErrorInfo Importer::cycle(std::span<const Node> nodes, const std::vector<int64_t>& waits, const Makers& makers) const {
   auto stuck = [&](int32_t index) { return waits[index] > 0; };
   int32_t at = std::ranges::find_if(nodes, [&](const Node& n) { return stuck(n.index); })->index;

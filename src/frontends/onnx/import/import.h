@@ -19,14 +19,14 @@ struct NodeFault {
   std::string why;
 };
 
-/// An assumption about two sizes on which the ranks of values depend: which branch of an If is taken, whether Squeeze
+/// An assumption about two sizes that decides the rank of a value: which branch of an If is taken, or whether Squeeze
 /// removes an axis. The program checks it by a guard.
 struct SizeDecision {
   Guard::Kind kind = Guard::Kind::equal;
   Dim a, b;
   bool holds = false;
 };
-/// "batch == 1", "n <= 4".
+/// Returns the decision as text: "batch == 1", "n <= 4".
 std::string to_string(const SizeDecision& decision);
 
 struct SizeDecisions {
@@ -34,7 +34,7 @@ struct SizeDecisions {
   std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
-/// An operand whose value the program depends on: axes, steps, conditions of branches with unequal ranks.
+/// An operand whose value must be known at compile time: axes, steps, the condition of some If nodes.
 struct StaticOperand {
   std::vector<std::string> inputs;  ///< inputs of the model, all small, that determine the operand
   std::string op;
@@ -42,7 +42,7 @@ struct StaticOperand {
   bool is_length = false;  ///< only the number of elements decides, not their values
 };
 
-/// Why a model has no program until a run gives the values of some of its inputs.
+/// The inputs whose values are needed before the model can be compiled, and why.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
   bool is_all = false;            ///< the translated nodes have no other error
@@ -54,15 +54,15 @@ struct ImportOptions {
   std::map<std::string, Dims> shapes = {};
   /// Bounds of the model's symbolic sizes, by name.
   std::map<std::string, Symbol> symbols = {};
-  /// Graph inputs with fixed values, by name; they are no inputs of the program.
+  /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Patterns (* and ?) of graph inputs that keep their initializer's value: they become constants, and are no inputs.
+  /// Patterns (* and ?) of graph inputs that become constants with their initializer's value, and are no longer inputs.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
   int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
   SizeDecisions* decisions = nullptr;  ///< takes given decisions, and receives those that were made
-  /// Receives the faults of nodes, which then do not end the import: the program holds the nodes that could be
+  /// If set, receives the faults of nodes, and the import goes on: the program then contains the nodes that could be
   /// translated.
   std::vector<NodeFault>* faults = nullptr;
   StaticNeeds* needs = nullptr;  ///< receives the needs of the model, beside the error
@@ -75,18 +75,18 @@ struct ImportOptions {
 /// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
 /// functions. Large weights stay in the model's file, which the program keeps mapped.
 ///
-/// If an unknown size decides the rank of a value, one answer is tried first, and the other if the rest of the model
-/// refuses that.
+/// If an unknown size decides the rank of a value, one decision is assumed first, and the other if the rest of the
+/// model refuses the first.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
 
-/// Whether a dim_param is a name, so that sizes with the same name are equal. Exporters write "?", "-1" or "None" for
-/// unrelated sizes.
+/// True if a dim_param is a name, so that sizes with this name are equal. Exporters also write "?", "-1" or "None", for
+/// sizes that need not be equal.
 bool names_size(std::string_view text);
 
-/// "node 12 'cat_3' (Concat)".
+/// Returns the node as text: "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
-/// Names of the operators that can be translated, sorted: "Conv", "com.microsoft:FusedGelu".
+/// Returns the names of the operators that can be translated, sorted: "Conv", "com.microsoft:FusedGelu".
 std::vector<std::string> supported_operators();
 
 }  // namespace weft::onnx

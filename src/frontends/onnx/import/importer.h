@@ -16,7 +16,7 @@ namespace weft::onnx {
 /// Attributes that a call passes to the body of a function.
 using Bindings = std::unordered_map<std::string_view, const Attribute*>;
 
-/// The names of one graph or function body, and the state that its nodes share.
+/// The named values of a graph or function body, and state that its nodes share.
 struct Scope {
   Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
   frontend::Body* body = nullptr;  ///< where its instructions go
@@ -29,7 +29,7 @@ struct Scope {
   std::unordered_set<std::string_view> failed = {};  ///< outputs of nodes that could not be translated
 
   Module& module() const { return *body->module; }
-  /// The scope of a graph inside this one, which writes to `other`.
+  /// Returns the scope of a graph inside this one; its instructions go to `other`.
   Scope inner(frontend::Body& other) {
     return {.outer = this, .body = &other, .opsets = opsets, .bindings = bindings, .within = within};
   }
@@ -38,30 +38,30 @@ struct Scope {
 /// Translates a model; see import.h. Operators with bodies call back into it.
 class Importer {
  public:
-  /// `options` must have a place for decisions.
+  /// `options.decisions` must be set.
   Importer(const Model& model, const ImportOptions& options);
   std::unique_ptr<Program> run();
 
-  /// The value called `name` as seen from `scope`; null if there is none.
+  /// Returns the value that `name` means in `scope`; null if there is none.
   Value find(Scope& scope, std::string_view name) const;
-  /// Translates `graph` into scope.module(); its inputs are bound in `scope` already. Returns its outputs.
+  /// Translates `graph` into scope.module(). Its inputs must be in `scope` already. Returns its outputs.
   Values body(const Graph& graph, Scope& scope);
-  /// The type that a graph input declares; open sizes become fresh symbols.
+  /// Returns the type that a graph input declares; open sizes become new symbols.
   Type declared_type(const ValueInfo& value);
-  /// The same for items of a container, whose open sizes may differ from item to item.
+  /// The same for items of a container, whose open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
-  /// Whether `kind` holds between `a` and `b`. If their symbols leave it open, the answer is the caller's decision,
-  /// else `guess`, and a guard of the program checks it. For operators that have no form for both answers.
+  /// Returns whether `kind` holds between `a` and `b`. If their symbols do not tell, takes the caller's decision, else
+  /// `guess`, and adds a guard. For operators that must know it at compile time.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
-  /// Drops the modules and decisions that were added since.
+  /// Removes the modules and decisions that were added since `mark`.
   void forget_since(Program::Mark mark, size_t decisions);
   size_t decisions_made() const { return decisions_.made.size(); }
-  /// How many decisions had been made before the first fault was found.
+  /// Returns how many decisions had been made before the first fault.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
-  /// Notes that `value`, operand `number` of an `op`, decides the structure of the program, if it follows from small
-  /// inputs of the model. Returns a sentence about these for the error; "" if it does not.
+  /// Records that `value`, operand `number` of an `op`, decides the program's structure, if it is computed from small
+  /// inputs of the model. Returns a sentence about these inputs for the error; "" if there are none.
   std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
-  /// A number that no other random operator of the model has.
+  /// Returns a number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }
 
  private:
@@ -123,8 +123,8 @@ class Importer {
   int64_t streams_ = 0;
 };
 
-/// The operator's entry in the table; null when there is none.
+/// Returns the operator's entry in the table; null if there is none.
 const Operator* find_operator(std::string_view domain, std::string_view name);
-/// A call of a custom operator.
+/// Translates a call of a custom operator.
 Values translate_custom(Call& c, const CustomOperator& op);
 }  // namespace weft::onnx

@@ -64,7 +64,7 @@ Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type
 }
 
 constexpr size_t nowhere = 99;
-/// The numbers of a node's inputs.
+/// The index of each input of a node.
 struct Slots {
   size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
 };
@@ -132,7 +132,7 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// The terms that hide scores: the node's mask and bias, and the unused room of a buffer.
+/// Returns the terms that hide scores: the node's mask and bias, and the unused room of a buffer.
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;

@@ -16,7 +16,7 @@ enum class ModelType : uint8_t { decoder, t5, whisper };
 
 // --- models with an encoder ------------------------------------------------------------------------------------------
 
-/// The encoder's mask if none is given: everything but the padding in front.
+/// Returns the encoder's mask if none is given: everything but the padding in front.
 Expr without_leading_padding(Call& c, Expr ids, double pad) {
   Expr is_token = select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
   Expr seen = running(ReduceFn::sum, is_token, 1);
@@ -68,7 +68,7 @@ EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   return states;
 }
 
-/// The tokens that the decoder begins with, i32[batch, n].
+/// Returns the tokens that the decoder begins with, i32[batch, n].
 Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   if (c.has_input(10) && type == ModelType::t5)
     c.unsupported("with input 10 (decoder_input_ids) is not supported for model_type 1");
@@ -78,8 +78,8 @@ Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   return full(c, DType::i32, {batch, 1}, static_cast<double>(start));
 }
 
-/// A decoder with attention to the encoder's result for input 0. It reads the last token, or all tokens unless its
-/// input is declared as one token.
+/// Returns a decoder with attention to the encoder's result for input 0. It reads the last token, or all tokens unless
+/// its input is declared as one token.
 Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, const Dim& most) {
   const Graph& decoder = c.graph("decoder");
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
@@ -112,7 +112,7 @@ Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, co
 
 // --- the search ------------------------------------------------------------------------------------------------------
 
-/// The parameters of beam search; values of the module around the loop.
+/// The parameters of beam search, computed outside the loop.
 struct BeamRules {
   ScoreRules rules;
   int64_t beams;
@@ -151,7 +151,7 @@ Expr length_factor(const Builder& b, const BeamRules& r, const Dim& length) {
   return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
 }
 
-/// The best of the finished sequences and of `fresh` ones with these scores.
+/// Merges the finished sequences with `fresh` ones and keeps the best by these scores.
 void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
   Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
   beams.ended_score = {&b, top[0]};

@@ -86,7 +86,7 @@ struct Storage {
   }
 };
 
-/// The storage of keys or values in the node; `cache` and `scale` are inputs.
+/// Returns the storage of keys or values in the node; `cache` and `scale` are inputs.
 Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t scale) {
   std::string kind = c.text(attribute, "NONE");
   int64_t width = c.integer("kv_cache_bit_width", 0);
@@ -142,14 +142,14 @@ struct Keys {
   Expr k, v;         ///< [batch, kv_heads, keys, size]
   Value first = {};  ///< the position of the first key, [batch, 1, 1, 1]; null: 0
 
-  /// The position of each key, broadcastable to [batch, 1, 1, keys].
+  /// Returns the position of each key, broadcastable to [batch, 1, 1, keys].
   Expr position(Call& c) const {
     Expr number = along(iota(c, k.dims()[2]), 3, 4);
     return first ? number + Expr{&c, first} : number;
   }
 };
 
-/// The cache in an input. If the model does not state the number of its heads, the run checks it.
+/// Returns the cache in an input. If the model does not state the number of its heads, the run checks it.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
@@ -217,7 +217,7 @@ struct Grouped {
   Value sinks = {};  ///< [heads]; null: none
 };
 
-/// The keys [begin, end) that each row sees, [batch, rows, 2].
+/// Returns the keys [begin, end) that each row sees, [batch, rows, 2].
 Expr ranges_of(Call& c, const Grouped& g) {
   const Dims all = g.own.dims(), column = {all[0], all[2], 1};
   Expr end = g.causal ? g.own + 1.0 : broadcast(g.at.length, all);
@@ -236,7 +236,7 @@ Value ranged_attention(Call& c, const Grouped& g) {
   return c.emit(op, in);
 }
 
-/// An additive mask that combines each row's range of keys with the node's own mask.
+/// Returns an additive mask that combines each row's range of keys with the node's own mask.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
   Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
@@ -278,7 +278,7 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// The blocks of keys that each row of blocks sees, [layouts, blocks * blocks], from compressed rows: pointers
+/// Returns the blocks of keys that each row of blocks sees, [layouts, blocks * blocks], from compressed rows: pointers
 /// [layouts, blocks + 1] and columns [layouts, most], -1 after the last.
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];

@@ -30,7 +30,7 @@ struct Preferred {
   Expr value, index;
 };
 
-/// The preferred experts. Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
+/// Returns the preferred experts. Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -111,7 +111,7 @@ Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   return y + reshape(bias, {b.count, 1, bias.dims()[1]});
 }
 
-/// The gate and the linear half of fused products: side by side, or one after the other.
+/// Returns the gate and the linear half of fused products: side by side, or one after the other.
 std::pair<Expr, Expr> halves(Expr x, bool interleaved) {
   const Dims d = x.dims();
   Dim half = floordiv(d[2], 2);

@@ -10,7 +10,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The node's token offsets (input `offsets`): first the positions of the tokens, then those of padding.
+/// Reads the node's token offsets (input `offsets`): first the positions of the tokens, then those of padding.
 Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   Expr all = convert(arg(c, offsets), DType::i64);
   const Dims d = all.dims();
@@ -81,7 +81,7 @@ void refuse_odd_paged_attention(Call& c) {
   c.optional_input(16);     // upper bounds of lengths, needed only for launches
 }
 
-/// The index of each token in the concatenated blocks of the cache; -1 for none.
+/// Returns the index of each token in the concatenated blocks of the cache; -1 for none.
 Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   if (c.has_input(10)) return convert(arg(c, 10), DType::i64);
   Expr size = scalar(c, block_size), column = apply(Fn::div, t.position, size);
@@ -90,8 +90,8 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   return gather_nd(blocks, at) * size + (t.position - column * size);
 }
 
-/// The cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token without
-/// a slot repeats the write of the first token that has one. If none has, it writes the old contents.
+/// Returns the cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token
+/// without a slot repeats the write of the first token that has one. If none has, it writes the old contents.
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});

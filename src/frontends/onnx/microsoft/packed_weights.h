@@ -4,7 +4,7 @@
 
 namespace weft::onnx {
 
-/// com.microsoft's GatherPacked: rows of a table of blocks as GGML stores them, restored.
+/// com.microsoft's GatherPacked: gathers rows of a table in GGML's block formats and dequantises them.
 Values gather_packed(Call& c);
 
 }  // namespace weft::onnx

@@ -73,7 +73,7 @@ Expr gate_of(Call& c, size_t i, const Packed& p) {
   return reshape(x, {p.v.dims()[0], p.v.dims()[1], width});
 }
 
-/// The logarithm of the factor by which the state decays after each token, [tokens, heads, size or 1].
+/// Returns the logarithm of the factor by which the state decays after each token, [tokens, heads, size or 1].
 Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bound) {
   Expr g = gate_of(c, 4, p);
   if (activation == "none") return g;
@@ -277,9 +277,9 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
 }
 
-/// The hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) is true if
-/// a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`. Returns
-/// [.., (longest - 1) * heads].
+/// Returns the hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) is
+/// true if a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`.
+/// Returns [.., (longest - 1) * heads].
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;

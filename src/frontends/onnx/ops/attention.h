@@ -3,13 +3,13 @@
 #include "frontends/common/attention.h"
 #include "frontends/onnx/import/expr.h"
 
-/// Shared by the attention operators of ai.onnx and com.microsoft, beside frontends/common/attention.h.
+/// Functions that the attention operators of ai.onnx and com.microsoft share, besides frontends/common/attention.h.
 namespace weft::onnx {
 
-/// A RotaryEmbedding node whose x, of rank 3 or 4, is input 0; ai.onnx and com.microsoft order the others differently.
+/// Translates RotaryEmbedding. Input 0 is x, of rank 3 or 4; the domains order the other inputs differently.
 Values rotary_node(Call& c, Value positions, size_t cosine, size_t sine, int64_t heads);
 
-/// The scale of the scores of q: the attribute `scale`, else default_scale(q).
+/// Returns the attribute `scale`, or else default_scale(q).
 double head_scale(Call& c, Expr& q);
 
 /// A recurrence over tokens with a matrix of state for each head [batch, heads, dk, dv]:

@@ -15,7 +15,7 @@
 namespace weft::onnx {
 namespace {
 
-/// A constant of `type` from an attribute's numbers.
+/// Returns a constant of `type` from an attribute's numbers.
 Expr listed(Call& c, DType type, std::vector<int64_t> dims, const std::vector<double>& numbers) {
   int64_t want = 1;
   for (int64_t d : dims) want *= d;
@@ -145,7 +145,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// The result of a LabelEncoder for other keys: a scalar of the values' type.
+/// Returns the result of a LabelEncoder for other keys: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -213,7 +213,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// The kernel function of a support vector machine, x[rows, features] with supports[supports, features]: [rows,
+/// Returns the kernel function of a support vector machine, x[rows, features] with supports[supports, features]: [rows,
 /// supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");

@@ -19,7 +19,7 @@ Value container(Call& c, size_t i, Type::Kind kind) {
 }
 Value sequence(Call& c, size_t i = 0) { return container(c, i, Type::Kind::sequence); }
 
-/// A whole number in a tensor of one element.
+/// Returns the whole number in a tensor of one element.
 Value whole_number(Call& c, size_t i) {
   Expr x = arg(c, i);
   if (!is_integer(x.dtype()) || (x.rank() > 0 && !known_equal(x.value.shape().elements(), 1)))

@@ -33,7 +33,7 @@ Branch branch(Call& c, std::string_view name) {
                       [&](const Builder& body) { return graph_results(c, body, c.graph(name), {}, name); });
 }
 
-/// The first result whose rank the two branches do not agree on.
+/// Returns the first result whose rank the two branches do not agree on.
 std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
   for (size_t i = 0; i < yes.size(); ++i) {
     const Type &a = yes[i].type(), &b = no[i].type();
@@ -49,7 +49,7 @@ struct SizeCondition {
   bool negated;
 };
 
-/// The operand before conversions and negations; each negation flips `negated`.
+/// Returns the operand before conversions and negations; each negation flips `negated`.
 Value plain_condition(Value value, bool& negated) {
   for (const Instruction* i = value.def; !i->inputs.empty(); i = value.def) {
     const auto* op = i->as<Elementwise>();
@@ -124,8 +124,8 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// The types in which a body takes its carried values, its inputs from `before` on. A sequence that is still empty gets
-/// items of the declared type, so that a body may read them.
+/// Returns the types in which a body takes its carried values, its inputs from `before` on. A sequence that is still
+/// empty gets items of the declared type, so that a body may read them.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {
@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// Whether to unroll a loop with few trips that builds a list, so that the list's items are known.
+/// True if a loop with few trips that builds a list is unrolled, so that the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();
@@ -161,7 +161,7 @@ bool may_be_written_out(const LoopForm& form) {
   return trips && *trips > 0 && *trips <= max_trips && starts && has_list;
 }
 
-/// The results of all trips; nothing if the body's own condition is not known to be true.
+/// Returns the results of all trips; nothing if the body's own condition is not known to be true.
 std::optional<Values> loop_in_place(Call& c, const Graph& body, const LoopForm& form) {
   Values now = form.carried;
   std::vector<Values> rows(form.rows);
@@ -262,7 +262,7 @@ Values sequence_map(Call& c) {
   return build_loop(c, std::move(form));
 }
 
-/// The `i`-th of `numbers`, or 0.
+/// Returns the `i`-th of `numbers`, or 0.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
 /// Scan over one sequence: `states` first inputs are carried, the others are read slice by slice.

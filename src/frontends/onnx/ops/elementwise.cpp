@@ -165,7 +165,7 @@ Expr with_bias(Call& c) { return c.has_input(1) ? arg(c, 0) + arg(c, 1) : arg(c,
 Values bias_gelu(Call& c) { return {gelu(with_bias(c))}; }
 Values fast_gelu(Call& c) { return {tanh_gelu(with_bias(c))}; }
 
-/// The first half of the channels times gelu of the second.
+/// Multiplies the first half of the channels by gelu of the second.
 Values bias_split_gelu(Call& c) {
   Expr x = with_bias(c);
   int64_t last = x.rank() - 1;
@@ -204,7 +204,7 @@ Values is_inf(Call& c) {
 
 Values identity(Call& c) { return {c.input(0)}; }
 
-/// A cast to or from strings, which hold numbers in onnxruntime's format.
+/// Casts to or from strings, which hold numbers in onnxruntime's format.
 Value casted_text(Call& c, Expr x, DType to) {
   bool from_text = x.dtype() == DType::string;
   if (bits(from_text ? to : x.dtype()) < 8) c.unsupported(cat("from ", x.dtype(), " to ", to, " is not supported"));

@@ -144,7 +144,7 @@ struct Rule {
   }
 };
 
-/// The value of this graph that an attribute names.
+/// Returns the value of this graph that an attribute names.
 Value named_value(Call& c, const std::string& name) {
   Value value = c.importer().find(c.scope(), name);
   if (!value) c.fail("E132", cat("names '", printable(name), "', which no node before it makes"));

@@ -17,7 +17,7 @@ E by_name(Call& c, std::string_view attribute, const std::string& text) {
   return static_cast<E>(found - all.begin());
 }
 
-/// The node's axes, all by default.
+/// Returns the node's axes, all by default.
 std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   auto axes = c.integers("axes");
   for (int64_t& a : axes) a = c.axis(a, rank);

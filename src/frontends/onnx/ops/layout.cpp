@@ -69,7 +69,7 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
-/// Whether Squeeze without axes removes an axis: if its size is 1 in the run.
+/// True if Squeeze without axes removes an axis: if its size is 1 in the run.
 bool removes(Call& c, const Dim& size) {
   return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
 }
@@ -145,7 +145,7 @@ Values split(Call& c) {
   return split(x, axis, split_sizes(c, x.dims()[at(axis)]));
 }
 
-/// The bounds in an input or attribute; nothing for run-time bounds.
+/// Returns the bounds in an input or attribute; nothing for run-time bounds.
 std::vector<std::optional<Dim>> bounds_or(Call& c, size_t input, std::string_view attribute) {
   if (is_known(c, input)) {
     Dims dims = sizes_or(c, input, attribute);
@@ -176,7 +176,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// The shape for Expand; a run-time size is x's size where it is 1.
+/// Returns the shape for Expand; a run-time size is x's size where it is 1.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

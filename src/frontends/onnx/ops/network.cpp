@@ -21,7 +21,7 @@ int64_t group_count(Call& c) {
   return groups;
 }
 
-/// The node's convolution of x and w, without bias.
+/// Returns the node's convolution of x and w, without bias.
 Expr convolved(Call& c, Expr x, Expr w, std::optional<DType> type = {}) {
   Window window = conv_window(c, x, w);
   return convolution(x, w, std::move(window), group_count(c), type);
@@ -211,7 +211,7 @@ Values max_pool(Call& c, bool is_last) {
   return {values, columns ? column_major(positions, spatial_dims(x)) : positions};
 }
 
-/// The positions that windows along one axis of `size` read, [windows * kernel]; -1 in the padding.
+/// Returns the positions that windows along one axis of `size` read, [windows * kernel]; -1 in the padding.
 Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, const Dim& windows) {
   Expr window = along(iota(c, windows), 0, 2) * static_cast<double>(w.strides[axis]);
   Expr read = window + along(iota(c, w.kernel[axis]), 1, 2) - scalar(c, w.pads_begin[axis]);

@@ -227,7 +227,7 @@ Expr of_each_k(Call& c, const NBits& w, Expr list) {
   return slice(reshape(spread, {w.n, w.blocks * w.block}), 1, 0, w.k);
 }
 
-/// The weights [N, blocks * block] as stored integers.
+/// Returns the weights [N, blocks * block] as stored integers.
 Value n_bits_steps(Call& c, const NBits& w) {
   Value packed = unpacked(c, 1, w.type, w.n, "weight");
   if (!known_equal(packed.dims()[1], w.blocks * w.block))
@@ -240,8 +240,8 @@ Expr n_bits_zero(Call& c, const NBits& w) {
   return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
 }
 
-/// The weights [N, K] as floats. Blocks with integer zero points use a dequantize instruction; float zero points and
-/// reordered blocks are written as arithmetic.
+/// Returns the weights [N, K] as floats. Blocks with integer zero points use a dequantize instruction; float zero
+/// points and reordered blocks are written as arithmetic.
 Expr n_bits_weight(Call& c, const NBits& w) {
   Value packed = n_bits_steps(c, w);
   Expr scale = reshape(arg(c, 2), {w.n, w.blocks});
@@ -255,7 +255,7 @@ Expr n_bits_weight(Call& c, const NBits& w) {
   return (steps - of_each_k(c, w, convert(zero, scale.dtype()))) * of_each_k(c, w, scale);
 }
 
-/// Whether a kernel takes the weights in the model's layout.
+/// True if a kernel takes the weights in the model's layout.
 bool has_plain_blocks(Call& c, const NBits& w) {
   bool is_plain = !c.has_input(4) && !(c.has_input(3) && is_float(c.dtype(3)));
   return is_plain && w.type != DType::u2 && w.block % 16 == 0 && c.input(0).rank() > 1;
@@ -288,7 +288,7 @@ Values matmul_nbits(Call& c) {
   return {c.has_input(5) ? y + arg(c, 5) : y};
 }
 
-/// The sixteen values of bitsandbytes' 4-bit types, by their code.
+/// Returns the sixteen values of bitsandbytes' 4-bit types, by their code.
 Value four_bit_values(Call& c, int64_t type) {
   constexpr double fp4[] = {0, 0.0052083333, 0.6666667, 1, 0.33333334, 0.5, 0.16666667, 0.25};
   constexpr double nf4[] = {-1,        -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0,
@@ -318,7 +318,7 @@ Values matmul_bnb4(Call& c) {
   return {matmul(x, transposed ? transpose(weight, {1, 0}) : weight)};
 }
 
-/// The numbers of `width` bits in bytes, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
+/// Returns the numbers of `width` bits in bytes, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
 Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   if (width == 8) return bytes;
   Dims column = bytes.dims(), all = bytes.dims();

@@ -49,7 +49,7 @@ Dims shape_attribute(Call& c) {
   return dims;
 }
 
-/// The type of a result that follows its input unless the node says otherwise.
+/// Returns the type of a result that follows its input unless the node says otherwise.
 DType type_like(Call& c) {
   DType own = is_float(c.dtype(0)) ? c.dtype(0) : DType::f32;
   return c.element("dtype", own);

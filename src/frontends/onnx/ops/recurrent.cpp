@@ -58,7 +58,7 @@ struct Network {
   int64_t directions = direction == "bidirectional" ? 2 : 1;
   Dim steps = x.dims()[0], batch = x.dims()[1];
 
-  /// The part of an input that belongs to direction d.
+  /// Returns the part of an input that belongs to direction d.
   Expr part(size_t input, int64_t d) const {
     Expr all = arg(c, input);
     return reshape(slice(all, 0, d, 1), Dims(all.dims().begin() + 1, all.dims().end()));

@@ -119,7 +119,7 @@ Expr pool_items(Call& c, Value pool, const NGrams& grams, int64_t k) {
   return {&c, c.emit(Gather{.axis = 0}, {pool, constant(c.module(), make_i64_tensor(at))})};
 }
 
-/// The number of occurrences of each n-gram in x [rows, length], with items `step` apart: [rows, n-grams].
+/// Returns the number of occurrences of each n-gram in x [rows, length], with items `step` apart: [rows, n-grams].
 Expr count_of(Call& c, Expr x, Value pool, const NGrams& grams, int64_t step) {
   int64_t span = (grams.length - 1) * step;
   Dim places = max(x.dims()[1] - span, 0);

@@ -94,7 +94,7 @@ Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr val
   return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
-/// The columns of node tables that a step reads.
+/// The columns of the node tables that one step down the trees reads.
 struct Tables {
   Value features, values, yes, no;
 };
@@ -106,7 +106,7 @@ Expr next_level(const Builder& c, const Forest& f, const Tables& t, Expr x, Expr
   return select(branch, gather(inside(c, t.yes), node), gather(inside(c, t.no), node));
 }
 
-/// The leaf of each tree for each row of x[rows, features]: [rows, trees].
+/// Returns the leaf of each tree for each row of x[rows, features]: [rows, trees].
 Expr leaves(Call& c, const Forest& f, Expr x) {
   constexpr int64_t max_written_out = 64;
   int64_t steps = depth(c, f);
@@ -134,7 +134,7 @@ ReduceFn aggregate(Call& c, const std::string& name) {
   c.fail("E145", cat("aggregate_function '", printable(name), "' is not SUM, AVERAGE, MIN or MAX"));
 }
 
-/// The combined results of the trees: [rows, targets].
+/// Returns the combined results of the trees: [rows, targets].
 Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   if (x.rank() == 1) x = reshape(x, {1, x.dims()[0]});
   if (x.rank() != 2) c.fail("E140", cat("needs x[rows, features], has ", x.value.shape()));
@@ -186,7 +186,7 @@ void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t liste
   f.weights.assign(at(leaves * targets), 0);
 }
 
-/// The branches of all trees; leaves have no weights yet.
+/// Returns the branches of all trees; leaves have no weights yet.
 Forest read_nodes(Call& c, NodeIds& ids) {
   auto trees = c.integers("nodes_treeids"), nodes = c.integers("nodes_nodeids");
   auto yes = c.integers("nodes_truenodeids"), no = c.integers("nodes_falsenodeids");

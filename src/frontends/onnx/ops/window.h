@@ -7,14 +7,14 @@
 
 namespace weft::onnx {
 
-/// The window of convolutions and pools: strides, dilations, pads and auto_pad for a window of `kernel` over axes of
-/// sizes `spatial`. Throws E145 for numbers below 1.
+/// Reads strides, dilations, pads and auto_pad of a convolution or pool with window `kernel` over axes of sizes
+/// `spatial`. Throws E145 for numbers below 1.
 Window read_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel);
 
 /// The same for a convolution of x with w, whose kernel must equal kernel_shape if given (E140).
 Window conv_window(Call& c, Expr x, Expr w);
 
-/// The numbers in `name`, or `fallback` for each of `count` axes; E140 when there are more or fewer, E145 below
+/// Returns the numbers in attribute `name`, or `fallback` for each of `count` axes; E140 for another count, E145 below
 /// `least`.
 std::vector<int64_t> per_axis(Call& c, std::string_view name, size_t count, int64_t fallback, int64_t least);
 
