@@ -5,7 +5,7 @@
 /// arrival needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get
 /// the same bits. store(first, sum, lanes) takes f32.
 ///
-///     all_reduce<f16, 4>(WEFT_LAUNCH, from, mailbox, elements, store);   // blocks: ceil(elements * sizeof(T) / 8 / 256)
+///     all_reduce<f16, 4>(WEFT_LAUNCH, from, mailbox, elements, store);  // ceil(elements * sizeof(T) / 8 / 256) blocks
 #include "mailbox.h"
 #include "vec.h"
 

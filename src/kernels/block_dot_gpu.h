@@ -136,7 +136,7 @@ WEFT_INLINE u32 pair_of(f32 x) {
 }
 
 /// The weights of a word minus their zero point, exactly, as pairs of T. A weight's bits become the lowest bits of the
-/// mantissa of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: weights 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+/// mantissa of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: weights 0, 4; 1, 5; 2, 6 and 3, 7.
 /// The mantissa of f16 has ten bits, so the second and fourth pair may stay 16 times too large until they are scaled;
 /// that of bf16 has seven, so they are shifted. Eight bits (f16 only): 0 and 1, 2 and 3.
 template <class T, int Bits>

@@ -6,9 +6,9 @@
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
 /// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
 /// of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), so that taps which only meet
-/// zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels, other types,
-/// odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as taps, k =
-/// channels of a group, one batch for each group.
+/// zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels,
+/// other types, odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as
+/// taps, k = channels of a group, one batch for each group.
 #include "device.h"
 #include "gemm.h"
 #include "vec.h"
@@ -159,7 +159,7 @@ WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step,
   else each([&]() WEFT_LAMBDA { copy_row(to, from, count); });
 }
 
-/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. It writes one line of the windows of
+/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. Writes one line of the windows of
 /// all pixels of an output line before the next line of the windows, so lines inside the image need no checks.
 template <class T, class X>
 WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,

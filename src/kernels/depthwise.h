@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Depthwise convolution (one input and one output channel in each group), channels last, vectors along the channels. On
+/// Depthwise convolution (one input and one output channel per group), channels last, vectors along the channels. On
 /// CPUs also of groups of G channels in and O channels out, 1 <= G <= O <= 8: a vector holds whole groups, and each
 /// channel of the input is spread over its group.
 /// Bound by loads: a tile of neighbouring output pixels reads each input column once and uses it for every output whose
@@ -206,7 +206,7 @@ __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, cons
   }
   return least(c, t.channels);
 }
-/// The same, whether or not windows reach out of the image; for WEFT_SHARED_PART.
+/// Chooses `edge` by the position of the tile. Kernels share its compiled code (WEFT_SHARED_PART).
 template <int taps, int stride, class Acc, class X, class W>
 struct DepthwiseTiles {
   static i64 run(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -218,7 +218,7 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// `depthwise_tile` for any width, stride and dilation and for groups of G and O channels; for WEFT_SHARED_PART.
+/// `depthwise_tile` for any width, stride, dilation, and groups of G inputs and O outputs; kernels share its code too.
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -301,9 +301,9 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
 }
 
 /// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). `s` has groups of G channels in
-/// and O out, and a vector at least two channels in; padding counts as zero. `w` is [taps][G][channels out]. X and W are any float types and Acc f32, or
-/// integers of at most 16 bits and Acc i32. Transposed ones have G = O = 1. `store(row, channel, Vec<Acc, native_lanes>,
-/// lanes)`. No scratch.
+/// and O out, and a vector at least two channels in; padding counts as zero. `w` is [taps][G][channels out]. X and W
+/// are any float types and Acc f32, or integers of at most 16 bits and Acc i32. Transposed ones have G = O = 1.
+/// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;

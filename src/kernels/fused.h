@@ -207,7 +207,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// A table of a byte for each byte, ready for `looked_up`. It lies in memory, as it would take half of all registers or more.
+/// A table of a byte for each byte, ready for `looked_up`. In memory, as it would take at least half of all registers.
 template <class T>
 struct ByteTable {
 #ifdef __AVX2__
@@ -225,7 +225,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
 #ifdef __AVX512VBMI__
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
 #else
-  // A shuffle of 16 bytes gives 0 for negative indices only; a part takes off what the part before it gives (see looked_up).
+  // A shuffle of 16 bytes gives 0 for negative indices only; a part undoes what the part before it gives (looked_up).
   // Parts k and k + 8 lie side by side.
   WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
@@ -263,8 +263,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // After k steps an index is 16 k less, and stays negative once it is. The first eight parts are for the indices from
-    // 0 to 127, the others for those less 128.
+    // After k steps an index is 16 k less, and stays negative once it is. The first eight parts are for the indices
+    // from 0 to 127, the others for those less 128.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {

@@ -192,9 +192,9 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
-/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). A small piece of B stays in the cache
-/// while tiles of rows pass, each row of C being written whole; else one panel stays and the rows pass for each panel.
-/// With `thin` a block of one row has a kernel of its own.
+/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). A small piece
+/// of B stays in the cache while tiles of rows pass, and each row of C is written whole; else one panel stays and the
+/// rows pass for each panel. With `thin` a block of one row has a kernel of its own.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish, const FinishRow& finish_row = {}) {
@@ -345,8 +345,8 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
 
 /// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null
 /// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col, v, lanes)` takes each finished
-/// row of a tile, or the last columns vector by vector. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`:
-/// k is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which stands in the code tile.mr times.
+/// row of a tile, or the last columns by vectors. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`:
+/// k is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which is inlined tile.mr times.
 template <class Mac, GemmTile tile, bool is_short = false, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);

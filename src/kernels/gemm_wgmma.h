@@ -108,7 +108,7 @@ WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, 
   cluster_barrier();  // other blocks may still be reading these sums
 }
 
-/// c += a b for two k steps of `FM` x 64 rows and `N` columns of 8-bit floats, the second `apart` bytes after the first.
+/// c += a b for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the first.
 /// The unit keeps about 14 bits of a sum, so it sums 256 products, and the vector units add these sums, 64 rows at a
 /// time. `copies` starts the copies of later steps.
 template <class T, int N, int FM, class Copies>

@@ -15,7 +15,7 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
 /// compiled (mr first, falling) and cover the rows of a block at the least cost. `fma`: vector FMAs that the machine
-/// starts in a cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
+/// starts per cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
 /// `few` units divided by the rows. A task has at least `columns`. B is packed in panels of nr() columns. Runs of a row
 /// of at most `short_runs` units are too short for the hardware prefetcher. At most `near` bytes of B stay in the cache
 /// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance.
@@ -53,8 +53,8 @@ inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, 
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
 /// The properties of a processor that decide its tile. Kernels ask the compiler's macros, the host asks the processor;
-/// both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which multiplies bf16 but
-/// has neither AVX-VNNI nor AMX.
+/// both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which multiplies bf16
+/// but has neither AVX-VNNI nor AMX.
 struct MatrixTarget {
   bool avx512 = false, narrow = false, aarch64 = false;
 };

@@ -224,7 +224,7 @@ WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::U
   }
 }
 
-/// The range of a sum: the planes `planes` of the kernel's depth, each of `units` units. Rows and panels hold all planes.
+/// The range of a sum: `planes` of the kernel's depth, each of `units` units. Rows and panels hold all planes.
 struct WinogradDepth {
   TapRange planes;
   i64 all_planes, units;
@@ -294,9 +294,9 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 }
 
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
-/// does, for kernels of 3x3 by any depth. Stride and dilation are 1 along height and width; groups, sizes and padding are
-/// any. The planes along the depth that a result reads lie along k, as channels do. X is Mac::Direct. `w`: packed by
-/// pack_winograd.
+/// does, for kernels of 3x3 by any depth. Stride and dilation are 1 along height and width; groups, sizes and padding
+/// are any. The planes along the depth that a result reads lie along k, as channels do. X is Mac::Direct. `w`: packed
+/// by pack_winograd.
 /// `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,

@@ -42,7 +42,7 @@ bool all_are(const Dims& dims, int64_t value) {
   return std::ranges::all_of(dims, [&](const Dim& dim) { return known_equal(dim, value); });
 }
 
-/// True for a 1 x 1 kernel without padding, which is a matrix product over pixels.
+/// True for a 1 x 1 kernel with stride 1, one group and no padding, which is a matrix product over pixels.
 bool is_matrix_product(const Window& w, const Convolution& op) {
   return all_are(w.kernel, 1) && all_are(w.stride, 1) && all_are(w.pad, 0) && all_are(op.pads_end, 0) &&
          known_equal(w.groups, 1) && !w.transposed;

@@ -29,8 +29,8 @@ struct Family {
 /// Returns the family of an instruction; leaves (is_leaf) have none.
 const Family& family_of(const Instruction& instruction);
 
-/// If a Bind reads its sizes directly from an i32 or i64 input of the program, returns that input, otherwise null. Such
-/// sizes are known before the run begins.
+/// Returns the i32 or i64 input of the program from which a Bind reads its sizes, at most converted or reshaped; else
+/// null. Such sizes are known before the run begins.
 Value input_bound_by(const Instruction& instruction);
 
 // Declares the lowering function of each family.

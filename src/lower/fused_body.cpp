@@ -120,7 +120,7 @@ std::optional<double> FusedBody::quick_error(const Instruction& rounding) const 
   return error > 0 ? std::optional(error) : std::nullopt;
 }
 
-/// Returns a constant term of a sum that the kernel loads from memory and uses only there.
+/// Returns a term of the sum that the kernel loads for this sum only, so that its load can subtract the error.
 std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
   const auto* op = sum.as<Elementwise>();
   if (!op || op->fn != Fn::add) return std::nullopt;

@@ -27,7 +27,7 @@ bool is_view(const Instruction& i) {
   return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>() || i.is<Slice>();
 }
 
-/// True if each result element is one of the inputs. Max pooling too: each window contains at least one pixel.
+/// True for max pooling if each window contains a pixel, so that each result is an element of the input.
 bool picks_elements(const Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || op->fn != PoolFn::max || op->round_up) return false;

@@ -550,7 +550,7 @@ bool Lowering::is_kept(const Region& region) const {
   return kept;
 }
 
-/// True if f16 can hold all weights; false for finite weights beyond its range.
+/// False for a constant f32 tensor with finite numbers beyond f16's range, seen through views; otherwise true.
 static bool fits_in_f16(Value value) {
   while (is_view_op(value.def->op)) value = value.def->inputs[0];
   const auto* constant = value.def->as<Constant>();
@@ -608,7 +608,7 @@ void Lowering::lower(const Region& region) {
   (on_gpu() && family.lower_on_gpu ? family.lower_on_gpu : family.lower)(*this, region);
 }
 
-/// If the kernel of `reader` only reads f32, copies operands stored in 16 bits to f32.
+/// Copies f32 operands that are stored in 16 bits to f32, for a reader whose kernel only reads f32.
 void Lowering::widen_operands(const Instruction& reader) {
   for (const Value& operand : reader.inputs) {
     if (!operand.type().is_tensor() || operand.dtype() != DType::f32) continue;

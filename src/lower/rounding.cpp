@@ -41,7 +41,7 @@ double magnitude(Value value, int depth = 8) {
   return constant_size(value);
 }
 
-/// `bounded`: bound on the sum of the bounded terms; `open`: number of other terms, wide integers times a constant.
+/// A bound on the sum of the terms that have one, and the number of the others (wide integers times a constant).
 struct Sum {
   double bounded = 0;
   int open = 0;

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Returns the instruction of main around each body, whose node errors name.
+/// Returns the instruction that has each body. Errors name the node of the outermost one.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {

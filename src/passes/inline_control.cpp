@@ -156,7 +156,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// True if the loop sets no sizes.
+/// True for an unconditional loop without control flow inside in which no size changes.
 bool may_be_joined(const Instruction& i) {
   const auto* op = i.as<Loop>();
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);

@@ -387,7 +387,7 @@ Bytes in_type(Module& module, const Bytes& b, DType type) {
   return {as_bytes(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become products of bytes: on GPUs all, on CPUs those of 32-bit operands.
+/// True for products that may still become products of bytes: on GPUs unless both are i8, on CPUs those of i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();

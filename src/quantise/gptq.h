@@ -16,7 +16,7 @@ struct GptqData {
 };
 GptqData gptq_data(std::span<const float> hessian, size_t k);
 
-/// `round(column, value)` rounds the value, stores it and returns the rounded number.
+/// Rounds a row in GPTQ's order of columns. `round(column, value)` stores the rounded number and returns it.
 template <class Round>
 void round_gptq(std::span<const float> row, const GptqData& gptq, const Round& round) {
   size_t k = row.size();

@@ -75,7 +75,7 @@ Operand only_reader(const ModelEdit& edit, std::string_view value) {
   return {};
 }
 
-/// Returns the constant that is added to a product, one number for each channel.
+/// Sets layer.sum and layer.added if only an Add of a constant per channel reads the product.
 void find_sum(const ModelEdit& edit, const Constants& constants, Layer& layer) {
   const auto& nodes = edit.model().graph.nodes;
   Operand reader = only_reader(edit, nodes[layer.node].outputs[0]);

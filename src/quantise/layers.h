@@ -22,8 +22,8 @@ struct Layer {
   std::string name;  ///< of the node, or "node 12"
   std::string op;
   std::string input, weight, bias;  ///< values; no bias: ""
-  Operand sum = {};                 ///< of a MatMul: where a following Add reads a constant for each channel,
-  std::string added = {};           ///< and that constant
+  Operand sum = {};                 ///< of a MatMul: the input of a following Add that is a constant per channel
+  std::string added = {};           ///< the constant at `sum`; "": none
   DType type = DType::f32;          ///< of the weight, and so of the input and the result
   Tensor values;                    ///< of the weight, as f32
   bool is_last = false;             ///< the last product of at least three

@@ -79,7 +79,7 @@ bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, c
   return true;
 }
 
-/// Returns the greatest weight of each input channel, over all layers that read it.
+/// Returns the largest absolute weight of each input channel over all layers that read it.
 std::vector<double> greatest_weights(const std::vector<Layer>& layers, const std::vector<size_t>& readers,
                                      size_t channels) {
   std::vector<double> most(channels);

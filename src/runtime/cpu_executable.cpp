@@ -268,7 +268,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies constants that steps read out of mapped files, because others may change a file while it runs.
+  /// Copies constants that runs read out of mapped files, because others may change a file later.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {

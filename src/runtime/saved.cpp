@@ -185,7 +185,7 @@ Front read_front(const Bytes& file) {
   return front;
 }
 
-/// Checks that the sections lie where lay_out would place them, which checks every number of the table.
+/// Returns the number of chips. Checks every number of the table by comparing it with what lay_out would write.
 size_t count_chips(const Front& front) {
   size_t fixed = section_names(0).size(), chips = (front.table.size() - fixed) / 2;
   if (front.table.size() < fixed || front.table.size() != fixed + chips * 2)

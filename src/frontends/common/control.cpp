@@ -25,7 +25,7 @@ class Inner : public Builder {
   const Builder& outer_;
 };
 
-/// Returns the number of a trip, counted over all surrounding loops too.
+/// Combines the trip numbers of nested loops into one; distinct while inner loops make at most 4096 trips.
 Dim nested_trip(const Dim& outer, const Dim& trip) { return outer * 4096 + trip; }
 
 /// Returns the names of the symbols that have a value only inside `body`.

@@ -10,7 +10,7 @@ namespace weft::frontend {
 Expr matrices(Expr x);
 /// The same for matrices that must be square.
 Expr square_matrices(Expr x);
-/// The determinant of each square matrix: its sign and the logarithm of its absolute value.
+/// The determinant of each square matrix, its sign and the logarithm of its absolute value.
 struct Determinant {
   Expr value, sign, logarithm;
 };

@@ -43,8 +43,8 @@ struct Recurrent {
   Expr states;        ///< [steps, batch, out]
   Expr hidden, cell;  ///< after the last step, [batch, out]; cell [batch, hidden], or `hidden` where there is none
 };
-/// `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row keeps its state after its end,
-/// and its later results are zeros.
+/// Runs the cells over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row
+/// keeps its state after its end, and its later results are zeros.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);
 

@@ -57,7 +57,7 @@ Values floor_div(Call& c) {
   return {floor_divided(c.input(0), c.input(1))};
 }
 
-/// Whole numbers by squaring, with as many bits of the exponent as there are. Negative exponents give 0 but for 1 and -1.
+/// Powers of integers by squaring, over all bits of the exponent. Negative exponents give 0 except for 1 and -1.
 Expr whole_powers(Expr x, Expr exponent) {
   Expr result = broadcast(like(x, 1), (x + exponent).dims()), square = x;
   for (int64_t bit = 0, all = bits(x.dtype()) - is_signed_integer(x.dtype()); bit < all;

@@ -74,8 +74,8 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
   return results;
 }
 
-/// The best boxes of all classes of each picture: boxes[pictures, n, 1 or classes, 4], scores[pictures, n, classes] give
-/// boxes, scores, classes and how many there are, by falling score, with zeros behind them.
+/// Returns the best boxes of all classes of each picture from boxes[pictures, n, 1 or classes, 4] and scores[pictures,
+/// n, classes]: boxes, scores, classes and their number, by falling score, with zeros behind them.
 Values combined_boxes(Call& c) {
   c.expect_inputs(6, 6);
   c.expect_rank(0, 4), c.expect_rank(1, 3);

@@ -470,8 +470,8 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // torch before 2.13 notes the type of the values for the indices and counts of `unique`, and one axis too many for
-      // the states of an LSTM.
+      // torch before 2.13 notes the type of the values for the indices and counts of `unique`, and one axis too many
+      // for the states of an LSTM.
       std::string_view target = c.node().target;
       bool is_of_set = target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
       bool is_misnoted = tensors > 0 && (is_of_set || target.starts_with("aten.lstm."));

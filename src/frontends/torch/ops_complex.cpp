@@ -192,7 +192,7 @@ frontend::Pieces pieces_of(Call& c, DType type) {
   return {size, step, frontend::pad(window, {before}, {size - length - before})};
 }
 
-/// [batch, time] -> [batch, bins, pieces, 2].
+/// Transforms windowed pieces of each signal: [batch, time] -> [batch, bins, pieces, 2].
 Values short_time(Call& c) {
   Expr x = c.tensor("self");
   frontend::Pieces of = pieces_of(c, x.dtype());

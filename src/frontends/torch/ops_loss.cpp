@@ -137,7 +137,7 @@ Picked picked(Call& c, Expr x, Expr target) {
   return {select(counts, loss * weight, 0), weight};
 }
 
-/// The loss of classes and the weight of all of them.
+/// Returns the loss as `reduction` wants it, and the sum of the weights (0 without a reduction).
 Values class_loss(Call& c) {
   Picked p = picked(c, c.tensor("self"), c.tensor("target"));
   Expr weight = total(p.weight);

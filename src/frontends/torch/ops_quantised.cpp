@@ -140,7 +140,7 @@ Values dequantise_blocks(Call& c) {
   return one(dequantised(c, x, steps_of_blocks(c, x), c.element("output_dtype").value_or(DType::f32)));
 }
 
-/// Minimum and maximum of each block; axes that one block covers vanish or stay as 1.
+/// Returns the minimum and maximum of each block; the reduced axes are dropped or, with keepdim, stay as 1.
 Range range_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), split;
   std::vector<int64_t> axes;

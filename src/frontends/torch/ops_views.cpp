@@ -579,7 +579,7 @@ enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, perm
 struct ViewForm {
   std::string_view name;  ///< without the overload
   Back back;
-  bool by_strides = false;  ///< a copy for some strides
+  bool by_strides = false;  ///< may copy instead, depending on the strides
 };
 constexpr ViewForm views[] = {
     {"detach", Back::same},

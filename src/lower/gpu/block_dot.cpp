@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t max_block_rows = 64;   // up to here in groups of block_few_rows; with more, tiles are faster
 constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
-/// Returns rows dense along k, in whole vectors that begin on multiples of 16 bytes; copies if necessary.
+/// Returns x in its stored type with stride 1 along k and one stride between rows; copies if necessary.
 View whole_rows(Lowering& lowering, Value x) {
   View view = lowering.view_of(x);
   DType type = lowering.stored_type(x.dtype());

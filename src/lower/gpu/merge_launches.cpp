@@ -55,7 +55,7 @@ class Merger {
   }
 
  private:
-  /// True for steps past which no step moves: host steps, library calls, steps that replace these, collectives.
+  /// True for steps past which no step moves: host steps, library calls, spare launches, exchanges through mailboxes.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](int buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };

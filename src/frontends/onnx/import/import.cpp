@@ -466,8 +466,8 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 
 namespace {
 
-/// Flips the last guess among the decisions before the fault, so that every combination is tried; false if none is left.
-/// Decisions that are `known` stay.
+/// Flips the last guess among the decisions before the fault, so that every combination is tried; returns false if
+/// none is left. Decisions that are `known` stay.
 bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);

@@ -205,7 +205,7 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   return convert({&c, picked}, h.q.dtype());
 }
 
-/// Attention of GroupQueryAttention over given keys.
+/// The operands and parameters of a GroupQueryAttention whose keys are chosen.
 struct Grouped {
   Heads heads;
   Keys keys;

@@ -102,7 +102,7 @@ struct Layer {
   Value bias;
 };
 
-/// x[blocks, rows, in] -> [blocks, rows, out].
+/// Applies the layer of each block's expert to its rows: x[blocks, rows, in] -> [blocks, rows, out].
 Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   Expr weight = transpose(convert(layer.weight, x.dtype()), {0, 2, 1});
   Expr y{&c, c.emit(GroupedDot{.type = x.dtype()}, {x, weight, b.expert})};

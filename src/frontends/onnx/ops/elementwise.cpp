@@ -213,7 +213,7 @@ Value casted_text(Call& c, Expr x, DType to) {
   return c.emit(op, {x});
 }
 
-/// x as a power of two in f8e8m0, rounded down or, if `nearest`, to the nearest.
+/// Rounds x to a power of two, to be converted to f8e8m0: down or, if `nearest`, to the nearest.
 Expr power_of_two(Call& c, Expr x, bool nearest) {
   x = convert(x, DType::f32);
   Expr bits{&c, c.emit(Bitcast{.to = DType::i32}, {x})};

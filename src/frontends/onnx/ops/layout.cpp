@@ -176,7 +176,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// Returns the shape for Expand; a run-time size is x's size where it is 1.
+/// Returns the result's shape of Expand for a run-time shape; x's size replaces a 1 in it.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

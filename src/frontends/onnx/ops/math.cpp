@@ -236,8 +236,8 @@ Values softmax_cross_entropy(Call& c) {
           log_probability};
 }
 
-/// x minus the zero point in input `zero_input`, in i16; x itself for a zero point of 0. A vector of zero points has one
-/// for each row or column.
+/// Returns x minus the zero point in input `zero_input`, in i16; x itself for a zero point of 0. A vector of zero
+/// points has one for each row or column.
 Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
   if (!c.has_input(zero_input)) return x;
   auto known = c.constant(zero_input);
