@@ -66,7 +66,7 @@ Block block_at(Cursor& cursor) {
   return block;
 }
 
-/// The entries of a block; each key shares a prefix with the key before it.
+/// Called with each entry of a table.
 using OnEntry = std::function<void(std::string_view key, std::span<const std::byte> value)>;
 void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_entry) {
   uint64_t room = file.size() - footer_size;
@@ -94,7 +94,7 @@ void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_
   }
 }
 
-/// All entries of the table, in the order of their keys.
+/// Reads all entries of the table, in the order of their keys.
 void read_table(std::span<const std::byte> file, const OnEntry& on_entry) {
   if (file.size() < footer_size) damaged(cat("it has ", file.size(), " bytes"));
   auto footer = file.last(footer_size);
@@ -146,7 +146,7 @@ CheckpointSlice read_slice(Wire wire) {
   return slice;
 }
 
-/// Keys are compared as bytes, so numbers in them are written with their length first (OrderedCode of LevelDB).
+/// Appends a number to a key. Keys are compared as bytes, so its length comes first (OrderedCode of LevelDB).
 void put_ordered(std::string& key, int64_t value) {
   auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
   size_t length = 1;
@@ -177,7 +177,7 @@ struct Box {
   std::vector<int64_t> dims, starts, lengths;
   size_t width;
 
-  /// `copy(at, from, bytes)`: places in the whole and in the part.
+  /// Calls `copy` for each contiguous row of the box, with its byte offsets in the whole and in the part.
   void each_row(const std::function<void(size_t whole, size_t part, size_t bytes)>& copy) const {
     if (dims.empty()) return copy(0, 0, width);
     std::vector<int64_t> index(dims.size(), 0);
@@ -347,7 +347,7 @@ std::string Checkpoint::key_of(const std::string& full_name) {
   return found == keys_.end() ? std::string() : found->second;
 }
 
-/// A TrackableObjectGraph, stored as one string: its length, a checksum of the length, and the message.
+/// Reads the TrackableObjectGraph, stored as one string: its length, a checksum of the length, and the message.
 void Checkpoint::read_objects() {
   constexpr const char* name = "_CHECKPOINTABLE_OBJECT_GRAPH";
   auto entry = entries_.find(name);

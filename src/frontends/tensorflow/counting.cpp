@@ -60,8 +60,8 @@ class Trial {
   /// True if the trips write all elements of a list.
   bool covers(Value list) const { return known_equal(list.dims()[0], found_.trips); }
 
-  /// Builds the body once; false if a value turned out to be no counter, so that values computed from it must be
-  /// checked again.
+  /// Builds the body once. Returns false if a value turned out to be no counter, so that another trial is needed for
+  /// values computed from it.
   bool is_settled() {
     bool is_right = true;
     Program::Mark mark = c_.program().mark();
@@ -94,7 +94,7 @@ class Trial {
     return inner;
   }
 
-  /// The number added to a counter, if the size is one counter plus a number; nothing for two counters or a multiple.
+  /// Returns the number added to a counter, if the size is one counter plus a number; nothing for other expressions.
   std::optional<Dim> beside_counter(const Dim& size) const {
     for (const Dim& symbol : symbols_) {
       if (symbol.is_constant()) continue;
@@ -131,7 +131,7 @@ class Trial {
     if (!a || !b) return std::nullopt;
     return *a == Dim(INT64_MAX) ? b : *b == Dim(INT64_MAX) ? a : min(*a, *b);
   }
-  /// counter < limit + `more`
+  /// Returns the number of trips for which counter < limit + `more`.
   std::optional<Dim> trips_below(Value counter, Value limit, int64_t more) const {
     if (!is_counter_type(counter) || !is_counter_type(limit)) return std::nullopt;
     auto now = number_in(counter), end = number_in(limit);
@@ -157,7 +157,7 @@ class Trial {
   const FlowLoop& loop_;
   const Values& first_;
   Counted found_;
-  Dims symbols_;  // of the counters
+  Dims symbols_;  // the symbol of each possible counter, 0 for other values
   std::optional<Dim> trips_;
 };
 

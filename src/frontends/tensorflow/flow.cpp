@@ -60,7 +60,7 @@ void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
 
 namespace {
 
-/// The values that the loop must carry: all that change, except counters.
+/// Selects the values that the loop must carry: all that change, except counters.
 class Moving {
  public:
   Moving(const FlowLoop& loop, const Values& first, const std::optional<Counted>& counted)
@@ -75,7 +75,7 @@ class Moving {
     }
     return moving;
   }
-  /// All carried values in a trip; `own` are the moving ones.
+  /// Returns all values at the start of a trip; `own` are the carried ones.
   Values whole(const Builder& at, const Dim& trip, const Values& own) const {
     Values all;
     size_t next = 0;
@@ -86,7 +86,7 @@ class Moving {
     }
     return all;
   }
-  /// The results of a trip: the moving values, then the rows written to lists. The lists themselves are carried
+  /// Returns the results of a trip: the carried values, then the rows written to lists. The lists themselves stay
   /// unchanged.
   Values after(const Builder& at, const Values& now, const Values& next) const {
     Values kept, rows;
@@ -100,7 +100,7 @@ class Moving {
     kept.insert(kept.end(), rows.begin(), rows.end());
     return kept;
   }
-  /// All values after the loop, from the results `given` of the built loop.
+  /// Returns all values after the loop, from the results `given` of the built loop.
   Values results(const Builder& at, const Values& given) const {
     Values all = first_;
     size_t next = 0, row = first().size();

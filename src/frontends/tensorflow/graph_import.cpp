@@ -30,7 +30,7 @@ bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {
   return std::ranges::find(ops, op) != ops.end();
 }
 
-/// The first result of a named output, for operators with named outputs; all others have one result or one list.
+/// Returns the number of the first result of a named output; 0 for operators with one output.
 size_t first_of(std::string_view op, std::string_view output) {
 #define RESULT(of, name, number) \
   if (op == of && output == name) return number;
@@ -56,7 +56,7 @@ std::vector<std::optional<DType>> result_types(const Node& node) {
   return types;
 }
 
-/// Attributes that name functions, and the names under which operators read them.
+/// Attributes that name functions, and the attributes in which operators expect the functions' numbers.
 constexpr std::pair<std::string_view, std::string_view> function_names[] = {{"then_branch", "then_subgraph_index"},
                                                                             {"else_branch", "else_subgraph_index"},
                                                                             {"cond", "cond_subgraph_index"},
@@ -402,14 +402,14 @@ class Importer final : public Graphs {
     return found;
   }
 
-  /// A node whose operands are being made.
+  /// A node whose operands are being translated.
   struct Open {
     const GraphNode* node;
     std::vector<std::string_view> needs;
     size_t next = 0;
   };
 
-  /// Makes the requested values and, before them, their operands, without recursion.
+  /// Translates the nodes of the wanted values and, before them, of their operands, without recursion.
   void make(Frame& frame, const std::vector<std::string_view>& wanted) {
     std::set<const GraphNode*> seen;
     std::vector<Open> pending;
@@ -590,7 +590,7 @@ class Importer final : public Graphs {
     return false;
   }
 
-  /// The value of one side of a Merge, in the module of `body`.
+  /// Translates one side of a Merge in the module of `body`; returns its value.
   Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
     Frame own{.index = frame.index, .module = body.module()};
     for (auto [name, value] : nodes.switches[side]) {
@@ -670,9 +670,9 @@ class Importer final : public Graphs {
   std::shared_ptr<GraphIndex> main_index_;
   std::set<std::string_view> needed_;  ///< placeholders
   std::map<std::string, Tensor> first_values_;
-  std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values
+  std::map<std::string, Value> states_, assigned_;  ///< the initial and final values of variables
   std::map<std::string, OpenList> lists_;
-  std::unordered_set<Value, ValueHash> pairs_;  ///< that hold complex numbers
+  std::unordered_set<Value, ValueHash> pairs_;  ///< values that hold complex numbers
   std::optional<std::map<std::string, LookupTable>> tables_;
   int64_t depth_ = 0, nodes_ = 0;
 };

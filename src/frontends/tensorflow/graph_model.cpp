@@ -208,7 +208,7 @@ class Reader {
     return n;
   }
 
-  /// Attributes that begin with "_" are hints of the framework about places and shapes.
+  /// Reads an attribute. Those that begin with "_" are TensorFlow's hints about devices and shapes, which are skipped.
   void attribute(Wire wire, Node& node) {
     std::string_view name;
     AttributeValue value = int64_t{0};

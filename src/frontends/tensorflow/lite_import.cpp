@@ -154,7 +154,7 @@ class Importer final : public Graphs {
            "docs/tensorflow.md lists those that there are");
   }
 
-  /// Variables that the model writes once it runs, by the names of their handles.
+  /// Finds the variables that the model writes during runs, by the names of their handles.
   void find_assigned() {
     for (const LiteGraph& graph : model_.graphs) {
       for (const LiteOperator& op : graph.operators) {
@@ -368,7 +368,7 @@ class Importer final : public Graphs {
     return quantized(c, t, value);
   }
 
-  /// The graph that gives variables their first values.
+  /// Translates the graphs that give variables their first values.
   void first_run(const LiteOperator& op, Frame& frame) {
     in_first_run_ = true;
     for (const auto& [name, value] : op.node.attributes) inlined(std::get<int64_t>(value), frame.module, {});
@@ -380,7 +380,7 @@ class Importer final : public Graphs {
   int64_t main_;
   std::unique_ptr<Program> program_;
   std::map<std::string, Tensor> first_values_;
-  std::map<std::string, Value> states_, assigned_;  ///< of variables: their initial and final values
+  std::map<std::string, Value> states_, assigned_;  ///< the initial and final values of variables
   std::set<std::string> written_;
   std::set<int64_t> first_graphs_;
   bool in_first_run_ = false;

@@ -45,7 +45,7 @@ constexpr Option option_fields[] = {
 #undef OPTION
 };
 
-// Slots of the tables.
+// The numbers of fields in the flatbuffer's tables.
 namespace slot {
 enum Model { version, operator_codes, subgraphs, description, buffers, signatures = 7 };
 enum Code { deprecated_code, custom_code, op_version, builtin_code };
@@ -82,7 +82,7 @@ void add_defaults(int64_t options, Node& node) {
   }
 }
 
-/// The options as attributes. An option that holds integers (a vector) is left out if the file does not give it.
+/// Reads the options as attributes. An option that is a vector of integers is left out if the file does not give it.
 void read_options(const FlatTable& op, const Builtin& builtin, Node& node) {
   int64_t kind = op.number<uint8_t>(slot::options_type);
   auto table = op.table(slot::options);
@@ -232,7 +232,7 @@ class Reader {
                  .hint = there.empty() ? "it has none" : cat("it has ", there)});
   }
 
-  /// The names of inputs and outputs: those of the graph's first signature, else of its tensors.
+  /// Reads the names of inputs and outputs: those of the graph's first signature, else of its tensors.
   void read_names() {
     const LiteGraph& graph = model_.graphs[model_.main];
     auto named = [&](const std::vector<int64_t>& tensors, size_t list, std::string_view stem) {

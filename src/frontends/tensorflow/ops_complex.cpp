@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complex numbers, which are pairs of floats along a last axis of 2, and Fourier transforms.
+// Imports operators on complex numbers, which are pairs of floats along a last axis of 2, and Fourier transforms.
 #include "frontends/common/complex.h"
 
 #include "frontends/tensorflow/call.h"
@@ -24,7 +24,7 @@ Values give(Call& c, Expr pairs) {
 
 // --- Fourier transforms ----------------------------------------------------------------------------------------------
 
-/// The lengths in input 1, to which the last `axes` axes (of `rank`) are cut or padded with zeros.
+/// Returns the lengths in input 1, to which the last `axes` axes (of `rank`) are cut or zero-padded.
 Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   c.expect_inputs(2, 2);
   Dims lengths = c.sizes(1, 1);
@@ -33,7 +33,7 @@ Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   return lengths;
 }
 
-/// The Fourier transform along the last `axes` axes of complex numbers.
+/// Imports the Fourier transform of complex numbers along the last `axes` axes.
 Values transform(Call& c, int64_t axes, Way way) {
   c.expect_inputs(1, 1);
   Expr x = pairs_in(c, 0);
@@ -46,7 +46,7 @@ Values transform(Call& c, int64_t axes, Way way) {
   return give(c, way == Way::inverse ? normalized(x, count, 2) : x);
 }
 
-/// The Fourier transform of real numbers, which gives half of the last axis's bins.
+/// Imports the Fourier transform of real numbers, whose result has half of the bins along the last axis.
 Values real_transform(Call& c, size_t axes) {
   Expr x = c.input(0);
   Dims lengths = lengths_in(c, axes, x.rank());
@@ -58,7 +58,7 @@ Values real_transform(Call& c, size_t axes) {
   return give(c, y);
 }
 
-/// The inverse of real_transform.
+/// Imports the inverse of the Fourier transform of real numbers.
 Values real_inverse(Call& c, size_t axes) {
   Expr x = pairs_in(c, 0);
   int64_t rank = x.rank() - 1;

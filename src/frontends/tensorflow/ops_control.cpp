@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branches, loops and variables.
+// Imports branches, loops and variables.
 #include "frontends/common/indexing.h"
 #include "frontends/tensorflow/flow.h"
 #include "frontends/tensorflow/graph_model.h"
@@ -17,7 +17,7 @@ Values graph_of(Call& c, std::string_view name, const Builder& body, const Value
   return c.graphs().inlined(c.integer(name), body.module(), arguments);
 }
 
-/// The operands after the one that selects a branch (E140 if that is missing).
+/// Returns the operands after the one that selects a branch; fails with E140 if that is missing.
 Values chosen_arguments(Call& c) {
   c.input(0);
   return {c.inputs().begin() + 1, c.inputs().end()};
@@ -55,7 +55,7 @@ Values while_loop(Call& c) {
   return run_loop(c, loop);
 }
 
-/// One of several graphs, by its number; any other number means the last.
+/// Imports Case: runs one of several graphs, selected by its index; an index out of range selects the last.
 Values one_of(Call& c) {
   Values arguments = chosen_arguments(c);
   std::vector<int64_t> graphs = c.integers("branches");
@@ -77,7 +77,7 @@ Values one_of(Call& c) {
   return from(c, 0);
 }
 
-/// A variable is identified by its name: its handle is a string.
+/// Imports a variable's handle: a string with the variable's name.
 Values var_handle(Call& c) {
   c.ignore("container");
   return {constant(c.module(), make_string_tensor({}, {c.text("shared_name")}))};
@@ -94,7 +94,7 @@ Values full_var_handle(Call& c) {
   return {constant(c.module(), make_string_tensor({}, {variable_of(c.node())}))};
 }
 
-/// A variable of version 1; reading it needs no other operator.
+/// Imports a variable of version 1, whose result is its value.
 Values own_variable(Call& c) {
   for (auto hint : {"container", "shared_name", "shape"}) c.ignore(hint);
   return {c.graphs().variable(c, variable_of(c.node()))};
@@ -102,7 +102,7 @@ Values own_variable(Call& c) {
 
 Values read_variable(Call& c) { return {c.graphs().variable(c, variable_name(c))}; }
 
-/// Rows of a variable.
+/// Gathers rows of a variable.
 Values gather_of_variable(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("dtype");
@@ -121,7 +121,7 @@ Values gather_nd_of_variable(Call& c) {
   return {gather_nd({&c, c.graphs().variable(c, variable_name(c))}, c.input(1))};
 }
 
-/// Always true: every variable has a value.
+/// Returns true, because every variable has a value.
 Values is_initialised(Call& c) {
   variable_name(c);
   return {number(c, DType::boolean, 1)};

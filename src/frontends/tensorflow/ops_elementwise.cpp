@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that are formulas of their operands, element by element.
+// Imports elementwise operators.
 #include <algorithm>
 #include <cmath>
 
@@ -88,7 +88,7 @@ Values clip(Call& c) {
   return {min(max(c.input(0), c.input(1)), c.input(2))};
 }
 
-/// formula(x, y), but 0 where x (with `by_second`: y) is 0.
+/// Computes formula(x, y), but 0 where x (with `by_second`: y) is 0.
 Values zero_where(Call& c, bool by_second, Expr (*formula)(Expr x, Expr y)) {
   c.expect_inputs(2, 2);
   expect_same_types(c);
@@ -133,7 +133,7 @@ Values gelu_of(Call& c) {
   return {c.flag("approximate") ? tanh_gelu(x) : gelu(x)};
 }
 
-/// A condition that is a vector chooses whole rows.
+/// Imports Select, in which a condition vector chooses whole rows.
 Values select_rows(Call& c) {
   c.expect_inputs(3, 3);
   Expr condition = c.input(0), x = c.input(1);
@@ -165,7 +165,7 @@ Values add_n(Call& c) {
   return {sum};
 }
 
-/// Operands are dequantised before the operator and results quantised after it.
+/// Imports conversions between quantised types: the importer dequantises operands and quantises results.
 Values requantized(Call& c) {
   c.expect_inputs(1, 1);
   bool is_float_now = is_float(c.input(0).dtype());
@@ -186,7 +186,7 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
-/// The same with the range in inputs 1 and 2, per tensor or per index of the last axis. An empty range gives 0.
+/// Imports the forms with a range in inputs 1 and 2, per tensor or per index of the last axis. An empty range gives 0.
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);

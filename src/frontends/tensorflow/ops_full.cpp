@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of TensorFlow that TensorFlow Lite has in another form.
+// Imports operators of TensorFlow that TensorFlow Lite has in another form.
 #include <algorithm>
 #include <cmath>
 
@@ -58,13 +58,13 @@ Values handed_on(Call& c) {
   return c.inputs();
 }
 
-/// The operand of a PlaceholderWithDefault that is no input of the signature, so that callers cannot replace it.
+/// Returns the default of a PlaceholderWithDefault that is no input of the signature, so callers cannot replace it.
 Values by_default(Call& c) {
   c.ignore("shape");
   return {c.input(0)};
 }
 
-/// A constant. The reader has already written complex numbers as pairs.
+/// Imports a constant. The reader has already converted complex numbers to pairs.
 Values constant_value(Call& c) {
   auto type = c.has("dtype") ? c.type("dtype") : std::nullopt;
   if (type && is_complex(*type)) c.give_pairs();
@@ -76,7 +76,7 @@ Values one_input(Call& c, Expr (*formula)(Expr)) {
   return {formula(c.input(0))};
 }
 
-/// 1 - erf(x) has no digits left where erf is near 1.
+/// Computes erfc by itself, because 1 - erf(x) loses all digits where erf(x) is near 1.
 Values erfc(Call& c) {
   c.expect_inputs(1, 1);
   DType type = c.input(0).dtype();
@@ -84,7 +84,7 @@ Values erfc(Call& c) {
   return {convert(frontend::erfc(convert(c.input(0), DType::f64)), type)};
 }
 
-/// x / y, but 0 where y is 0.
+/// Computes x / y, but 0 where y is 0.
 Values div_no_nan(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0), y = c.input(1), is_zero = equal(y, 0);
@@ -96,7 +96,7 @@ Expr selu(Expr x) {
   return select(x < 0, expm1(x) * (scale * alpha), x * scale);
 }
 
-/// Where the channels are: NHWC, NDHWC (last) or NCHW, NCDHW.
+/// True if data_format has channels last: NHWC or NDHWC, not NCHW or NCDHW.
 bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
   std::string format = c.text("data_format", fallback);
   if (format == "NHWC" || format == "NDHWC") return true;
@@ -111,8 +111,8 @@ int64_t fixed(Call& c, const Dim& size, std::string_view what) {
   return size.value();
 }
 
-/// The operators that TensorFlow's optimiser fused into a product: `fused_ops`, one after another, with their operands
-/// behind the first two. Channels are axis `channels` of y.
+/// Applies the operators `fused_ops`, which TensorFlow's optimiser fused into a product, to y. Their operands follow
+/// the first two. Channels are axis `channels` of y.
 Values fused(Call& c, Expr y, int64_t channels) {
   for (auto hint : {"num_args", "num_host_args", "TArgs", "filter_format", "grad_a", "grad_b"}) c.ignore(hint);
   size_t next = 2;
@@ -146,7 +146,7 @@ Values fused(Call& c, Expr y, int64_t channels) {
 }
 int64_t channel_axis(Call& c, int64_t rank) { return has_channels_last(c) ? rank - 1 : 1; }
 
-/// w[spatial..., in / groups, out].
+/// Computes a convolution with w[spatial..., in / groups, out].
 Expr conv(Call& c, int64_t axes) {
   c.expect_rank(0, axes + 2), c.expect_rank(1, axes + 2);
   bool is_last = has_channels_last(c);
@@ -160,7 +160,7 @@ Expr conv(Call& c, int64_t axes) {
   return own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last);
 }
 
-/// w[height, width, in, multiplier].
+/// Computes a depthwise convolution with w[height, width, in, multiplier].
 Expr depthwise_conv(Call& c) {
   c.expect_rank(0, 4), c.expect_rank(1, 4);
   bool is_last = has_channels_last(c);
@@ -170,7 +170,7 @@ Expr depthwise_conv(Call& c) {
   return own_form(convolution(x, w, window_of(c, spatial_dims(x), kernel_of(w, 2), is_last, "dilations"), in), is_last);
 }
 
-/// A product of two operands, without and with fused operators.
+/// Imports a product of two operands.
 Values plain(Call& c, Expr (*product)(Call&)) {
   c.expect_inputs(2, 2);
   return {product(c)};
@@ -182,7 +182,7 @@ Values with_fused(Call& c, Expr (*product)(Call&)) {
 Expr conv_2d(Call& c) { return conv(c, 2); }
 Expr conv_3d(Call& c) { return conv(c, 3); }
 
-/// Operands: the sizes of the result, w[spatial..., out, in], x.
+/// Imports transposed convolution. Operands: the sizes of the result, w[spatial..., out, in], x.
 Values conv_backprop_input(Call& c, size_t axes) {
   auto rank = static_cast<int64_t>(axes) + 2;
   c.expect_inputs(3, 3);
@@ -221,7 +221,7 @@ Values pooled(Call& c, PoolFn fn, size_t axes) {
   return {own_form(pool(fn, x, window_of(c, spatial_dims(x), kernel, is_last, "")), is_last)};
 }
 
-/// Uses the learned moments. The results for training are not computed.
+/// Imports batch normalisation by the learned moments. Results for training are not computed.
 Values fused_batch_norm(Call& c) {
   c.expect_inputs(5, 5);
   if (c.flag("is_training", true)) c.unsupported("that trains is not supported");
@@ -270,7 +270,7 @@ Values lrn(Call& c) {
                                                   c.number("bias", 1)))};
 }
 
-/// The result may have a wider type than operands of 8 bits.
+/// Imports BatchMatMulV3, whose result may have a wider type than operands of 8 bits.
 Values batch_matmul_v3(Call& c) {
   c.expect_inputs(2, 2);
   c.ignore("grad_x"), c.ignore("grad_y");
@@ -282,7 +282,7 @@ Values batch_matmul_v3(Call& c) {
   return {matmul(operand(0, "adj_x"), operand(1, "adj_y"))};
 }
 
-/// The operand, which must have the sizes in the attribute.
+/// Returns the operand after checking that it has the sizes in the attribute.
 Values ensure_shape(Call& c) {
   c.expect_inputs(1, 1);
   if (const auto& wanted = c.shape("shape").dims) {
@@ -294,7 +294,7 @@ Values ensure_shape(Call& c) {
   return c.inputs();
 }
 
-/// Version 1 has the axis as its first input.
+/// Imports Concat of version 1, whose first input is the axis.
 Values concat_v1(Call& c) {
   if (c.input_count() < 2) c.fail("E140", "needs an axis and values");
   Values parts(c.inputs().begin() + 1, c.inputs().end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes at positions that data gives, and sampling of pictures.
+// Imports reads and writes at indices given by tensors, and sampling of pictures.
 #include "frontends/common/indexing.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void expect_positions(Call& c, size_t i) {
     c.fail("E141", cat("needs whole numbers as input ", i, ", has ", c.input(i).dtype()));
 }
 
-/// Slices along an axis; the first `batch_dims` axes of x and of the positions go together.
+/// Imports Gather: slices along an axis; the first `batch_dims` axes of x and of the indices are batch axes.
 Values gather_op(Call& c) {
   c.expect_inputs(2, 3);  // TensorFlow gives the axis as an input
   expect_positions(c, 1);
@@ -56,14 +56,14 @@ Values gather_nd_op(Call& c) {
   return {gather_nd(c.input(0), c.input(1))};
 }
 
-/// Rows of a table by their numbers.
+/// Gathers rows of a table.
 Values embedding_lookup(Call& c) {
   c.expect_inputs(2, 2);
   expect_positions(c, 0);
   return {gather(c.input(1), c.input(0))};
 }
 
-/// Zeros of the sizes in input 2, with the updates of each position added up.
+/// Imports ScatterNd: adds the updates at each index to zeros of the sizes in input 2.
 Values scatter_nd_op(Call& c) {
   c.expect_inputs(3, 3);
   expect_positions(c, 0);
@@ -71,7 +71,7 @@ Values scatter_nd_op(Call& c) {
   return {scatter_nd(full(c, updates.dtype(), c.sizes(2), 0), c.input(0), updates, ScatterFn::add)};
 }
 
-/// x with updates written, added ... at positions.
+/// Writes updates into x at indices, or adds (multiplies ...) them.
 template <ScatterFn fn>
 Values scattered_into(Call& c, bool is_negative = false) {
   c.expect_inputs(3, 3);
@@ -82,14 +82,14 @@ Values scattered_into(Call& c, bool is_negative = false) {
 
 // --- parts of rows and back ------------------------------------------------------------------------------------------
 
-/// x with its first `count` axes as one.
+/// Merges the first `count` axes of x.
 Expr rows_of(Expr x, int64_t count) {
   Dims dims(x.dims().begin() + count, x.dims().end());
   dims.insert(dims.begin(), product(Dims(x.dims().begin(), x.dims().begin() + count)));
   return reshape(x, dims);
 }
 
-/// The rows of each part, in order.
+/// Distributes rows into parts by their part numbers; rows keep their order.
 Values dynamic_partition(Call& c) {
   c.expect_inputs(2, 2);
   expect_positions(c, 1);
@@ -131,7 +131,7 @@ Values dynamic_stitch(Call& c) {
 
 // --- places among sorted numbers -------------------------------------------------------------------------------------
 
-/// How many of sorted[.., n] are less than (or, `with_equal`, at most) each of values[.., m].
+/// Counts the elements of sorted[.., n] that are less than (or, `with_equal`, at most) each of values[.., m].
 Expr count_below(Expr sorted, Expr values, bool with_equal) {
   auto widened = [](Expr x, int64_t axis) {
     Dims dims = x.dims();
@@ -159,7 +159,7 @@ Values bucketize(Call& c) {
   return {convert(reshape(count_below(sorted, flat(convert(x, DType::f64)), true), x.dims()), DType::i32)};
 }
 
-/// Sums (products ...) of the slices that have the same number; negative numbers are left out.
+/// Adds (multiplies ...) the slices that have the same segment number; negative numbers are left out.
 template <ScatterFn fn>
 Values segments(Call& c) {
   c.expect_inputs(3, 3);
@@ -201,7 +201,7 @@ Values one_hot(Call& c) {
   return {select(is_on, reshape(c.input(2), {}), reshape(c.input(3), {}))};
 }
 
-/// Coordinates of the elements that are not zero, [count, rank].
+/// Returns the coordinates of the elements that are not zero, [count, rank].
 Values where(Call& c) {
   c.expect_inputs(1, 1);
   Expr x = c.input(0);
@@ -209,7 +209,7 @@ Values where(Call& c) {
   return {convert(transpose(nonzero(x), {1, 0}), c.output_type())};
 }
 
-/// x with a block written at a position that data gives, moved so that the block fits.
+/// Writes a block into x at a position given by input 2, moved so that the block fits.
 Values dynamic_update_slice(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = c.input(0), update = c.input(1), start = c.flat(2);

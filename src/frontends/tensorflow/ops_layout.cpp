@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements, and those that make constants and sizes.
+// Imports operators that move elements, and those that create constants and sizes.
 #include <algorithm>
 #include <numeric>
 
@@ -57,7 +57,7 @@ Values pack(Call& c) {
   return {concat(c, parts, axis)};
 }
 
-/// How many results an attribute asks for: each becomes an instruction.
+/// Returns the number of results in an attribute; limits it, because each result becomes an instruction.
 int64_t result_count(Call& c, std::string_view name) {
   constexpr int64_t most = 1 << 16;
   int64_t count = c.integer(name, 0);
@@ -77,7 +77,7 @@ Values unpack(Call& c) {
   return parts;
 }
 
-/// Equal parts; the axis is input 0.
+/// Splits into equal parts along the axis in input 0.
 Values split_op(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(1);
@@ -132,7 +132,7 @@ Values tile_op(Call& c) {
   return {tile(c.input(0), c.sizes(1))};
 }
 
-/// Pads in input 1, [rank, 2].
+/// The padding before and after each axis, from an input [rank, 2].
 struct Pads {
   Dims before, after;
 };
@@ -152,7 +152,7 @@ Values pad_op(Call& c) {
       pad(x, pads.before, pads.after, PadMode::constant, c.has_input(2) ? Value(reshape(c.input(2), {})) : Value())};
 }
 
-/// Mode 0 (REFLECT) does not repeat the border, mode 1 (SYMMETRIC) does.
+/// Imports MirrorPad. Mode 0 (REFLECT) does not repeat the border, mode 1 (SYMMETRIC) does.
 Values mirror_pad(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -195,7 +195,7 @@ struct StridedSlice {
   static bool bit(int64_t mask, size_t i) { return (mask >> i) & 1; }
 };
 
-/// Element i of a vector whose elements are known only in the run.
+/// Returns element i of a vector, as a vector of one element.
 Expr element(Expr x, size_t i) { return slice(x, 0, static_cast<int64_t>(i), 1); }
 
 class StridedSlicing {
@@ -314,7 +314,7 @@ Values range_op(Call& c) {
   return {range(one(0), one(1), one(2))};
 }
 
-/// Evenly spaced numbers from the first to the last.
+/// Returns evenly spaced numbers from the first to the last.
 Values linspace(Call& c) {
   c.expect_inputs(3, 3);
   Expr first = reshape(c.input(0), {}), last = reshape(c.input(1), {});
@@ -415,7 +415,7 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   return block;
 }
 
-/// Blocks of the axes behind the first become batches, after padding.
+/// Imports SpaceToBatch: pads, then moves blocks of the axes after the first into the batch.
 Values space_to_batch(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());
@@ -440,7 +440,7 @@ Values space_to_batch(Call& c) {
   return {reshape(transpose(reshape(x, split), inside), joined)};
 }
 
-/// The inverse of space_to_batch: batches become blocks, then crops are removed.
+/// Imports BatchToSpace: moves batches into blocks, then removes crops.
 Values batch_to_space(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());
@@ -467,7 +467,7 @@ Values batch_to_space(Call& c) {
   return {x};
 }
 
-/// The identity: the reader has already made sparse constants dense.
+/// Returns the operand, because the reader has already made sparse constants dense.
 Values densify(Call& c) {
   if (!c.constant(0)) c.unsupported("of a value that is not constant is not supported");
   return {c.input(0)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of tensors: those of version 2, and the arrays of version 1.
+// Imports lists of tensors: the TensorLists of version 2 and the TensorArrays of version 1.
 #include "frontends/common/indexing.h"
 #include "frontends/common/views.h"
 #include "frontends/tensorflow/flow.h"
@@ -10,12 +10,12 @@ namespace {
 
 using namespace frontend;
 
-/// A list. Its handle is the flow of a TensorArray, or the list itself.
+/// The list in input `at`: a TensorList's handle or a TensorArray's flow. Its elements are rows of one tensor.
 struct List {
   Call& c;
   size_t at;
 
-  /// Returns the list as a tensor. If it has no sizes yet, `element` gives those of its elements.
+  /// Returns the list as a tensor. If the sizes of its elements are not known yet, they are `element`.
   Expr tensor(const Dims& element) const {
     if (const OpenList* open = reserved(c, c.input(at))) return filled(c, *open, element);
     return whole();
@@ -34,7 +34,7 @@ struct List {
   }
 };
 
-/// Returns the element sizes in input `i`, open where unknown; nothing for an unknown rank.
+/// Returns the sizes of elements in input `i`; nothing if the rank or a size is unknown (-1).
 std::optional<Dims> element_sizes(Call& c, size_t i) {
   Expr shape = c.input(i);
   if (shape.rank() != 1) return std::nullopt;  // a scalar -1
@@ -70,7 +70,7 @@ Values list_reserve(Call& c) {
 }
 
 Values list_empty(Call& c) {
-  c.expect_inputs(2, 2);  // the second bounds the number of elements
+  c.expect_inputs(2, 2);  // the second, an upper bound of the number of elements, is not needed
   return {new_list(c, element_type(c), 0, element_sizes(c, 0))};
 }
 
@@ -93,7 +93,7 @@ Values list_pop(Call& c) {
   return {slice(list, 0, 0, rest), row_at(list, 0, rest)};
 }
 
-/// list[index] = item; with `resizes` the list grows up to the index.
+/// Returns the list after list[index] = item; with `resizes` the list grows up to the index.
 Expr written(Call& c, size_t list_at, Expr index, Expr item, bool resizes) {
   Expr list = List{c, list_at}.tensor(item.dims());
   Expr at = reshape(convert(index, DType::i64), {1, 1});
@@ -151,7 +151,7 @@ Values list_element_shape(Call& c) {
   return {convert(sizes(c, dims), c.type("shape_type").value_or(DType::i32))};
 }
 
-/// Elements one after another along their first axis.
+/// Concatenates the elements along their first axis; also returns their lengths.
 Values list_concat(Call& c) {
   Expr list = List{c, 0}.tensor();
   if (list.rank() < 2) c.fail("E151", cat("joins elements of rank ", list.rank() - 1));
@@ -182,7 +182,7 @@ Values array_new(Call& c) {
   c.expect_inputs(1, 1);
   for (auto hint :
        {"clear_after_read", "dynamic_size", "identical_element_shapes", "tensor_array_name", "element_shape"})
-    c.ignore(hint);  // hints about the use of a list
+    c.ignore(hint);
   Value flow = new_list(c, element_type(c, "dtype"), count_in(c, 0), std::nullopt);
   return {constant(c.module(), make_string_tensor({}, {cat("array ", c.node().name)})), flow};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagonals, bands and linear algebra. Matrices are the last two axes.
+// Imports diagonals, bands and linear algebra. Matrices are the last two axes.
 #include <algorithm>
 
 #include "frontends/common/indexing.h"
@@ -19,14 +19,14 @@ Expr matrix(Call& c, size_t i) {
   return x;
 }
 
-/// x[.., n, m] with the last axes as one: [.., n * m].
+/// Merges the last two axes: [.., n, m] -> [.., n * m].
 Expr joined_axes(Expr x) {
   Dims dims(x.dims().begin(), x.dims().end() - 2);
   dims.push_back(x.dims().back() * x.dims()[x.dims().size() - 2]);
   return reshape(x, dims);
 }
 
-/// Keeps `lower` diagonals below the main one and `upper` above it; all of them where the number is negative.
+/// Keeps `lower` diagonals below the main one and `upper` above it; a negative number keeps all.
 Values band_part(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = matrix(c, 0);
@@ -47,7 +47,7 @@ struct Diagonals {
   bool upper_at_right = false, lower_at_right = false;
   Dim rows = 0, columns = 0;
 
-  /// k in input `k`: one diagonal, or the lowest and the highest.
+  /// Input `k` holds one diagonal, or the lowest and the highest.
   Diagonals(Call& call, std::optional<size_t> k, std::string_view align) : c(call) {
     if (k) {
       auto range = c.numbers(*k);
@@ -68,7 +68,7 @@ struct Diagonals {
   Dim longest() const { return min(rows + std::min<int64_t>(high, 0), columns - std::max<int64_t>(low, 0)); }
 
   Expr lengths(Expr d) const { return min(min(d, 0) + scalar(c, rows), scalar(c, columns) - max(d, 0)); }
-  /// Where a diagonal begins in its row.
+  /// Returns the index in its row at which each diagonal begins.
   Expr starts(Expr d) const {
     Expr rest = scalar(c, longest()) - lengths(d), none = like(rest, 0);
     return select(d < 0, lower_at_right ? rest : none, upper_at_right ? rest : none);
@@ -97,7 +97,7 @@ struct Diagonals {
   }
 };
 
-/// Later versions have further inputs: k, the numbers of rows and columns (-1: as few as possible), the padding value.
+/// Imports MatrixDiag. Later versions have inputs for k, rows and columns (-1: as few as possible) and padding value.
 Values matrix_diag(Call& c, std::string_view align) {
   bool is_first = c.input_count() == 1;
   c.expect_inputs(is_first ? 1 : 5, is_first ? 1 : 5);
@@ -152,7 +152,7 @@ Values log_determinant(Call& c) {
   return {found.sign, found.logarithm};
 }
 
-/// Both operands with their batch axes broadcast.
+/// Returns both operands with their batch axes broadcast.
 std::pair<Expr, Expr> with_batches(Expr a, Expr b) {
   Dims dims = (full(*a.at, DType::f32, Dims(a.dims().begin(), a.dims().end() - 2), 0) +
                full(*a.at, DType::f32, Dims(b.dims().begin(), b.dims().end() - 2), 0))
@@ -178,7 +178,7 @@ Values triangular_solve(Call& c) {
   return {solved_triangle(turns ? swap_last(a) : a, b, is_lower == turns, false)};
 }
 
-/// q[.., m, k] r[.., k, n] = x, with k the lesser of m and n, or full matrices q[.., m, m] and r[.., m, n].
+/// Factors x into q[.., m, k] r[.., k, n] with k = min(m, n), or into full matrices q[.., m, m] and r[.., m, n].
 Values qr_op(Call& c) {
   Expr x = matrix(c, 0);
   Qr found = qr(x);

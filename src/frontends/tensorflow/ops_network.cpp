@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, pooling, matrix products and normalisation. Channels are last.
+// Imports TensorFlow Lite's convolution, pooling, matrix products and normalisation. Channels are last.
 #include <algorithm>
 #include <cmath>
 
@@ -36,7 +36,7 @@ bool is_padded(Call& c) {
   return kind == 0;
 }
 
-/// Steps and distances along height and width, and the pads for these sizes and the kernel.
+/// Returns the window with the node's strides and dilations, and the pads for these sizes and the kernel.
 Window lite_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool has_dilations) {
   bool has_depth = spatial.size() == 3;
   Window window{.kernel = std::move(kernel)};
@@ -58,7 +58,7 @@ int64_t fixed(Call& c, const Dim& size, std::string_view what) {
   return size.value();
 }
 
-/// x[batch, height, width, in] * w[out, height, width, in / groups].
+/// Convolves x[batch, height, width, in] with w[out, height, width, in / groups].
 Values conv_2d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 4), c.expect_rank(1, 4);
@@ -70,7 +70,7 @@ Values conv_2d(Call& c) {
   return {activated(c, biased(c, channels_last(convolution(x, w, window, std::max<int64_t>(in / each, 1))), 2))};
 }
 
-/// w[1, height, width, in * multiplier].
+/// Imports depthwise convolution with w[1, height, width, in * multiplier].
 Values depthwise_conv_2d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 4), c.expect_rank(1, 4);
@@ -90,7 +90,7 @@ Values conv_3d(Call& c) {
   return {activated(c, biased(c, channels_last(convolution(x, w, window)), 2))};
 }
 
-/// x convolved by the transpose of w[out, height, width, in], to the sizes in input 0.
+/// Imports transposed convolution with w[out, height, width, in]; input 0 holds the result's sizes.
 Values transpose_conv(Call& c) {
   c.expect_inputs(3, 4);
   c.expect_rank(1, 4), c.expect_rank(2, 4);
@@ -137,7 +137,7 @@ Expr swapped(Expr x) {
   return transpose(x, order);
 }
 
-/// x as rows of w's width, times w[out, in]. 8-bit weights beside floats are dequantised.
+/// Multiplies x, as rows of size `in`, by the transpose of w[out, in]. 8-bit weights beside floats are dequantised.
 Values fully_connected(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(1, 2);
@@ -177,7 +177,7 @@ Values l2_normalization(Call& c) {
   return {activated(c, x / max(length, 1e-6f))};
 }
 
-/// x / (bias + alpha * sum of squares of `radius` channels on both sides)^beta.
+/// Computes x / (bias + alpha * sum of squares of `radius` channels on both sides)^beta.
 Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("radius", 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures: colours, regions, patches, positions of maxima. Channels are last.
+// Imports operators on pictures: colours, regions, patches, positions of maxima. Channels are last.
 #include <algorithm>
 #include <limits>
 #include <numbers>
@@ -33,7 +33,7 @@ Colours colours_of(Call& c, Expr x) {
 }
 Expr joined(const Colours& x) { return concat(*x.first.at, {x.first, x.second, x.third}, x.first.rank() - 1); }
 
-/// Hue, saturation and value, each from 0 to 1.
+/// Converts to hue, saturation and value, each from 0 to 1.
 Colours hsv_of(const Colours& rgb) {
   auto [r, g, b] = rgb;
   Expr value = max(max(r, g), b), range = value - min(min(r, g), b), is_grey = range <= 0;
@@ -70,7 +70,7 @@ Values adjust_saturation(Call& c) {
   return {joined(rgb_of(hsv))};
 }
 
-/// Scales the distances from the mean of each channel of each picture.
+/// Scales the differences from the mean of each channel of each picture.
 Values adjust_contrast(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -97,7 +97,7 @@ Values crop_regions(Call& c) {
   return {channels_last(y)};
 }
 
-/// Each position of a window, as channels: [batch, rows, columns, height * width * channels].
+/// Copies the elements of each window into channels: [batch, rows, columns, height * width * channels].
 Values extract_patches(Call& c) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 4);
@@ -122,7 +122,7 @@ Values extract_patches(Call& c) {
   return {concat(c, parts, 3)};
 }
 
-/// Bicubic, with Keys' kernel. half_pixel_centers: taps outside the picture are left out; else the border is repeated.
+/// Resizes with Keys' cubic kernel. half_pixel_centers drops taps outside the picture; else the border is repeated.
 Values resize_bicubic(Call& c) {
   c.expect_inputs(2, 2);
   c.expect_rank(0, 4);
@@ -140,7 +140,7 @@ Values resize_bicubic(Call& c) {
   return {resizing.result()};
 }
 
-/// x[batch, in rows, in columns, channels] times rows[out, in] along its rows, and columns[out, in] along its columns.
+/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along rows, by columns[out, in] along columns.
 Expr resampled(Expr x, Expr rows, Expr columns) {
   const Dims d = x.dims();
   const Dim high = rows.dims()[0], wide = columns.dims()[0];
@@ -148,10 +148,10 @@ Expr resampled(Expr x, Expr rows, Expr columns) {
   y = matmul(columns, reshape(y, {d[0] * high, d[2], d[3]}));
   return reshape(y, {d[0], high, wide, d[3]});
 }
-/// 0, 1 .. along axis `axis` of a matrix.
+/// Returns 0, 1 .. along axis `axis` of a matrix.
 Expr numbers_along(Call& c, const Dim& size, int64_t axis) { return along(iota(c, size, DType::f32), axis, 2); }
 
-/// Means over the area of each element of the result; the border is repeated.
+/// Computes means over the area of each element of the result; the border is repeated.
 Values resize_area(Call& c) {
   c.expect_inputs(2, 2);
   c.expect_rank(0, 4);
@@ -170,7 +170,7 @@ Values resize_area(Call& c) {
   return {resampled(x, shares(0), shares(1))};
 }
 
-/// Weights of resampling by their distance, from 0 to `radius`.
+/// A resampling kernel: weights by distance, up to `radius`.
 struct Sampling {
   std::string_view name;
   double radius;
@@ -197,7 +197,7 @@ constexpr Sampling samplings[] = {
      }},
 };
 
-/// Scales and translates pictures; 0 outside the picture.
+/// Scales and translates pictures, which are 0 outside.
 Values scale_and_translate(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 4);
@@ -221,7 +221,7 @@ Values scale_and_translate(Call& c) {
   return {resampled(x, weights(0), weights(1))};
 }
 
-/// Maxima, and where each was: its number among a picture's elements, or with `include_batch_in_index` among all.
+/// Returns maxima and their flat indices within a picture, or with `include_batch_in_index` within the whole batch.
 Values pool_with_positions(Call& c) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 4);

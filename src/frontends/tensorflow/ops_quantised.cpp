@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds floats to the steps of a quantised range, by TensorFlow's rules.
+// Imports operators that round floats to the steps of a quantised range.
 #include <cmath>
 #include <limits>
 
@@ -33,7 +33,7 @@ Expr range_input(Call& c, size_t i, int64_t rank) {
   return axis < 0 || range.rank() == 0 ? reshape(range, {}) : along(range, c.axis(axis, rank), rank);
 }
 
-/// The largest scale that maps both ends of a range into these limits, and its inverse, the size of a step.
+/// The smallest step size for which both ends of a range are within these limits, and its inverse.
 struct Scale {
   Expr inverse, size;
 };
@@ -91,7 +91,7 @@ Values dequantize(Call& c) {
   return {convert((x + middle) * ((high - low) / limits.count()) + low, to)};
 }
 
-/// Rounds floats to whole numbers of steps. Without a given range, the operand's own counts.
+/// Rounds floats to whole numbers of steps. Without a given range, uses the operand's minimum and maximum.
 Values quantize_and_dequantize(Call& c) {
   c.expect_inputs(3, 4);
   bool is_signed = c.flag("signed_input", true), is_narrow = c.flag("narrow_range");

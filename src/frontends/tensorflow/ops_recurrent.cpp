@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of TensorFlow Lite. Their states are variables: operands whose next values follow the results.
+// Imports TensorFlow Lite's recurrent networks. Their states are operands; the next states follow the results.
 #include "frontends/common/recurrent.h"
 #include "frontends/tensorflow/call.h"
 #include "frontends/tensorflow/network.h"
@@ -14,8 +14,8 @@ Activation activation_of(Call& c) {
   return [&c](Expr x) { return activated(c, x); };
 }
 
-/// Returns the node's first operand as x[steps, batch, in]: it is [batch, steps, in], or with time_major already so, or
-/// one step [batch, in].
+/// Returns operand 0 as x[steps, batch, in]. In the model it is [batch, steps, in], [steps, batch, in] with time_major,
+/// or one step [batch, in].
 Expr steps_first(Call& c, bool has_steps, bool time_major) {
   Expr x = c.input(0);
   c.expect_rank(0, has_steps ? 3 : 2);
@@ -27,16 +27,16 @@ Expr own_order(Expr y, bool has_steps, bool time_major) {
   return time_major ? y : transpose(y, {1, 0, 2});
 }
 
-/// The operand numbers of one direction.
+/// The indices of the first weight, of the hidden state and of the cell state among the operands of one direction.
 struct Track {
   size_t weights, hidden, cell;
 };
 
-// TensorFlow Lite's gates i, f, c, o in the order i, o, f, c of common/recurrent.h.
+// Reorders TensorFlow Lite's gates i, f, c, o to i, o, f, c, as in common/recurrent.h.
 constexpr size_t gate_order[] = {0, 3, 1, 2};
 
-/// Returns the weights of all gates side by side. A missing input gate is 1 - f, so it gets the negated weights of f: 1
-/// - sigmoid(x) = sigmoid(-x).
+/// Returns the weights of all gates side by side. A missing input gate i is 1 - f. It gets the negated weights of f,
+/// because 1 - sigmoid(x) = sigmoid(-x).
 Expr of_gates(Call& c, size_t first, int64_t axis) {
   Values parts;
   for (size_t gate : gate_order) {
@@ -98,7 +98,7 @@ Values lstm(Call& c, bool has_steps) {
   return {own_order(track.states, has_steps, time_major), track.hidden, track.cell};
 }
 
-/// Both directions as two results or concatenated, then the next states.
+/// Returns both directions, as two results or concatenated, then the next states.
 Values both_ways(Call& c, Expr forward, Expr backward, bool time_major, Values states) {
   forward = own_order(forward, true, time_major), backward = own_order(backward, true, time_major);
   Values results = {forward, backward};
@@ -124,7 +124,7 @@ Values both_lstms(Call& c) {
                    {forward.hidden, forward.cell, backward.hidden, backward.cell});
 }
 
-/// h' = activation(x W + h R + bias), with operands W, R, bias and h from `first` on.
+/// Computes h' = activation(x W^T + h R^T + bias), with operands W, R, bias and h from `first` on.
 Recurrent rnn_track(Call& c, Expr x, size_t first, bool is_reverse) {
   c.expect_rank(first + 3, 2);
   RecurrentForm form{.kind = CellKind::rnn, .activations = {activation_of(c)}, .is_reverse = is_reverse};
@@ -151,8 +151,8 @@ Values both_rnns(Call& c) {
   return both_ways(c, forward.states, backward.states, time_major, {forward.hidden, backward.hidden});
 }
 
-/// A filter over the last steps of x W: each filter remembers `memory` of its values, weighs them by time, and `rank`
-/// filters make a unit (Nakkiran et al., "Compressing deep neural networks using a rank-constrained topology", 2015).
+/// Imports SVDF: each filter keeps the last `memory` products of its weights with x and sums them with weights for each
+/// step; a unit adds `rank` filters (Nakkiran et al., "Compressing deep neural networks ...", 2015).
 Values svdf(Call& c) {
   c.expect_inputs(5, 5);
   expect_floats(c, {4});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, running sums and sorting.
+// Imports reductions, running sums and sorting.
 #include <limits>
 
 #include "frontends/common/indexing.h"
@@ -21,7 +21,7 @@ Values reduction(Call& c) {
   return {reduced(c, fn, c.input(0))};
 }
 
-/// The mean. That of integers is rounded towards zero.
+/// Computes the mean; that of integers is rounded towards zero.
 Values mean(Call& c) {
   Expr x = c.input(0);
   if (is_float(x.dtype())) return {reduced(c, ReduceFn::mean, x)};
@@ -62,7 +62,7 @@ Values top_k_op(Call& c) {
   return {found.values, convert(found.places, c.output_type(1))};
 }
 
-/// Whether fewer than k classes are predicted above the target; false for a target that is no class.
+/// Computes whether fewer than k classes have a higher score than the target; false for a target that is no class.
 Values in_top_k(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 2), c.expect_rank(1, 1);
@@ -85,7 +85,7 @@ Values euclidean_norm(Call& c) {
   return {sqrt(reduced(c, ReduceFn::sum, x * x))};
 }
 
-/// log(exp(x0) + ... + exp(xi)) for each i along an axis. Each sum is relative to its own greatest term.
+/// Computes log(exp(x0) + ... + exp(xi)) for each i along an axis, relative to the greatest term of each sum.
 Values cumulated_logsumexp(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -104,7 +104,7 @@ Values cumulated_logsumexp(Call& c) {
   return {transpose(reshape(sum, last.dims()), inverse_of(order))};
 }
 
-/// A histogram with bins of equal width; the outer bins count the elements beyond the range.
+/// Counts elements in bins of equal width; the outer bins also count the elements beyond the range.
 Values histogram(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = flat(c.input(0)), range = flat(c.input(1)), low = slice(range, 0, 0, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose results are as large as the data makes them, and tensors that are given by their elements
-// (indices[n, rank], values[n], the sizes of the whole), which TensorFlow calls sparse.
+// Imports operators whose result sizes depend on data, and operators on sparse tensors, which are given by
+// indices[n, rank], values[n] and the sizes of the dense tensor.
 #include "frontends/common/selection.h"
 
 #include <cmath>
@@ -22,12 +22,12 @@ Dim one_size(Call& c, size_t i, std::string_view what) {
   return all[0];
 }
 
-/// The type that attribute `name` gives, which is i32 or i64.
+/// Returns the type in attribute `name`, or `fallback`.
 DType index_type(Call& c, std::string_view name, DType fallback) {
   return c.has(name) ? c.type(name).value_or(fallback) : fallback;
 }
 
-/// x of [size], padded with zeros to [whole].
+/// Pads x with zeros at the end of axis 0, to the size `whole`.
 Expr filled_up(Expr x, const Dim& whole) {
   Dims rest = x.dims();
   rest[0] = whole - rest[0];
@@ -36,7 +36,7 @@ Expr filled_up(Expr x, const Dim& whole) {
 
 // --- boxes -----------------------------------------------------------------------------------------------------------
 
-/// Returns the numbers of the boxes [n, 4] that stay, by falling score.
+/// Returns the indices of the boxes that non-maximum suppression keeps, by descending score: i32[kept].
 Expr taken_boxes(Call& c) {
   c.expect_rank(0, 2), c.expect_rank(1, 1);
   Expr boxes = convert(c.input(0), DType::f32), scores = convert(c.input(1), DType::f32);
@@ -57,8 +57,8 @@ void expect_hard_limit(Call& c, size_t i) {
     c.unsupported("that lowers the scores of boxes (soft_nms_sigma) is not supported");
 }
 
-/// Non-maximum suppression with `least` to `most` inputs, the sixth of which is soft_nms_sigma. Results: box numbers,
-/// with `has_scores` their scores, with `has_count` their count.
+/// Imports non-maximum suppression with `least` to `most` inputs, the sixth of which is soft_nms_sigma. Returns box
+/// indices, with `has_scores` their scores, with `has_count` their count.
 Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_count) {
   c.expect_inputs(least, most);
   if (c.has_input(5)) expect_hard_limit(c, 5);
@@ -109,8 +109,8 @@ Values combined_boxes(Call& c) {
           reduce(ReduceFn::sum, convert(is_there, DType::i32), {1}, false)};
 }
 
-/// The best boxes of an SSD network, which TensorFlow Lite has as a custom operator: codes[1, n, 4] (middle and size,
-/// relative to anchors[n, 4]) and scores[1, n, classes] give boxes, classes, scores and how many there are.
+/// Finds the best boxes of an SSD network (a custom operator of TensorFlow Lite). Inputs: codes[1, n, 4] (centre and
+/// size relative to anchors[n, 4]) and scores[1, n, classes]. Returns boxes, classes, scores and their count.
 Values detections(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 3), c.expect_rank(1, 3), c.expect_rank(2, 2);
@@ -132,7 +132,7 @@ Values detections(Call& c) {
   Expr y = middle(0, "y_scale"), x = middle(1, "x_scale"), h = half(2, "h_scale"), w = half(3, "w_scale");
   Expr boxes = concat(c, {y - h, x - w, y + h, x + w}, 1);
   Expr all = reshape(c.input(1), {count, c.input(1).dims()[2]});
-  Expr scores = slice(all, 1, all.dims()[1] - classes, classes);  // a class for the background comes first
+  Expr scores = slice(all, 1, all.dims()[1] - classes, classes);  // a background class may come first
   Ordered best = top_k(scores, is_each ? classes : Dim(1), 1);
   Expr judged = is_each ? transpose(scores, {1, 0}) : transpose(best.values, {1, 0});
   auto threshold = static_cast<float>(c.number("nms_score_threshold", 0));  // a score equal to the threshold is enough
@@ -155,15 +155,14 @@ Values detections(Call& c) {
   return {result(gather(boxes, box)), result(kind), result(own), reshape(scalar(c, found, DType::f32), {1})};
 }
 
-// --- values that differ ----------------------------------------------------------------------------------------------
+// --- distinct values and counts --------------------------------------------------------------------------------------
 
-/// The distinct values in the order of their first occurrence, for each element the number of its value, and the
-/// counts.
+/// Returns the distinct values in the order of their first occurrence, the index of each element's value, and counts.
 Values unique_op(Call& c) {
   Expr x = c.input(0);
   if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
   if (c.has_input(1)) c.axes_in(1, 1);  // a vector has no other axis
-  c.ignore("idx_out_type");             // the result has this type
+  c.ignore("idx_out_type");             // output_type(1) gives it
   DType type = index_type(c, "out_idx", c.output_type(1));
   Groups groups = unique(x, {}, false);
   Values results = {groups.values, convert(groups.inverse, type)};
@@ -171,8 +170,8 @@ Values unique_op(Call& c) {
   return results;
 }
 
-/// The count of each number, or the sum of its weights; numbers at or above the size are ignored. `by_row` counts each
-/// row of a matrix by itself; `binary_output` tells only which numbers there are.
+/// Counts how often each number occurs, or sums its weights; numbers at or above the size are ignored. `by_row` counts
+/// each row of a matrix separately; attribute binary_output gives 1 for each number that occurs.
 Values bincount(Call& c, bool by_row) {
   c.expect_inputs(3, 3);
   Expr x = convert(c.input(0), DType::i64), weights = c.input(2);
@@ -192,13 +191,13 @@ Values bincount(Call& c, bool by_row) {
 
 // --- segments --------------------------------------------------------------------------------------------------------
 
-/// Segments of rows of a table, each reduced to one row. Segment numbers ascend, so the last gives the count.
+/// Reduces rows of a table that have the same segment number to one row.
 struct Segments {
   Call& c;
   Expr ids;  ///< i64 [n]
   Dim count;
 
-  /// Input `number` holds the number of segments; without it, that follows from the last row.
+  /// Input `number` holds the number of segments; without it, the largest segment number gives it.
   Segments(Call& call, size_t input, size_t number)
       : c(call),
         ids(flat(convert(c.input(input), DType::i64))),
@@ -233,7 +232,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Sums, means or other averages of the rows [n] of a table that belong to one segment.
+/// Gathers the rows that input 1 names and sums those of each segment; `divisor` makes this a mean or sum / sqrt(n).
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -245,7 +244,7 @@ Values whole_segments(Call& c, Divisor divisor) {
   return segment_sum(c, c.input(0), 1, divisor);
 }
 
-/// The product of each segment, 1 where it has no rows; or the greatest or least element, 0 where it has none.
+/// Computes the product of each segment (1 if it has no rows), or its greatest or least elements (0 if it has no rows).
 template <ScatterFn fn>
 Values segment_extreme(Call& c) {
   c.expect_inputs(2, 2);
@@ -265,7 +264,7 @@ Values segment_extreme(Call& c) {
 /// Returns the stride of each axis, in elements.
 Expr steps_of(Expr sizes) { return running(ReduceFn::product, max(sizes, 1), 0, true, true); }
 
-/// The same elements with other sizes; one may be -1, which is inferred.
+/// Changes the sizes of a sparse tensor, which keeps its elements; one new size may be -1, which is inferred.
 Values sparse_reshape(Call& c) {
   c.expect_inputs(3, 3);
   c.expect_rank(0, 2);
@@ -277,7 +276,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// Gives each row of a sparse matrix without elements the value `fallback` in column 0. Indices are [n, 2].
+/// Adds an element with the value of input 3 in column 0 of each row of a sparse matrix that has no elements.
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);
@@ -298,7 +297,7 @@ Values sparse_fill_empty_rows(Call& c) {
   return {gather(all, order), gather(all_values, order), is_empty, slice(back, 0, 0, count)};
 }
 
-/// `fallback` everywhere but at indices (a scalar, [n] or [n, rank]).
+/// Returns a dense tensor: values at indices (a scalar, [n] or [n, rank]), input 3 elsewhere.
 Values sparse_to_dense(Call& c) {
   c.expect_inputs(4, 4);
   c.ignore("validate_indices");
@@ -311,7 +310,7 @@ Values sparse_to_dense(Call& c) {
   return {scatter_nd(broadcast(reshape(c.input(3), {}), dims), indices, values)};
 }
 
-/// Multiplies a sparse matrix, given by its elements, by a dense one.
+/// Multiplies a sparse matrix by a dense one.
 Values sparse_product(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(3, 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings and lookup tables. Operators that look into strings are calls of the host (ops/host.h); all others move
-// strings like numbers.
+// Imports operators on strings and lookup tables. Operators that look into strings call the host (ops/host.h); others
+// move strings like numbers.
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
 #include "ops/host.h"
@@ -25,7 +25,7 @@ std::string constant_text(Call& c, size_t i) {
 
 Shape open_vector() { return {DType::string, {placeholder(any_size)}}; }
 
-/// The pieces of all strings, as a sparse tensor.
+/// Splits strings; returns the pieces as a sparse tensor.
 Values split_rows(Call& c, int64_t form, bool skips_empty, int64_t most) {
   c.expect_inputs(2, 2);
   Expr x = text(c, 0);
@@ -49,7 +49,7 @@ Values string_split_v2(Call& c) {
   return split_rows(c, 1, false, most > 0 ? most : -1);
 }
 
-/// N-grams within rows of tokens; `splits` [rows + 1] are the row offsets.
+/// Returns the n-grams within rows of tokens; `splits` [rows + 1] are the row offsets.
 Values string_ngrams(Call& c) {
   c.expect_inputs(2, 2);
   Expr splits = convert(c.input(1), DType::i64);
@@ -109,7 +109,7 @@ Values string_to_number(Call& c) {
 
 // --- tables ----------------------------------------------------------------------------------------------------------
 
-/// A table is identified by its node: its handle is a string.
+/// Imports a table's handle: a string with the name of the table's node.
 Values table_handle(Call& c) {
   for (auto hint : {"container", "shared_name", "use_node_name_sharing"}) c.ignore(hint);
   return {constant(c.module(), make_string_tensor({}, {c.node().name}))};

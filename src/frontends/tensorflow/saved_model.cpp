@@ -16,7 +16,7 @@ using frontend::Wire;
 
 struct Signature {
   std::vector<GraphPort> inputs, outputs;
-  bool is_sparse = false;  ///< a value is of several tensors
+  bool is_sparse = false;  ///< true if a value consists of several tensors
 };
 
 /// The parts of a MetaGraphDef other than its graph.
@@ -178,7 +178,7 @@ class Restoration {
     return found == by_name.end() ? std::string() : variable_of(found->second->node);
   }
 
-  /// Element `number` of the constant string operand `i` of a restoring node; empty if it is not constant.
+  /// Returns element `number` of the constant string operand `i` of a restoring node; empty if it is not constant.
   static std::string told(const Names& by_name, const GraphNode& node, size_t i, size_t number) {
     auto maker = i < node.inputs.size() ? by_name.find(parse(node.inputs[i]).node) : by_name.end();
     const auto* names = maker == by_name.end() ? nullptr : attribute_of<Tensor>(maker->second->node, "value");
@@ -190,7 +190,7 @@ class Restoration {
     return problem == std::errc() && end == text.data() + text.size();
   }
 
-  /// "10 4 0,5:-": the sizes of the whole, then where a part starts along each axis and how long it is.
+  /// Parses "10 4 0,5:-": the sizes of the whole, then the start and the length of a part along each axis.
   static CheckpointSlice part_of(const std::string& text) {
     CheckpointSlice part;
     auto words = split(text, ' ');
@@ -206,7 +206,7 @@ class Restoration {
     return part;
   }
 
-  /// Returns the place that a value is restored from; an empty key if it is unknown.
+  /// Returns the checkpoint entry that a value is restored from; an empty key if it is unknown.
   static Restored source_of(const Names& by_name, std::string_view value) {
     for (int steps = 0; steps < 8; ++steps) {
       Reference reference = parse(value);

@@ -10,7 +10,7 @@
 namespace weft::tensorflow {
 namespace {
 
-/// Nodes of the graph, or of a function and the node that calls it.
+/// The nodes of the graph, or of a function and the node that calls it.
 struct Place {
   const std::vector<GraphNode>& nodes;
   const GraphFunction* function = nullptr;

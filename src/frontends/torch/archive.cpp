@@ -14,7 +14,7 @@ constexpr std::string_view end_mark = "PK\x05\x06", end64_mark = "PK\x06\x06", l
 constexpr size_t end_size = 22, end64_size = 56, locator_size = 20, entry_size = 46, header_size = 30;
 constexpr uint64_t in_extra = 0xffffffff;  // marks a size or offset that the entry's extra field holds
 
-/// Reads numbers and strings of the archive; every offset is checked against its size.
+/// Reads numbers and strings of the archive; checks every offset against the archive's size.
 class Reader {
  public:
   Reader(std::span<const std::byte> file, const std::string& source) : file_(as_text(file)), source_(source) {}
@@ -66,7 +66,7 @@ Directory find_directory(const Reader& r) {
   return {r.number<uint64_t>(end64 + 32, "the 64-bit end record"), r.number<uint64_t>(end64 + 48, "the end record")};
 }
 
-/// Sizes and offset of one entry of the directory, those beyond 32 bits from its extra field.
+/// Sizes and offset of one entry of the directory. Its extra field holds those that need more than 32 bits.
 struct Entry {
   std::string_view name;
   uint64_t method, packed, size, header, next;

@@ -20,7 +20,7 @@ using Table = std::unordered_map<std::string_view, Operator>;
 const Table& operators() {
   static const Table table = [] {
     Table all;
-    // Rows of a family come before those that follow from elementwise.def, which are last.
+    // The first row with a name wins, so rows made from elementwise.def come after the families' own rows.
     for (auto part :
          {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
           reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
@@ -32,7 +32,7 @@ const Table& operators() {
   return table;
 }
 
-/// "aten.add_.Tensor" -> "aten.add.Tensor"; nothing when the operator writes nothing in place.
+/// Converts "aten.add_.Tensor" to "aten.add.Tensor"; returns nothing if the operator does not write in place.
 std::optional<std::string> functional_name(const std::string& target) {
   size_t dot = target.rfind('.');
   if (!target.starts_with("aten.") || dot == target.npos || dot < 2) return {};
@@ -67,7 +67,7 @@ std::string user_line(std::string_view trace) {
 
 namespace {
 
-/// Other names of an operator, and operators that copy where another gives a view: "aten.t_copy.default".
+/// Returns the main name of an alias ("absolute" is "abs"), "special_" or "_copy" operator; empty for others.
 std::string plain_name(std::string_view name) {
   static const std::map<std::string_view, std::string_view> others = {
       {"absolute", "abs"},
@@ -307,7 +307,7 @@ void Importer::require(const Relation& relation, std::string_view what) {
   else if (!known_different(a, b)) require_less_equal(1, max(a - b, b - a), what);
 }
 
-/// Conditions on input sizes that torch assumed when it exported the program.
+/// Adds guards for the conditions on input sizes that torch assumed when it exported the program.
 void Importer::add_guards() {
   constexpr std::string_view what = "the sizes that the program was exported for";
   for (const auto& [text, range] : exported_.ranges) {
@@ -394,8 +394,8 @@ Value Importer::part_of(const Call& c, const Binding& bound) const {
   return reshape(slice(x, x.rank() - 1, *part_, 1), dims);
 }
 
-/// An operator on complex numbers: its own function, or the function for real numbers, applied to the real and then to
-/// the imaginary parts.
+/// Translates an operator on complex numbers: with its own function, or with the function for real numbers, applied to
+/// the real and then to the imaginary parts.
 Values Importer::by_parts(Call& c, const Operator& op) {
   if (const Operator* own = find_complex_operator(op.name)) return own->translate(c);
   if (!goes_by_parts(op.name)) c.unsupported("of complex numbers is not supported");
@@ -409,7 +409,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
       throw;
     }
     part_.reset();
-    if (parts[0].empty()) return {};  // it returns sizes
+    if (parts[0].empty()) return {};  // the operator returns sizes
   }
   Values joined;
   for (size_t i = 0; i < parts[0].size(); ++i) {
@@ -421,7 +421,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   return joined;
 }
 
-/// The tensor that the node's result is a view of; null: none.
+/// Returns the tensor that the node's result is a view of, or null.
 Entry* Importer::viewed(const Call& c) {
   if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
   const Argument& self = c.node().inputs[0].value;

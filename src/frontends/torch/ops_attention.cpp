@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention; the node becomes one attention instruction.
+// Imports attention operators; each becomes one attention instruction.
 #include "frontends/common/attention.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using frontend::Heads;
 
-/// [..., heads, tokens, size] as four axes: those in front of the heads become one.
+/// Reshapes [..., heads, tokens, size] to four axes: the axes in front of the heads become one.
 Expr four_axes(const frontend::Builder& c, Expr x) {
   if (x.rank() < 3) {
     if (x.rank() < 2) c.fail("E140", cat("needs [..., tokens, size], has ", x.value.shape()));
@@ -25,8 +25,8 @@ Expr four_axes(const frontend::Builder& c, Expr x) {
   return reshape(x, {batch, dims[dims.size() - 3], dims[dims.size() - 2], dims.back()});
 }
 
-/// Returns the mask as four axes that broadcast to the scores; all axes of q in front of its tokens are spelt out where
-/// there are more than two.
+/// Returns the mask with four axes that broadcast to the scores. If q or the mask has more than four, the mask is first
+/// broadcast to q's axes in front of the tokens.
 Expr mask_of(Expr mask, Expr q) {
   if (mask.rank() < 2) mask = with_rank(mask, 2);
   if (mask.rank() <= 4 && q.rank() <= 4) return with_rank(mask, 4);
@@ -64,14 +64,14 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// torch's fused attention operators for different devices. All results but the first are for gradients only. Grouped
-/// queries are allowed.
+/// Imports torch's fused attention operators for different devices. Only gradients need the results after the first.
+/// Grouped queries are allowed.
 Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
-/// This operator's causal mask ends at the last key, the others' starts at the first; so m must equal n.
+/// Its causal mask is aligned to the last key, that of the others to the first; so query and key need equal lengths.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

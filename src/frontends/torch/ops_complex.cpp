@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complex numbers and Fourier transforms.
+// Imports operators on complex numbers and Fourier transforms.
 #include <algorithm>
 #include <cmath>
 
@@ -31,7 +31,7 @@ DType float_part(Call& c, std::string_view argument) {
 }
 Complex self_of(Call& c) { return complex_of(c, "self", float_part(c, "self")); }
 
-/// Two operands in the wider of the types of their parts.
+/// Returns two operands as complex numbers with parts of the result's type.
 std::array<Complex, 2> two(Call& c, std::string_view first, std::string_view second) {
   DType type = part_type(c.importer().declared_result(c, 0).value_or(DType::c64));
   return {complex_of(c, first, type), complex_of(c, second, type)};
@@ -99,12 +99,12 @@ int64_t mode_of(Call& c, Way way) {
   return (norm == "forward") == (way == Way::forward) ? 2 : 0;
 }
 
-/// z as pairs; real numbers with an imaginary part of 0.
+/// Returns an argument as pairs; real numbers get an imaginary part of 0.
 Expr pairs_of(Call& c, std::string_view argument = "self") {
   return c.is_complex(argument) ? c.pair(argument) : pair_of(complex_of(c, argument, float_part(c, argument)));
 }
 
-/// The axes of a transform, and the number of elements along each (argument `s` or `n`; else as many as z has).
+/// The axes of a transform, and the number of elements along each (argument `s` or `n`; by default z's sizes).
 struct Lines {
   std::vector<int64_t> axes;
   Dims sizes;
@@ -125,10 +125,10 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
   return lines;
 }
 
-/// The input and output of a transform: both complex, real input, or real output (with half of the bins).
+/// Which side of a transform is real: neither, the input, or the output. The other side then holds half of the bins.
 enum class Form : uint8_t { complex, from_real, to_real };
 
-/// All transforms of torch.fft. A Hermitian signal takes the opposite transform, of its conjugate.
+/// Imports the transforms of torch.fft. Those of Hermitian signals use the opposite transform and the conjugate.
 Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool hermitian = false) {
   Expr z = pairs_of(c);
   Lines lines = lines_of(c, z, axes.size() == 1 ? "n" : "s", axes);
@@ -162,7 +162,7 @@ Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool herm
   return one(normalized(part(transformed(z, axis, lines.sizes[last], Way::inverse, true), 0), count, mode));
 }
 
-/// The transforms to which torch lowers those above (_fft_c2c and others), with the normalisation as a number.
+/// Imports the operators to which torch lowers those above (_fft_c2c and others); the normalisation is a number.
 Values lowered_fourier(Call& c, Form form) {
   Expr z = pairs_of(c);
   std::vector<int64_t> axes = c.integers("dim");
@@ -181,7 +181,7 @@ Values lowered_fourier(Call& c, Form form) {
   return one(normalized(z, count, c.integer("normalization")));
 }
 
-// ---- Of short pieces of a signal ----
+// ---- Short-time Fourier transforms ----
 
 frontend::Pieces pieces_of(Call& c, DType type) {
   int64_t size = c.integer("n_fft"), step = c.integer("hop_length", size / 4), length = c.integer("win_length", size);

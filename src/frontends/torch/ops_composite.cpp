@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that torch itself composes of others: stacks and splits, diagonals, products, numeric integration.
+// Imports operators that torch itself composes of others: stacks, splits, diagonals, products, numeric integration.
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +37,7 @@ Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; 
 
 // ---- Stacks and splits ----
 
-/// x with axes of size 1 added until there are `rank`: a row, or for three axes [rows, columns, 1].
+/// Adds axes of size 1 until x has `rank`, in front; but for rank 3, [n] becomes [1, n, 1] and [n, m] [n, m, 1].
 Expr at_least(Expr x, int64_t rank) {
   if (x.rank() >= rank) return x;
   if (rank < 3 || x.rank() == 0) return with_rank(x, rank);
@@ -66,7 +66,7 @@ Values column_stack(Call& c) {
   return one(frontend::concat(c, parts, 1));
 }
 
-/// Splits into `sections` parts, the first ones larger by one, or at `indices`.
+/// Splits at `indices`, or into `sections` parts, of which the first ones may be larger by one.
 Values split_at(Call& c, Expr x, int64_t axis) {
   axis = c.axis(axis, x.rank());
   Dim size = size_at(x, axis);
@@ -129,7 +129,7 @@ Values block_diagonal(Call& c) {
   return one(frontend::concat(c, rows, 0));
 }
 
-/// Every choice of one element of each vector, as rows.
+/// Returns the Cartesian product of vectors: every choice of one element of each, as rows.
 Values cartesian_product(Call& c) {
   std::vector<Expr> vectors = c.tensors("tensors");
   if (vectors.size() == 1) return one(vectors[0]);
@@ -304,7 +304,7 @@ Values bilinear(Call& c) {
 
 // ---- Integration ----
 
-/// Returns the areas between neighbours along an axis; `x` has the places, or `dx` their distance.
+/// Returns the areas between neighbours along an axis. `x` holds the positions of the samples, or `dx` their distance.
 std::pair<Expr, int64_t> areas(Call& c) {
   Expr y = c.tensor("y");
   int64_t axis = c.axis_of("dim", y.rank(), -1);
@@ -360,7 +360,7 @@ Values renormalized(Call& c) {
   return one(shortened(x, norm, norm > most, most));
 }
 
-/// Rows of a table that indices name.
+/// Scales rows of a table that `indices` name and whose norm is above max_norm down to that norm.
 Values renormalized_rows(Call& c) {
   Expr x = c.tensor("self"), index = frontend::flat(convert(c.tensor("indices"), DType::i64));
   double most = c.number("max_norm");
@@ -381,7 +381,7 @@ Values softmax_gradient(Call& c) {
   return one(convert(part - y * reduce(ReduceFn::sum, part, axes, true), type));
 }
 
-/// Rows of nothing but -inf give 0.
+/// Computes a softmax that is 0, not NaN, where all elements along the axis are -inf.
 Values safe_softmax(Call& c) {
   Expr x = c.tensor("self");
   if (auto type = c.element("dtype")) x = convert(x, *type);
@@ -390,7 +390,7 @@ Values safe_softmax(Call& c) {
   return one(select(is_empty, 0, c.make(Softmax{.axis = axis}, {x})));
 }
 
-/// Windows of a picture as columns: [batch, channels * kernel, windows].
+/// Copies the windows of a picture into columns: [batch, channels * kernel, windows].
 Values image_to_columns(Call& c) {
   Expr x = c.tensor("self");
   auto two = [&](std::string_view name, int64_t fallback) {
@@ -485,7 +485,7 @@ constexpr Operator rows[] = {
     {"aten.mH.default", last_two_swapped},
     {"aten.matrix_H.default", last_two_swapped},
     {"aten.adjoint.default", last_two_swapped},
-    // The identity for real numbers.
+    // These return their argument if it is real.
     {"aten.real.default", same_of_real},
     {"aten.conj.default", same_of_real},
     {"aten._conj.default", same_of_real},

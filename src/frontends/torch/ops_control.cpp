@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators with graphs as bodies. Their arguments have no names.
+// Imports operators with graphs as bodies. Their arguments have no names.
 #include <algorithm>
 
 #include "frontends/common/control.h"
@@ -90,7 +90,7 @@ Values while_loop(Call& c) {
   return frontend::build_loop(c, form);
 }
 
-/// A body over the rows of `xs`, with carried values, rows, and constant tensors.
+/// Runs a body for each row of `xs`. Its inputs are the carried values, the rows, and `others`, which do not change.
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
   if (xs.empty()) c.unsupported("without tensors is not supported");
   for (const Value& x : xs)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that compute each element from the elements beside it.
+// Imports operators that compute each element from the operands' elements at the same position.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@ using frontend::floor_divided_by_remainder, frontend::whole_power;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// `f` of x in f32 or wider, as torch computes narrow floats, and of integers as of f32.
+/// Computes `f` in f32 or wider, as torch does for narrow floats; converts integers to f32 first.
 template <class F>
 Values widely(Call& c, const F& f, std::string_view argument = "self") {
   Expr x = c.tensor(argument);
@@ -24,7 +24,7 @@ Values widely(Call& c, const F& f, std::string_view argument = "self") {
   return one(convert(f(convert(x, wide_of(type))), type));
 }
 
-/// `f` of two operands in f32 or wider.
+/// Computes `f` of two operands in f32 or wider.
 template <class F>
 Values widely_of_two(Call& c, const F& f) {
   std::array operands{c.operand("self"), c.operand("other")};
@@ -35,7 +35,7 @@ Values widely_of_two(Call& c, const F& f) {
 /// True if fn keeps integers and bools unchanged.
 constexpr bool keeps_integers(Fn fn) { return fn == Fn::floor || fn == Fn::ceil || fn == Fn::round || fn == Fn::trunc; }
 
-/// Returns the result of fn for two bools; nothing where torch refuses it.
+/// Returns the logical function that fn is for two bools; nothing if there is none.
 std::optional<Fn> logical(Fn fn) {
   switch (fn) {
     case Fn::add:
@@ -50,7 +50,7 @@ std::optional<Fn> logical(Fn fn) {
   }
 }
 
-/// fn of operands in their common type.
+/// Applies fn to operands in their common type.
 Expr computed(Call& c, Fn fn, std::span<const Operand> operands) {
   DType type = result_type(c, operands);
   using Accepts = FnInfo::Accepts;
@@ -71,7 +71,7 @@ Expr computed(Call& c, Fn fn, std::span<const Operand> operands) {
   return frontend::apply(fn, c, as_type(c, operands, type));
 }
 
-/// A row of elementwise.def.
+/// Imports an operator of elementwise.def.
 template <Fn fn>
 Values plain(Call& c) {
   std::vector<Operand> operands = {c.operand("self")};
@@ -81,7 +81,7 @@ Values plain(Call& c) {
 
 // ---- Arithmetic ----
 
-/// `x` times alpha in the type of the sum.
+/// Multiplies x by argument `alpha`, converted to x's type.
 Expr scaled(Call& c, Expr x) {
   Operand alpha = c.has("alpha") ? c.operand("alpha") : Operand{.kind = Operand::Kind::integer, .integer = 1};
   if (alpha.is_constant() && alpha.value() == 1) return x;
@@ -137,7 +137,7 @@ Values power(Call& c) {
   return one(frontend::apply(Fn::pow, x, operands[1].as(c, type)));
 }
 
-/// not_equal, as the negation of `equal`: elementwise.def has no operator for it.
+/// Imports `ne` as the negation of `equal`, because elementwise.def has no operator for it.
 Values not_equal(Call& c) {
   std::array operands{c.operand("self"), c.operand("other")};
   return one(!computed(c, Fn::equal, operands));
@@ -202,7 +202,7 @@ Values isfinite(Call& c) {
   return one(abs(x) < infinity);
 }
 
-/// fmax and fmin: if one operand is NaN, the result is the other.
+/// Imports fmax and fmin: if one operand is NaN, the result is the other.
 Values extreme_of_numbers(Call& c, Fn fn) {
   std::array operands{c.operand("self"), c.operand("other")};
   DType type = result_type(c, operands);
@@ -243,7 +243,7 @@ Values leaky_relu(Call& c) {
   return widely(c, [&](Expr x) { return select(x > 0, x, x * slope); });
 }
 
-/// Outside of training the slope is the mean of its bounds.
+/// Imports rrelu without training: the slope is the mean of its bounds.
 Values random_relu(Call& c) {
   c.require_default("training", !c.flag("training"));
   double slope = (c.number("lower", 1.0 / 8) + c.number("upper", 1.0 / 3)) / 2;
@@ -314,7 +314,7 @@ Values logit(Call& c) {
   });
 }
 
-/// Softmax, or its logarithm, in f32 or wider. `dtype` converts x first.
+/// Imports softmax, or its logarithm. Argument `dtype` converts x first.
 Values softmax(Call& c, bool logarithm) {
   Expr x = c.tensor("self");
   auto type = c.element("dtype");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that make tensors of numbers and sizes.
+// Imports operators that create tensors from numbers and sizes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// Device and memory layout do not change a tensor's values.
+/// Ignores arguments about device and memory layout, which do not change a tensor's values.
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
 
 /// Returns the requested type, else that of `self`, else torch's default.
@@ -23,7 +23,7 @@ DType type_of(Call& c) {
 
 Dims dims_of(Call& c) { return c.has("size") || !c.has("self") ? c.sizes("size") : c.tensor("self").dims(); }
 
-/// `new_zeros(self, [])` is a scalar: its empty size is valid, not missing.
+/// Returns the result's sizes. An empty `size` means a scalar for `new_zeros(self, [])`, not a missing argument.
 Dims dims_of_new(Call& c) { return c.node().target.starts_with("aten.new_") ? c.sizes("size") : dims_of(c); }
 
 Values filled(Call& c, double value) {
@@ -47,7 +47,7 @@ Values scalar_tensor_of(Call& c) {
 
 Operand whole(int64_t value) { return {.kind = Operand::Kind::integer, .integer = value}; }
 
-/// start, start + step, ...: whole numbers stay sizes; others are computed in f64, as in torch.
+/// Returns start, start + step, ... Whole numbers may be run-time sizes; others are computed in f64, as in torch.
 Values arange(Call& c) {
   std::array operands{c.has("start") ? c.operand("start") : whole(0), c.operand("end"),
                       c.has("step") ? c.operand("step") : whole(1)};
@@ -61,7 +61,7 @@ Values arange(Call& c) {
   return one(convert(frontend::range(number(0), number(1), number(2)), type));
 }
 
-/// torch computes the second half backwards from the end. `is_power`: `base` to these powers.
+/// Imports linspace and (`is_power`) logspace. Like torch, computes the second half backwards from the end.
 Values linspace(Call& c, bool is_power) {
   ignore_places(c);
   DType type = c.element("dtype").value_or(DType::f32);
@@ -76,7 +76,7 @@ Values linspace(Call& c, bool is_power) {
   return one(shown(select(i < static_cast<double>(steps / 2), i * step + start, end - back)));
 }
 
-/// Rows and columns of the elements of a triangle, one after the other.
+/// Returns the row indices, then the column indices, of the elements of a triangle.
 Values triangle_places(Call& c, bool upper) {
   ignore_places(c);
   int64_t rows = c.integer("row"), columns = c.integer("col"), offset = c.integer("offset", 0);

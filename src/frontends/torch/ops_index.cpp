@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that read or write where data say.
+// Imports operators that read or write at indices given by tensors.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -45,7 +45,7 @@ Values gather(Call& c) {
   return one(reshape(frontend::gather_elements(x, index, axis), dims));
 }
 
-/// Operands of gather and scatter along an axis: scalars get an axis, updates are cut to the sizes of the indices.
+/// Operands of gather and scatter along an axis. Scalars get an axis; updates are cut to the sizes of the indices.
 struct Places {
   Expr x, index, updates;
   int64_t axis;
@@ -70,8 +70,8 @@ Values scatter(Call& c, ScatterFn fn) {
   return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
 }
 
-/// x with updates combined at indices of the same sizes; `how` is torch's name of the reduction. Without `with_own` the
-/// elements of x at the indices do not count: they are first replaced by 0, 1 or an update.
+/// Returns x with updates combined at indices of the same sizes; `how` is torch's name of the reduction. Without
+/// `with_own` the elements of x at the indices are first replaced by 0, 1 or an update.
 Expr combined(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";
@@ -133,16 +133,16 @@ Values reduce_slices(Call& c) {
 
 // ---- Indexing by several tensors ----
 
-/// x with the axes that tensors index in front, and the indices as one tensor of coordinates.
+/// x with the axes that tensors index moved to the front, and the indices as one tensor of coordinates.
 struct Coordinates {
   Expr x;                      ///< indexed axes first
-  std::vector<int64_t> order;  ///< of x's axes
-  Expr places;                 ///< [sizes of the indices..., axes]
-  Dims sizes;                  ///< of the indices
-  int64_t count = 0, at = 0;   ///< how many axes are indexed, and where the sizes of the indices go in a result
+  std::vector<int64_t> order;  ///< the permutation that moved x's axes
+  Expr places;                 ///< coordinates, [sizes..., indexed axes]
+  Dims sizes;                  ///< the sizes of the indices after broadcasting
+  int64_t count = 0, at = 0;   ///< the number of indexed axes, and the position of `sizes` in a result's sizes
 };
 
-/// A mask is replaced by the coordinates of its true elements, one tensor for each of its axes.
+/// Returns the index tensors. Replaces a mask by the coordinates of its true elements, one tensor for each axis.
 std::vector<std::optional<Expr>> indices_of(Call& c) {
   std::vector<std::optional<Expr>> indices;
   for (const auto& index : c.optional_tensors("indices")) {
@@ -210,7 +210,7 @@ Values index(Call& c) {
   return one(transpose(y, moved(std::ssize(at.sizes), at.at, y.rank())));
 }
 
-/// The elements where a mask of x's sizes is true, in order.
+/// Returns the elements of x at which the mask is true, in order; x and the mask are broadcast.
 Values masked_select(Call& c) {
   Expr x = c.tensor("self"), mask = c.tensor("mask");
   Dims dims;
@@ -229,7 +229,7 @@ Values nonzero(Call& c) {
   return one(transpose(places, {1, 0}));
 }
 
-/// One vector of coordinates for each axis.
+/// Returns the coordinates of elements other than 0, one vector for each axis.
 Values nonzero_vectors(Call& c) {
   Expr x = c.tensor(c.has("condition") ? "condition" : "self"), places = frontend::nonzero(x);
   Values vectors;
@@ -250,7 +250,7 @@ Values grid_sample(Call& c) {
   return one(convert(frontend::grid_sample(x, grid, modes[mode], places[outside], c.flag("align_corners")), type));
 }
 
-/// Products of consecutive groups of rows of x by the matrix of each group; `offs` holds the end of each group.
+/// Multiplies consecutive groups of rows of x by one matrix for each group; `offs` holds the end of each group.
 Values grouped_product(Call& c, std::string_view first, std::string_view second) {
   Expr x = c.tensor(first), w = c.tensor(second), ends = convert(c.tensor("offs"), DType::i64);
   if (x.rank() != 2 || w.rank() != 3) c.unsupported(cat("of ", x.value.shape(), " and ", w.value.shape()));
@@ -262,7 +262,7 @@ Values grouped_product(Call& c, std::string_view first, std::string_view second)
   return one(reshape(y, {rows, w.dims()[2]}));
 }
 
-/// Sums (0), means (1) or greatest (2) of the rows that each bag names; `offsets` has where bags start.
+/// Reduces the rows that each bag of indices names: sum (mode 0), mean (1) or maximum (2). `offsets` has bags' starts.
 Values embedding_bag(Call& c) {
   c.ignore({"scale_grad_by_freq", "sparse"});  // used by gradients only
   Expr w = c.tensor("weight"), index = convert(c.tensor("indices"), DType::i64), starts = c.tensor("offsets");
@@ -296,7 +296,7 @@ Values embedding_bag(Call& c) {
   return one(mode == 1 ? y / max(number, 1) : y);
 }
 
-/// A histogram of equal bins over [min, max].
+/// Counts elements in bins of equal width over [min, max].
 Values histogram(Call& c) {
   Expr x = c.tensor("self");
   int64_t bins = c.integer("bins", 100);
@@ -310,7 +310,7 @@ Values histogram(Call& c) {
   return one(convert(reduce(ReduceFn::sum, convert(is_in, DType::i64), {0}, false), x.dtype()));
 }
 
-/// A mask of x's own leading axes chooses where values of one element go.
+/// Imports index_put for one mask over x's leading axes and a single value; returns nothing for other arguments.
 std::optional<Values> masked_put(Call& c, Expr x, bool accumulate) {
   std::vector<std::optional<Expr>> indices = c.optional_tensors("indices");
   if (indices.size() != 1 || !indices[0] || indices[0]->dtype() != DType::boolean) return {};

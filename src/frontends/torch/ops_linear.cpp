@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear algebra. Where torch ends with an error because a matrix is singular or not positive definite, results hold
+// Imports linear algebra. For a singular or not positive definite matrix, torch raises an error; here results hold
 // infinities or NaN.
 #include <cmath>
 
@@ -16,7 +16,7 @@ Value no_errors(Expr matrices) {
   return frontend::full(*matrices.at, DType::i32, Dims(matrices.dims().begin(), matrices.dims().end() - 2), 0);
 }
 
-/// Both operands with their batches broadcast against each other.
+/// Returns both operands with their batch axes broadcast against each other.
 std::array<Expr, 2> in_common_batches(Call& c, Expr a, Expr b) {
   auto batches = [](Expr x) { return Dims(x.dims().begin(), x.dims().end() - 2); };
   GuardCollector guards(c.module());
@@ -37,7 +37,7 @@ Values inverse(Call& c) {
   return {frontend::inverse(x), no_errors(x)};
 }
 
-/// b is a vector (or a batch of them) if it has one axis, or the sizes of a without the last.
+/// Solves a x = b. b holds vectors if it has one axis or the sizes of a without the last, else matrices.
 Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});
@@ -56,7 +56,7 @@ Value solve(Call& c) {
   else if (!left) y = swap_last(y);
   return y;
 }
-/// Torch's own form gives its factors before the last result.
+/// Imports solve operators that also return error codes; `has_factors` ones return factors too, which are left out.
 template <bool has_factors>
 Values solve_and_errors(Call& c) {
   Value y = solve(c), info = no_errors(c.tensor("A"));
@@ -76,7 +76,7 @@ Values cholesky(Call& c) {
   return {y, no_errors(x)};
 }
 
-/// y of l l^T y = b.
+/// Solves l l^T y = b; with `upper`, l holds the transpose.
 Expr solved_by_cholesky(Expr l, Expr b, bool upper) {
   if (upper) l = swap_last(l);
   return frontend::solved_triangle(swap_last(l), frontend::solved_triangle(l, b, false, false), true, false);
@@ -104,7 +104,7 @@ Values log_determinant(Call& c) {
 
 Value nothing(Expr x) { return frontend::full(*x.at, x.dtype(), {0}, 0); }
 
-/// `reduced` has as many columns of q, and rows of r, as the smaller size.
+/// Imports QR; with `reduced`, q has as many columns, and r as many rows, as the smaller size of x.
 Values qr(Call& c, bool reduced, bool has_q) {
   Expr x = argument_of(c);
   auto [q, r] = frontend::qr(x);
@@ -125,7 +125,7 @@ Values singular_value_factors(Call& c, bool full, bool is_transposed) {
   return {u, values, is_transposed ? swap_last(v) : v};
 }
 
-/// Only one triangle is read.
+/// Computes eigenvalues of symmetric matrices, of which it reads one triangle only.
 Values symmetric_eigen(Call& c, bool has_vectors) {
   Expr x = argument_of(c);
   bool upper = c.text("UPLO", "L") == "U" || c.text("UPLO", "L") == "u";

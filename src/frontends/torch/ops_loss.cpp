@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and distances.
+// Imports losses and distances.
 #include <cmath>
 
 #include "frontends/common/indexing.h"
@@ -14,7 +14,7 @@ using frontend::gather, frontend::gather_elements;
 
 Expr total(Expr x) { return reduce(ReduceFn::sum, x, frontend::axes_from(0, x.rank()), false); }
 
-/// 0: each element's loss, 1: their mean, 2: their sum.
+/// Reduces losses by argument `reduction`: 0 keeps them, 1 returns their mean, 2 their sum.
 Values reduced(Call& c, Expr loss, int64_t fallback = 1) {
   int64_t how = c.integer("reduction", fallback);
   if (how < 0 || how > 2) c.fail("E145", cat("reduction must be 0-2, is ", how));
@@ -22,7 +22,7 @@ Values reduced(Call& c, Expr loss, int64_t fallback = 1) {
   return one(how == 2 ? total(loss) : reduce(ReduceFn::mean, loss, frontend::axes_from(0, loss.rank()), false));
 }
 
-/// `f` of prediction and target in their common type.
+/// Computes the loss `f` of prediction and target in their common type, then reduces it.
 template <class F>
 Values of_pair(Call& c, const F& f) {
   auto [x, y] = in_common_type(c, "self", "target");
@@ -119,7 +119,7 @@ Values multi_margin(Call& c) {
 
 // ---- Classes ----
 
-/// -weight[target] * x[target] along the axis of classes, 0 where the target is the one to ignore; and the weights.
+/// Losses -weight[target] * x[target] along the axis of classes, and the weights; 0 where the target is ignore_index.
 struct Picked {
   Expr loss, weight;
 };
@@ -147,7 +147,7 @@ Values class_loss(Call& c) {
 }
 Values only_class_loss(Call& c) { return one(class_loss(c)[0]); }
 
-/// Targets are classes, or the probability of each.
+/// Imports cross_entropy. Targets are class indices, or the probability of each class.
 Values cross_entropy(Call& c) {
   Expr x = c.tensor("self"), target = c.tensor("target");
   int64_t axis = x.rank() == 1 ? 0 : 1, how = c.integer("reduction", 1);
@@ -177,7 +177,7 @@ Values cross_entropy(Call& c) {
 
 // ---- Distances ----
 
-/// The distance of each row of a to each row of b: [..., rows of a, rows of b].
+/// Computes the distance of each row of a to each row of b: [..., rows of a, rows of b].
 Values distances(Call& c) {
   auto [a, b] = in_common_type(c, "x1", "x2");
   c.ignore({"compute_mode"});
@@ -188,7 +188,7 @@ Values distances(Call& c) {
   return one(norm_of(apart, c.number("p", 2), {apart.rank() - 1}, false));
 }
 
-/// The distance of each pair of rows i < j.
+/// Computes the distance of each pair of rows i < j.
 Values distances_of_pairs(Call& c) {
   Expr x = c.tensor("self");
   auto rows = x.dims().at(0).constant();

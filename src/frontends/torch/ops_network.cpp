@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, convolution, pooling, normalisation, resizing.
+// Imports matrix products, convolution, pooling, normalisation and resizing.
 #include <algorithm>
 #include <cmath>
 
@@ -66,7 +66,7 @@ Values outer(Call& c) {
 
 // ---- Windows ----
 
-/// One number for each of `axes`, or one for all of them.
+/// Returns a number for each of `axes` axes; the argument may give one number for all.
 std::vector<int64_t> per_axis(Call& c, std::string_view argument, size_t axes, int64_t fallback, int64_t least) {
   std::vector<int64_t> numbers = c.integers(argument);
   if (numbers.empty()) numbers = {fallback};
@@ -78,7 +78,7 @@ std::vector<int64_t> per_axis(Call& c, std::string_view argument, size_t axes, i
   return numbers;
 }
 
-/// Inputs without a batch get one.
+/// x with a batch axis, which is added if x has none.
 struct Batched {
   Expr x;
   bool is_added;
@@ -99,7 +99,7 @@ Window window_of(Call& c, Expr w, size_t axes) {
   return window;
 }
 
-/// 'same' pads an odd element at the end.
+/// Returns the window for padding 'same' or 'valid'. If 'same' needs an odd number of pads, the end gets one more.
 Window window_by_name(Call& c, Expr w, size_t axes) {
   std::string padding = c.text("padding", "valid");
   Window window{.kernel = kernel_of(w, axes),
@@ -142,7 +142,7 @@ Values transposed_convolved(Call& c, size_t axes) {
   return one(unbatched(y, is_added));
 }
 
-/// aten.convolution, to which torch reduces all convolutions. The weight's rank gives the number of spatial axes.
+/// Imports aten.convolution, to which torch reduces all convolutions. The weight has two axes and the spatial axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
   if (c.tensor("weight").rank() < 3) c.fail("E140", cat("has a weight ", c.tensor("weight").value.shape()));
@@ -159,7 +159,7 @@ Window pool_window(Call& c, size_t axes) {
   return window;
 }
 
-/// Converts flat positions in x to torch's, which are relative to a plane.
+/// Converts flat indices in x to indices within one plane (the spatial axes), which torch uses.
 Expr in_plane(Call& c, Expr x, Expr places) {
   Dim plane = product(frontend::spatial_dims(x));
   return known_equal(plane, 0) ? places : floor_mod(places, frontend::scalar(c, plane));
@@ -174,7 +174,7 @@ Values max_pool(Call& c, size_t axes, bool with_places) {
   return {unbatched(values, is_added), unbatched(in_plane(c, x, places), is_added)};
 }
 
-/// The gradient of max pooling flows to the positions of the maxima.
+/// Computes the gradient of max pooling, which adds grad_output at the positions of the maxima.
 Values max_pool_gradient(Call& c) {
   c.ignore({"kernel_size", "stride", "padding", "dilation", "ceil_mode"});
   Expr x = c.tensor("self"), gradient = c.tensor("grad_output"), places = c.tensor("indices");
@@ -186,7 +186,7 @@ Values max_pool_gradient(Call& c) {
   return one(reshape(frontend::scatter_elements(none, planes(places), planes(gradient), 1, ScatterFn::add), x.dims()));
 }
 
-/// With divisor_override the result is the sum of the zero-padded window / divisor.
+/// Imports average pooling. With divisor_override the result is the sum of the zero-padded window / divisor.
 Values average_pool(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   PoolForm form{.round_up = c.flag("ceil_mode"), .count_include_pad = c.flag("count_include_pad", true)};
@@ -210,7 +210,7 @@ Values average_pool(Call& c, size_t axes) {
   return one(unbatched(mean * (area / c.number("divisor_override")), is_added));
 }
 
-/// One axis averaged over `count` parts that may overlap: part i is [floor(i n / count), ceil((i + 1) n / count)).
+/// Averages `count` parts of an axis, which may overlap: part i is [floor(i n / count), ceil((i + 1) n / count)).
 Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
   Dim size = x.dims()[static_cast<size_t>(axis)];
   Expr i = reshape(iota(c, count), {1, count}), n = frontend::scalar(c, size), parts = frontend::scalar(c, count);
@@ -249,7 +249,7 @@ Values adaptive_average(Call& c, size_t axes) {
   return one(unbatched(convert(x, type), is_added));
 }
 
-/// Writes elements to their positions in planes of `output_size`; 0 elsewhere.
+/// Writes elements to their positions in planes of `output_size`, which are 0 elsewhere.
 Values max_unpool(Call& c, size_t axes) {
   Expr x = c.tensor("self"), places = c.tensor("indices");
   c.ignore({"stride", "padding"});
@@ -261,7 +261,7 @@ Values max_unpool(Call& c, size_t axes) {
   return one(frontend::max_unpool(x, reshape(places, {planes, each}) + first, dims));
 }
 
-/// Maximum of each of `output_size` parts, which may overlap, and its index. Part i of an axis of n is
+/// Returns the maximum of each of `output_size` parts, which may overlap, and its index. Part i of an axis of n is
 /// [floor(i n / count), ceil((i + 1) n / count)).
 Values adaptive_max(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
@@ -303,7 +303,7 @@ Values adaptive_max(Call& c, size_t axes) {
   return {unbatched(reshape(values, dims), is_added), unbatched(reshape(where, dims), is_added)};
 }
 
-/// The inverse of image_to_columns: windows are added where they overlap.
+/// Copies columns back into windows of a picture; adds windows where they overlap.
 Values columns_to_image(Call& c) {
   Expr x = c.tensor("self");
   Window window{.kernel = per_axis(c, "kernel_size", 2, 1, 1),
@@ -316,13 +316,13 @@ Values columns_to_image(Call& c) {
 
 // ---- Normalisation ----
 
-/// x * weight + bias, which broadcast from the last axes, in x's type.
+/// Computes x * weight + bias in x's type; weight and bias are broadcast from the last axes.
 Expr affine(Expr x, std::optional<Expr> weight, std::optional<Expr> bias) {
   if (weight) x = x * convert(*weight, x.dtype());
   return bias ? x + convert(*bias, x.dtype()) : x;
 }
 
-/// x in a type that is wide enough for normalisations to round only at their end.
+/// Converts x to f32 or wider, so that normalisations round to a narrow type only at their end.
 Expr widened(Expr x) { return convert(x, wide_of(x.dtype())); }
 
 int64_t first_normalised(Call& c, Expr x) {
@@ -331,8 +331,8 @@ int64_t first_normalised(Call& c, Expr x) {
   return x.rank() - count;
 }
 
-/// Returns the mean and the reciprocal deviation over the last axes from `first` on, for gradients; in the type that
-/// torch uses on the device of the export.
+/// Returns the mean and 1 / deviation over the axes from `first` on, which gradients need. The exported program
+/// declares their type.
 std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
   auto [mean, variance] = frontend::moments(widened(x), frontend::axes_from(first, x.rank()));
   DType shown = c.importer().declared_result(c, 1).value_or(wide_of(x.dtype()));
@@ -370,7 +370,7 @@ Dim exact_count(Expr x, const Dim& groups) {
   return count;
 }
 
-/// x normalised by groups of channels: [batch, groups, rest].
+/// Normalises x over each group of channels.
 Expr grouped(Expr x, const Dim& groups, double epsilon) {
   Dims parts = {x.dims()[0], groups, exact_count(x, groups)};
   return reshape(frontend::normalized(reshape(x, parts), 2, epsilon), x.dims());
@@ -417,7 +417,7 @@ Values by_batch(Call& c, Expr x, double epsilon) {
   return {convert(y, x.dtype()), convert(frontend::flat(mean), shown), convert(frontend::flat(scale), shown)};
 }
 
-/// v with the length g along all axes but `dim`.
+/// Scales v to the norm g over all axes but `dim`.
 Values weight_norm(Call& c) {
   Expr v = c.tensor("v");
   std::vector<int64_t> axes = frontend::axes_from(0, v.rank());
@@ -460,7 +460,7 @@ void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
     if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("scale_factors has ", factors[a]));
     auto size = r.op.dims[a + 2].constant();
     r.set_scales({axes[a]}, {factors[a]});
-    // torch rounds the product in f64
+    // torch computes this product in f64 and rounds it down.
     if (size) r.op.dims[a + 2] = static_cast<int64_t>(std::floor(static_cast<double>(*size) * factors[a]));
   }
   if (wanted.empty()) return;
@@ -486,7 +486,7 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
     r.op.coordinates = exact ? ResizeCoordinates::half_pixel : ResizeCoordinates::asymmetric;
     r.op.nearest = exact ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   } else {
-    if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // the sizes determine everything
+    if (aligned) std::fill(r.op.scales.begin() + 2, r.op.scales.end(), 0);  // aligned corners use sizes, not scales
     r.op.coordinates = aligned ? ResizeCoordinates::align_corners : ResizeCoordinates::half_pixel;
   }
   return one(r.result());

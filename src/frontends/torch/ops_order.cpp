@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Medians, quantiles, places in sorted sequences, sets of values.
+// Imports medians, quantiles, searches in sorted sequences, and sets of values.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -32,7 +32,7 @@ Line line_of(Call& c, bool flattens) {
   return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
 }
 
-/// y, of size 1 along the axis, without that axis unless keepdim is set.
+/// Drops the axis of y, which has size 1 along it, unless keepdim is set.
 Expr shown(Call& c, Expr y, const Line& line) {
   bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});
@@ -42,7 +42,7 @@ Expr shown(Call& c, Expr y, const Line& line) {
   return reshape(y, dims);
 }
 
-/// The element at `place` (i64, one for each line) of the sorted line, and its index before sorting.
+/// Returns the element at index `place` (i64, one for each line) of each sorted line, and its index before sorting.
 Values at_rank(Call& c, const Line& line, Expr place) {
   auto [values, places] = frontend::sorted(line.x, line.axis);
   Dims dims = line.x.dims();
@@ -59,7 +59,7 @@ Values kth_value(Call& c) {
   return at_rank(c, line, frontend::scalar(c, c.size("k") - 1));
 }
 
-/// The median, the lower of two middle elements. NaN sorts last and is the answer unless NaNs are skipped.
+/// Returns the median, the lower of two middle elements. If there is a NaN, it is the median unless NaNs are skipped.
 Values median(Call& c, bool without_nan) {
   Line line = line_of(c, true);
   Expr size = frontend::scalar(c, size_at(line.x, line.axis));
@@ -102,7 +102,7 @@ Values quantile(Call& c, bool without_nan) {
   Expr is_number = without_nan ? numbers > 0 : equal(numbers, size);
   y = select(is_number, y, NAN);
   if (!has_many) return one(shown(c, y, line));
-  // Several quantiles are the first axis.
+  // The axis of quantiles becomes the first.
   std::vector<int64_t> order = frontend::axes_from(0, y.rank());
   std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
   bool keeps = c.flag("keepdim");
@@ -114,7 +114,7 @@ Values quantile(Call& c, bool without_nan) {
   return one(reshape(y, dims));
 }
 
-/// Running maximum or minimum, and the index of its last occurrence.
+/// Computes the running maximum or minimum and the index of its last occurrence.
 Values running_extreme(Call& c, ReduceFn fn) {
   Line line = line_of(c, false);
   DType type = line.x.dtype();
@@ -130,8 +130,8 @@ Values running_extreme(Call& c, ReduceFn fn) {
 
 // ---- Sorted sequences ----
 
-/// How many elements of a sequence come before each value: those that are less, or with `right` not greater. A NaN
-/// comes after all numbers.
+/// Counts the elements of a sequence that come before each value: those less, or with `right` not greater. NaN comes
+/// after all numbers.
 Expr insertion_places(Call& c, Expr sequence, Expr values, bool right) {
   Dims column = values.dims(), row = sequence.dims();
   column.push_back(1);
@@ -158,7 +158,7 @@ Values search_sorted(Call& c) {
   return one(insertion_places(c, convert(sequence, type), convert(values, type), right));
 }
 
-/// Whether each element occurs among the test elements.
+/// Computes for each element whether it occurs among the test elements.
 Values is_in(Call& c) {
   std::string_view few = c.has("test_elements") ? "test_elements" : "test_element";
   std::array operands{c.operand(c.has("elements") ? "elements" : "element"), c.operand(few)};
@@ -199,7 +199,7 @@ Values unique_neighbours(Call& c) {
   return {groups.values, inverse ? places : none, counts ? groups.counts : none};
 }
 
-/// repeat_interleave: each index i of `repeats`, repeated repeats[i] times; or the elements of x at these indices.
+/// Imports repeat_interleave: repeats each index i of `repeats` repeats[i] times; given x, returns x at these indices.
 Values repeated(Call& c) {
   Expr repeats = c.tensor("repeats");
   c.ignore({"output_size"});

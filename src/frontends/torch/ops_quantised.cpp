@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised tensors as PT2E (quantized_decomposed) and torchao write them: integers with a scale and a zero point.
+// Imports the quantised tensors of PT2E (quantized_decomposed) and torchao: integers with a scale and a zero point.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,14 +11,14 @@
 namespace weft::torch {
 namespace {
 
-/// Scale and zero point as the primitives take them: of all, along an axis, or of blocks along an axis.
+/// Scale and zero point in the layout of Quantize: one, a vector along an axis, or one for each block along an axis.
 struct Steps {
   Expr scale;
   std::optional<Expr> zero = {};
   int64_t axis = 0, block = 0;
 };
 
-/// The least and greatest integer, if narrower than the type.
+/// The least and greatest integer: quant_min and quant_max, or those of the type.
 struct Bounds {
   double low, high;
 };
@@ -173,7 +173,7 @@ Values steps_of_data_blocks(Call& c) {
   return {convert(scale, scale_type), convert(zero, zero_type)};
 }
 
-/// Integers times integers.
+/// Multiplies matrices of integers in i32.
 Values integer_product(Call& c) {
   return one(matmul(convert(c.tensor("self"), DType::i32), convert(c.tensor("mat2"), DType::i32)));
 }

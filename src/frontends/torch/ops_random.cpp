@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random operators. Their numbers have torch's distributions, and are others at each run.
+// Imports random operators. Their numbers have torch's distributions, but differ from torch's and from run to run.
 #include "frontends/common/random.h"
 #include "frontends/torch/importer.h"
 #include "frontends/torch/promote.h"
@@ -39,7 +39,7 @@ Values integers(Call& c) {
   return one(convert(convert(place, DType::i64) + frontend::scalar(c, low), type));
 }
 
-/// `mean` and `std` are numbers, or tensors that give the sizes.
+/// Imports normal. `mean` and `std` are numbers, or tensors, which then give the sizes.
 Values normal(Call& c) {
   auto given = [&](std::string_view name, double number) {
     return c.has(name) ? c.operand(name) : Operand{.kind = Operand::Kind::number, .number = number};
@@ -52,7 +52,7 @@ Values normal(Call& c) {
   return one(convert(frontend::normal(source(c), type, dims) * scale + mean, type));
 }
 
-/// 1 with probability `p`: a number, a tensor, or else `self`.
+/// Returns 1 with probability `p` (a number or a tensor; by default `self`), else 0.
 Values bernoulli(Call& c) {
   DType type = type_of(c), wide = frontend::random_type(type);
   Expr share = c.operand(c.has("p") ? "p" : "self").as(c, wide);
@@ -68,7 +68,7 @@ Values multinomial(Call& c) {
       reshape((c.flag("replacement") ? frontend::drawn : frontend::drawn_once)(source(c), shares, dims.back()), dims));
 }
 
-/// Outside of training nothing is dropped.
+/// Imports dropout, which outside of training returns its input.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
   Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ names it self
   double share = c.number("p", 0.5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of several layers and directions.
+// Imports recurrent networks of several layers and directions.
 #include "frontends/common/recurrent.h"
 
 #include "frontends/torch/call.h"
@@ -9,7 +9,7 @@ namespace {
 
 using frontend::CellKind;
 
-/// Blocks of rows in another order: torch's gates i, f, g, o and r, z, n are Weft's i, o, f, g and z, r, n.
+/// Reorders the gates along the first axis: torch's i, f, g, o and r, z, n become Weft's i, o, f, g and z, r, n.
 Expr gates_in_order(Expr w, CellKind kind) {
   if (kind == CellKind::rnn) return w;
   std::vector<int64_t> order = {0, 3, 1, 2};
@@ -41,7 +41,7 @@ Network network_of(Call& c, CellKind kind) {
   return n;
 }
 
-/// One direction of one layer: number `i` of all.
+/// Runs one direction of one layer; `i` numbers the directions of all layers.
 frontend::Recurrent direction(const Network& n, Expr x, size_t i, Expr hidden, Value cell) {
   size_t first = i * (n.has_biases ? 4 : 2);
   auto weight = [&](size_t k) { return gates_in_order(n.weights[first + k], n.form.kind); };
@@ -59,7 +59,7 @@ Expr first_axis_taken(Expr x, int64_t i) {
 }
 Expr with_first_axis(Expr x) { return with_rank(x, x.rank() + 1); }
 
-/// All layers: the states of the last one, and the last states of each.
+/// Runs all layers; returns all states of the last layer, and the last states of each.
 Values layered(Call& c, CellKind kind, bool relu_cell) {
   Network n = network_of(c, kind);
   if (relu_cell) n.form.activations = {[](Expr v) { return relu(v); }};

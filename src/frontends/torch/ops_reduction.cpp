@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, extremes, running sums and orders.
+// Imports sums, extremes, running sums and sorting.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Sums of integers and bools are of i64.
+/// Returns the type of sums of `type`: i64 for integers and bools, unless `dtype` is given.
 DType sum_type(Call& c, DType type) {
   return c.element("dtype").value_or(is_float(type) || is_complex(type) ? type : DType::i64);
 }
@@ -39,7 +39,7 @@ Values mean(Call& c) {
   return reduced(c, ReduceFn::mean, convert(x, type));
 }
 
-/// Maximum or minimum; bools are reduced as bytes.
+/// Computes the maximum or minimum; bools are reduced as bytes.
 Expr extreme(Call& c, Expr x, ReduceFn fn, const std::vector<int64_t>& axes, bool keep) {
   for (int64_t axis : axes) {
     GuardCollector guards(c.module());
@@ -85,7 +85,7 @@ Values both_extremes(Call& c) {
   return {extreme(c, x, ReduceFn::min, axes, keep), extreme(c, x, ReduceFn::max, axes, keep)};
 }
 
-/// Whether any or all elements are other than 0. For bytes, torch returns bytes.
+/// Computes whether any or all elements are not 0. For bytes, torch returns bytes.
 Values truth(Call& c, ReduceFn fn) {
   Expr x = c.tensor("self");
   DType type = x.dtype() == DType::u8 ? DType::u8 : DType::boolean;
@@ -104,7 +104,7 @@ Dim count_of(Expr x, const std::vector<int64_t>& axes) {
   return count;
 }
 
-/// Variance (divided by the count less `correction`) and mean, in f32 or wider.
+/// Computes the variance (divided by the count less `correction`) and the mean, in f32 or wider.
 std::pair<Expr, Expr> spread(Call& c) {
   Expr x = c.tensor("self");
   DType type = x.dtype(), wide = wide_of(type);
@@ -164,7 +164,7 @@ Values running(Call& c, ReduceFn fn) {
 
 // ---- Orders ----
 
-/// x sorted along an axis, and the former positions. Bools are sorted as bytes.
+/// Returns the k first elements of x sorted along an axis, and their indices in x. Bools are sorted as bytes.
 Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
   if (x.rank() == 0) return {x, frontend::full(c, DType::i64, {}, 0)};
   DType type = x.dtype();
@@ -213,7 +213,7 @@ Values matrix_norm(Call& c) {
   return one(convert(reduce(ReduceFn::sum, y, axes, keep), type));
 }
 
-/// A norm of matrices where two axes are named, else of vectors; without `ord` that of all elements.
+/// Imports linalg_norm: of matrices if `ord` is given with two axes, else of vectors.
 Values linalg_norm(Call& c) {
   Expr x = c.tensor("self");
   bool has_order = c.has("ord");

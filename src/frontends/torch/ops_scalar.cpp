@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Python's arithmetic on sizes, and the program's assertions on them.
+// Imports Python's arithmetic on sizes, and the program's assertions about them.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +22,7 @@ Values count_of(Call& c) {
   return {};
 }
 
-/// Operand number i, whatever its name: Python's operators have none.
+/// Returns the name of argument i, because names of arguments of Python's operators are not fixed.
 std::string_view named(Call& c, size_t i) {
   if (i >= c.node().inputs.size()) c.fail("E140", cat("has ", c.node().inputs.size(), " operands"));
   return c.node().inputs[i].name;
@@ -37,7 +37,7 @@ Values on_sizes(Call& c, F f) {
 
 bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
 
-/// The result is a float, in double precision as Python's; a tensor if an operand is known only in the run.
+/// Computes f in f64, as Python does. The result is a number, or a tensor if an operand is known only in the run.
 template <class F>
 Values on_floats(Call& c, F f) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1)), result{.kind = Operand::Kind::number};
@@ -47,7 +47,7 @@ Values on_floats(Call& c, F f) {
   return {};
 }
 
-/// Results of sizes are sizes, those with a float are floats.
+/// Computes f: of two sizes the result is a size, else a float.
 template <class F>
 Values arithmetic(Call& c, F f) {
   bool is_size = is_whole(c.operand(named(c, 0))) && is_whole(c.operand(named(c, 1)));
@@ -67,7 +67,7 @@ Values as_float(Call& c) {
   return {};
 }
 
-/// a <= b + offset (a < b is a <= b - 1), a == b or a != b.
+/// Imports a comparison: a <= b + offset (a < b is a <= b - 1), a == b or a != b; `swap` exchanges a and b.
 template <Relation::Kind kind, bool swap = false, int offset = 0>
 Values relation(Call& c) {
   Dim a = c.size(named(c, 0)), b = c.size(named(c, 1));
@@ -85,7 +85,7 @@ Values require_relation(Call& c) {
   return {};
 }
 
-/// Bounds of a size.
+/// Adds guards for the bounds of a size.
 Values require_range(Call& c) {
   Dim size = c.size(named(c, 0));
   GuardCollector guards(c.module());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Special functions. Those of frontends/common/special.h are computed in f64.
+// Imports special functions. Those of frontends/common/special.h are computed in f64.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity(), pi = 3.14159265358979323846;
 using frontend::digamma, frontend::log_gamma, frontend::trigamma;
 
-/// `f` in f64 of operands in f32 or narrower; f64 operands would need more digits than the series has.
+/// Computes `f` in f64. Refuses f64 operands, which would need more digits than the series has.
 template <class F>
 Values in_series(Call& c, const F& f) {
   Expr x = c.tensor("self");
@@ -46,7 +46,7 @@ Values polygamma(Call& c) {
 
 // ---- Signs, powers ----
 
-/// Whether the sign is set; of -0 too.
+/// True for negative numbers and for -0.
 Expr is_negative(Expr x) {
   if (!is_float(x.dtype())) return x < 0;
   return (x < 0) | (equal(x, 0) & (1.0 / x < 0));

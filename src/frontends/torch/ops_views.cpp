@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements: other sizes, other orders, parts of a tensor, several tensors in one.
+// Imports operators that move elements: reshapes, permutations, slices, concatenations.
 #include <algorithm>
 #include <numeric>
 
@@ -127,7 +127,7 @@ Values move_axes(Call& c) {
   return one(transpose(x, order));
 }
 
-/// The sizes `wanted`, where -1 keeps the size of x.
+/// Returns the sizes `wanted`, where -1 stands for the size of x.
 Dims expanded(Call& c, Expr x, Dims wanted) {
   if (std::ssize(wanted) < x.rank()) c.fail("E151", cat("expands ", x.value.shape(), " to ", wanted));
   size_t added = wanted.size() - x.dims().size();
@@ -200,7 +200,7 @@ Expr row_replaced(Call& c, Expr x, Expr value) {
 }
 Values select_scatter(Call& c) { return one(row_replaced(c, c.tensor("self"), c.tensor("src"))); }
 
-/// Each element less its predecessor, n times; `prepend` and `append` are joined on first.
+/// Imports diff: subtracts its predecessor from each element, n times; `prepend` and `append` are concatenated first.
 Values differences(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), -1), times = c.integer("n", 1);
@@ -275,7 +275,7 @@ Values unbind(Call& c) {
 
 // ---- Several tensors ----
 
-/// torch leaves out tensors of sizes [0], whatever rank the others have.
+/// Imports cat, which skips tensors of sizes [0], whatever rank the others have.
 Values cat_of(Call& c) {
   Values parts;
   std::vector<Expr> tensors = in_one_type(c, c.tensors("tensors"));
@@ -306,7 +306,7 @@ Values repeat(Call& c, std::string_view argument) {
   return one(frontend::tile(with_rank(x, std::ssize(times)), times));
 }
 
-/// Each element `repeats` times, one behind the other.
+/// Repeats each element `repeats` times, next to each other.
 Values repeat_interleave(Call& c) {
   Expr x = c.tensor("self");
   c.ignore({"output_size"});
@@ -361,7 +361,7 @@ Values copy(Call& c) {
 
 // ---- Borders ----
 
-/// torch lists the last axis first, each with its padding before and after.
+/// Imports pads. torch lists the last axis first; each axis has its padding before and after.
 Values padded(Call& c, PadMode mode, Value fill = {}) {
   Expr x = c.tensor("self");
   Dims given = c.sizes(c.has("pad") ? "pad" : "padding"), before(x.dims().size(), 0), after = before;
@@ -393,7 +393,7 @@ Values triangle(Call& c, bool upper) {
   return one(frontend::triangle_of(c.tensor("self"), frontend::scalar(c, c.size("diagonal", 0)), upper));
 }
 
-/// Channels [r * r, h, w] as one of [h * r, w * r], or the other way round.
+/// Rearranges r * r channels [h, w] to one of [h * r, w * r], or (`back`) the other way round.
 Values pixel_shuffle(Call& c, bool back) {
   Expr x = c.tensor("self");
   int64_t r = c.integer(back ? "downscale_factor" : "upscale_factor");
@@ -406,7 +406,7 @@ Values pixel_shuffle(Call& c, bool back) {
   return one(reshape(x, dims));
 }
 
-/// Windows of `size` along an axis, which become a new last axis. A scalar becomes a vector.
+/// Copies windows of `size` along an axis into a new last axis. A scalar becomes a vector first.
 Values unfold(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dimension", x.rank()), size = c.integer("size"), step = c.integer("step");
@@ -456,7 +456,7 @@ Values diagonal_view(Call& c) {
   return one(diagonal(y, y.dims()[y.dims().size() - 2], y.dims().back(), c.integer("offset", 0)));
 }
 
-/// x with `value` on the diagonal that the call names.
+/// Replaces the diagonal of x that the call names by `value`.
 Expr diagonal_replaced(Call& c, Expr x, Expr value) {
   std::vector<int64_t> order = diagonal_order(c, x);
   Expr y = transpose(x, order);
@@ -471,7 +471,7 @@ Values diagonal_scatter(Call& c) {
   return one(diagonal_replaced(c, x, c.tensor("src")));
 }
 
-/// A part of the memory behind a tensor, which is row-major.
+/// Imports as_strided: reads the memory of a row-major tensor with other sizes, strides and offset.
 Values strided(Call& c) {
   Expr x = c.tensor("self");
   Dims dims = c.sizes("size"), steps = c.sizes("stride");
@@ -574,7 +574,7 @@ constexpr Operator rows[] = {
     {"aten.unsafe_chunk.default", chunk},
 };
 
-/// How views write back to their base.
+/// How a write to a view is applied to its base.
 enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute, diagonal, parts, rows };
 struct ViewForm {
   std::string_view name;  ///< without the overload
@@ -649,7 +649,7 @@ const ViewForm* view_form(const Node& node) {
   return found == std::end(views) ? nullptr : found;
 }
 
-/// `to` gives its argument itself where nothing changes.
+/// True for conversions, which return their argument itself if its type is unchanged.
 bool is_conversion(const Node& node) {
   return node.target.starts_with("aten.to.") || node.target == "aten.type_as.default";
 }

@@ -14,7 +14,7 @@ DType promoted_integers(const Call& c, DType a, DType b) {
   bool is_signed_a = is_signed_integer(a), is_signed_b = is_signed_integer(b);
   if (is_signed_a && is_signed_b) return bits(a) > bits(b) ? a : b;
   DType unsigned_one = is_signed_a ? b : a, signed_one = is_signed_a ? a : b;
-  // u16, u32 and u64 came to torch later and have no common type with others; only u8 has.
+  // Of the unsigned types, torch has common types with others for u8 only.
   if (unsigned_one != DType::u8 || !(is_signed_a || is_signed_b))
     c.unsupported(cat("computes with ", a, " and ", b, ", which have no type in common in torch"));
   return wide == 8 ? DType::i16 : signed_one;

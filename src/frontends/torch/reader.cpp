@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr int64_t schema_major = 8;
 constexpr int most_nesting = 64;  // depth of graphs within graphs
 
-/// A value of the JSON text and the path to it, for messages.
+/// A JSON value, and the path to it for error messages.
 class Field {
  public:
   Field(const Json& json, std::string path) : json_(&json), path_(std::move(path)) {}
@@ -146,7 +146,7 @@ Item item_of_number(const Field& field) { return {.kind = Item::Kind::number, .n
 Item item_of_flag(const Field& field) { return {.kind = Item::Kind::flag, .integer = field.flag()}; }
 Item item_of_text(const Field& field) { return {.kind = Item::Kind::text, .text = field.text()}; }
 
-/// {"as_name": "s"}, or a plain value in its place.
+/// Reads {"as_name": "s"}, or a constant such as {"as_int": 1}.
 Item item_of_symbolic(const Field& field) {
   auto [tag, value] = field.only();
   if (tag == "as_name") return {.kind = Item::Kind::name, .text = value.text()};
@@ -194,7 +194,7 @@ constexpr ArgumentForm forms[] = {
     {"as_device", Argument::Kind::device, false, item_of_device},
 };
 
-/// The order of nodes and graphs as they are read.
+/// Reads graphs and, recursively, the graphs in their nodes' arguments.
 class GraphReader {
  public:
   explicit GraphReader(ExportedProgram& program) : program_(program) {}
@@ -359,7 +359,7 @@ std::vector<int64_t> numbers(const Field& field) {
   return numbers;
 }
 
-/// Returns the number of elements from the first to the last one, E146 when it overflows.
+/// Returns how many elements of memory lie from the first to the last element; fails with E146 if that overflows.
 int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> strides, const Field& field) {
   int64_t reach = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -380,7 +380,7 @@ bool is_row_major(std::span<const int64_t> sizes, std::span<const int64_t> strid
   return true;
 }
 
-/// Returns the elements at `strides` of `data`, row-major.
+/// Copies the elements at `strides` of `data` into row-major order.
 Bytes gathered(const Bytes& data, std::span<const int64_t> sizes, std::span<const int64_t> strides, size_t width,
                int64_t count) {
   std::vector<std::byte> out(static_cast<size_t>(count) * width);

@@ -11,7 +11,7 @@
 namespace weft::torch {
 namespace {
 
-/// name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
+/// Parses name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
 class Parser {
  public:
   Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)
@@ -123,7 +123,7 @@ class Parser {
   size_t at_ = 0;
 };
 
-/// Python's arithmetic and comparisons of whole numbers.
+/// Parses comparisons of integer expressions in Python's syntax.
 class RelationParser {
  public:
   RelationParser(std::string_view text, const std::function<Dim(std::string_view, int64_t)>& size_of)
@@ -226,7 +226,7 @@ class RelationParser {
     at_ = static_cast<size_t>(end - text_.data());
     return value;
   }
-  /// ['ids'][0].size()[1]
+  /// Parses the size of an input's axis, as in ['ids'][0].size()[1].
   Dim size() {
     std::string input;
     while (take("[")) {

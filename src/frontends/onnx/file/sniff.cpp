@@ -54,7 +54,7 @@ bool is_pickle(std::string_view file) {
   return file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5 && file.ends_with('.');
 }
 
-/// The size of a JSON header in 8 bytes, then the header.
+/// True if the file begins with the size of a JSON header in 8 bytes, then the header.
 bool is_safetensors(std::string_view file) {
   if (file.size() < 10 || file[8] != '{' || (file[9] != '"' && file[9] != '}')) return false;
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);

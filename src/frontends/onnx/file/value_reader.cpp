@@ -85,7 +85,7 @@ class ValueReader {
     return make_container(Type::Kind::map, {keys, side_by_side(*values.items, *type.element)});
   }
 
-  /// Scalars as a vector.
+  /// Joins scalars to a vector.
   static Tensor side_by_side(const std::vector<Tensor>& scalars, const Type& element) {
     std::vector<int64_t> dims = {std::ssize(scalars)};
     if (element.shape.dtype == DType::string) {

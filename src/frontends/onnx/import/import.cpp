@@ -168,7 +168,7 @@ std::unique_ptr<Program> Importer::run() {
   return std::move(program_);
 }
 
-/// Operators that compute cannot do so with strings.
+/// Refuses strings as operands of operators that compute.
 void Importer::refuse_texts() {
   for (const auto& module : program_->modules()) {
     for (const Instruction& i : *module) {
@@ -208,7 +208,7 @@ int64_t written_nodes(std::span<const Node> nodes) {
   return total;
 }
 
-/// A limit on nodes after functions are expanded: functions share code, and a small file must not grow without bound.
+/// Returns the limit of nodes after functions are expanded, so that a small file cannot grow without bound.
 int64_t max_expanded(const Model& model) {
   constexpr int64_t free = 50'000, growth = 16;
   int64_t written = written_nodes(model.graph.nodes);
@@ -414,7 +414,7 @@ std::optional<Tensor> Importer::initial_value(std::string_view name) const {
   return std::nullopt;
 }
 
-/// An input. With an initializer it may be left out by the caller.
+/// Adds an input. The caller may leave it out if it has an initializer.
 void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope) {
   ValueInfo known = input;
   if (initial && !known.type.element) known.type.element = initial->dtype;
@@ -538,7 +538,7 @@ Values Importer::body(const Graph& graph, Scope& scope) {
   return outputs;
 }
 
-/// Names similar to `name`, as a hint; empty if more problems were found than an error shows.
+/// Returns a hint with names similar to `name`; empty if more problems were found than an error shows.
 std::string Importer::names_like(std::string_view name, const Scope& scope) const {
   return problems_.size() < max_shown ? did_you_mean(name, visible_names(scope)) : std::string();
 }

@@ -28,7 +28,7 @@ Values rotary(Call& c) {
   return rotary_node(c, positions, 2, 3, heads);
 }
 
-/// One number per row, [batch] or a scalar -> broadcastable to [batch, heads, rows, keys], i64.
+/// Reshapes a number for each sequence, [batch] or a scalar, to broadcast to [batch, heads, rows, keys], in i64.
 Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
@@ -69,13 +69,13 @@ struct Slots {
   size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
 };
 
-/// [batch, tokens, heads, n, size] -> part i of n, as heads.
+/// Returns part i of [batch, tokens, heads, n, size] as [batch, heads, tokens, size].
 Expr unpacked(Expr packed, int64_t i) {
   const Dims d = packed.dims();
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Query, key and value in each of the layouts: apart, packed in one or two tensors, or as heads of an earlier run.
+/// Returns query, key and value: separate, packed in one or two tensors, or as heads of an earlier run.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {unpacked(q, 0), unpacked(q, 1), unpacked(q, 2)};
@@ -115,7 +115,7 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   return transpose(Expr{&c, c.emit(GatherNd{}, {transpose(cache, {0, 2, 1, 3}), index})}, {0, 2, 1, 3});
 }
 
-/// Keys and values with those of earlier runs before them.
+/// Keys and values, those of earlier runs first.
 struct Cached {
   Expr k, v;
   Expr seen;              ///< tokens before the first row, a scalar
@@ -181,7 +181,7 @@ Values decoder_masked_attention(Call& c) {
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 
-/// x times one weight [in, q + k + v], plus a bias, as heads.
+/// Splits x times one weight [in, q + k + v], plus a bias, into heads.
 Heads projected(Call& c, Expr all, int64_t heads) {
   if (c.has_input(2)) all = all + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
@@ -193,7 +193,7 @@ Heads projected(Call& c, Expr all, int64_t heads) {
           split_heads(c, slice(all, 2, size[0] + size[1], size[2]), heads)};
 }
 
-/// past and present are keys and values stacked: [2, batch, heads, tokens, size].
+/// Imports Attention. Past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
   c.ignore("rotary_embedding_dim");  // belongs to do_rotary
@@ -227,7 +227,7 @@ Values packed_attention(Call& c) {
   return attention_of(c, matmul(arg(c, 0), arg(c, 1)), {.mask = 3, .score_bias = 5, .past = 4});
 }
 
-/// The same with x and the weight quantised; a scale for the weight, or for each of its columns.
+/// Imports QAttention: x and the weight are quantised, with a scale for the weight or for each of its columns.
 Values quantized_attention(Call& c) {
   auto real = [&](size_t i, size_t scale, size_t zero) {
     bool is_scalar = known_equal(c.input(scale).shape().elements(), 1);
@@ -240,7 +240,7 @@ Values quantized_attention(Call& c) {
   return attention_of(c, matmul(real(0, 3, 6), real(1, 4, 7)), {.mask = 5, .past = 8});
 }
 
-/// T5's bias of the scores: a learnt number for each head and bucket of distances, [1, heads, queries, keys]. Half of
+/// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
 /// the buckets hold one distance each, the others grow with its logarithm up to max_distance.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
@@ -262,7 +262,7 @@ Values relative_position_bias(Call& c) {
   return {with_rank(transpose(bias, {2, 0, 1}), 4)};
 }
 
-/// WavLM's form: each query computes gates that scale a relative position bias.
+/// Computes WavLM's bias of scores: gates computed from each query scale a relative position bias.
 Values gated_relative_position_bias(Call& c) {
   if (c.has_input(6)) c.unsupported("with a token offset is not supported");
   Expr q = split_heads(c, arg(c, 0) + arg(c, 1), c.integer("num_heads"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's BeamSearch, as a loop around the decoder's graph: for decoders like GPT-2 (model_type 0) and for
-// models with an encoder, like T5 (1) and Whisper (2).
+// Imports com.microsoft's BeamSearch as a loop around the decoder's graph: for decoders like GPT-2 (model_type 0) and
+// for models with an encoder, like T5 (1) and Whisper (2).
 #include <optional>
 
 #include "base/numeric.h"
@@ -16,23 +16,23 @@ enum class ModelType : uint8_t { decoder, t5, whisper };
 
 // --- models with an encoder ------------------------------------------------------------------------------------------
 
-/// Returns the encoder's mask if none is given: everything but the padding in front.
+/// Returns the encoder's default mask: 0 for the padding tokens before the first other token, 1 for the rest.
 Expr without_leading_padding(Call& c, Expr ids, double pad) {
   Expr is_token = select(equal(ids, pad), full(c, DType::i32, {}, 0), full(c, DType::i32, {}, 1));
   Expr seen = running(ReduceFn::sum, is_token, 1);
   return convert(seen > 0, DType::i32);
 }
 
-/// The values that a decoder reads for every token, each row repeated `beams` times, and its pasts.
+/// What a decoder reads besides tokens: the encoder's results and its first pasts, each row repeated `beams` times.
 struct EncoderStates {
   Values context;              ///< in the order of the decoder's inputs after the tokens
-  Values cross;                ///< keys and values of the encoder's tokens, after the pasts
+  Values cross;                ///< keys and values of the encoder's tokens: the decoder's inputs after the pasts
   Values pasts;                ///< key and value caches of the prompt
   std::optional<Expr> scores;  ///< scores of the token after the prompt; nothing if the decoder computes them
 };
 
-/// Some encoders also run the decoder for the first tokens. They give scores, hidden states, keys and values of these
-/// tokens, and keys and values of the encoder's tokens. Other encoders give only the latter.
+/// Runs the encoder's graph. If it also runs the decoder for the first tokens, its outputs are scores, hidden states,
+/// pasts of these tokens, and keys and values of the encoder's tokens. Otherwise they are only these keys and values.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -78,8 +78,8 @@ Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   return full(c, DType::i32, {batch, 1}, static_cast<double>(start));
 }
 
-/// Returns a decoder with attention to the encoder's result for input 0. It reads the last token, or all tokens unless
-/// its input is declared as one token.
+/// Returns the generator of a model with an encoder; runs the encoder on input 0. The decoder reads the last token only
+/// if the model declares its input as one token; otherwise it reads all tokens so far.
 Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, const Dim& most) {
   const Graph& decoder = c.graph("decoder");
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
@@ -122,13 +122,13 @@ struct BeamRules {
   Value length_penalty;  ///< f32[]; null: 1
 };
 
-/// The beams and the finished sequences of each row of the batch: `beams` of each, the best first. Scores of finished
-/// ones are divided by length ^ penalty; -inf for missing ones.
+/// The unfinished beams and the finished sequences of each row of the batch: `beams` of each, the best first. Scores of
+/// finished sequences are divided by length ^ penalty; unused places have the score -inf.
 struct Beams {
-  Expr tokens, scores;      ///< [batch, beams, most], [batch, beams]: sums of logarithms
-  Expr done;                ///< [batch, 1]
-  Expr ended, ended_score;  ///< [batch, beams, most], [batch, beams]
-  Expr used;                ///< finished sequences, [batch, 1]
+  Expr tokens, scores;      ///< of the beams: [batch, beams, most]; sums of log-probabilities [batch, beams]
+  Expr done;                ///< true if the search of the row has ended, [batch, 1]
+  Expr ended, ended_score;  ///< finished sequences and their scores: [batch, beams, most], [batch, beams]
+  Expr used;                ///< the number of finished sequences, at most `beams`, [batch, 1]
 
   Values values() const { return {tokens, scores, done, ended, ended_score, used}; }
   static constexpr size_t count = 6;
@@ -138,7 +138,7 @@ struct Beams {
   }
 };
 
-/// x[batch, n, ..] in the order of index[batch, k].
+/// Returns x[b, index[b, i], ..] for each b and i; x is [batch, n, ..], index [batch, k].
 Expr reordered(Expr x, Expr index) {
   Dims dims = x.dims(), flat = index.dims();
   flat.resize(dims.size(), 1);
@@ -151,15 +151,15 @@ Expr length_factor(const Builder& b, const BeamRules& r, const Dim& length) {
   return r.length_penalty ? pow(n, inside(b, r.length_penalty)) : n;
 }
 
-/// Merges the finished sequences with `fresh` ones and keeps the best by these scores.
+/// Adds newly finished sequences `fresh` and keeps the `beams` finished sequences with the highest scores.
 void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, Expr fresh_score) {
   Values top = b.emit_all(TopK{.k = r.beams, .axis = 1}, {concat(b, {beams.ended_score, fresh_score}, 1)});
   beams.ended_score = {&b, top[0]};
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
-/// Appends one token to each beam, after `length`. Returns the order in which the new beams take rows of the pasts, and
-/// their tokens [batch * beams, 1].
+/// Appends a token to each beam, at index `length`. Returns the row of the pasts that each new beam continues,
+/// [batch * beams], and the new tokens [batch * beams, 1].
 std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
@@ -169,13 +169,13 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
-  // Of the best k candidates, those that end are finished.
+  // Those of the best k candidates that append the end token are finished.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
   Expr added = reduce(ReduceFn::sum, convert(finished, DType::i64), {1});
   beams.used = min(beams.used + added, static_cast<double>(k));
-  // The best k others continue.
+  // The best k candidates that do not end become the new beams.
   Expr order = along(iota(b, 2 * k), 1, 2);
   Expr rank = convert(select(ends, order + static_cast<double>(2 * k), order), DType::f32);
   Expr next{&b, b.emit_all(TopK{.k = k, .axis = 1, .largest = false}, {rank})[1]};
@@ -192,7 +192,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }
 
-/// The pasts in the order of the beams that continue.
+/// Returns the pasts with these rows, the ones that the new beams continue.
 Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));
@@ -206,7 +206,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
   Pad room{.before = Dims(2, 0), .after = {0, r.most - tokens.dims()[1]}};
   Expr padded{&c, c.emit(room, {tokens, number(c, DType::i32, r.pad)})};
   Expr is_first = equal(along(iota(c, r.beams), 1, 2), 0);
-  constexpr double never = -1e9;  // all beams begin equal, so only the first competes
+  constexpr double never = -1e9;  // all beams begin equal, so only the first may be continued
   return {.tokens = reshape(padded, all),
           .scores = broadcast(select(is_first, full(c, DType::f32, {}, 0), full(c, DType::f32, {}, never)), each),
           .done = full(c, DType::boolean, {r.batch, 1}, 0),
@@ -215,7 +215,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
           .used = full(c, DType::i64, {r.batch, 1}, 0)};
 }
 
-/// All trips but that of the first token; returns the final beams.
+/// Chooses the first token, runs the loop that chooses the others, and returns the final beams.
 Beams searched(Call& c, const BeamRules& r, const Generator& g, Beams beams) {
   Dim given = g.tokens.dims()[1], rows = r.batch * Dim(r.beams);
   Expr scores = ruled(c, r.rules, logarithms(c, g.first.scores), g.tokens);
@@ -298,7 +298,7 @@ Values whisper_beam_search(Call& c) {
     c.unsupported("with a temperature other than 1 is not supported");
   if (c.wants_output(3) || c.wants_output(4))
     c.unsupported("with output 3 (cross_qk) or 4 (non_speech_probs) is not supported");
-  // Used only by logits_processor and by outputs that are refused.
+  // Only logits_processor and outputs that are refused use these attributes.
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// The inputs of GroupQueryAttention: packed or separate, each head normalised if the node has weights for that.
+/// Returns q, k and v, from separate inputs or one packed input; applies RMS norms to q and k if the node has weights.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
   auto normalised = [&](Expr x, size_t weight, const char* own_epsilon) {
@@ -38,7 +38,7 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   return {normalised(h.q, norms, "q_norm_epsilon"), normalised(h.k, norms + 1, "k_norm_epsilon"), h.v};
 }
 
-/// Adds a key whose score is `sink` for every row and whose value is 0, so that a softmax can attend to nothing.
+/// Adds a key whose score is `sink` for every row and whose value is 0, so that the other probabilities can sum to < 1.
 Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
   auto longer = [&](Expr x) {
     Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
@@ -52,12 +52,12 @@ Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
 
 // --- how a cache stores its numbers ----------------------------------------------------------------------------------
 
-/// Numbers of 8 or 4 bits with a scale for all, or for each channel; or plain numbers.
+/// How a cache stores numbers: unchanged, or in 8 or 4 bits with one scale or a scale for each channel.
 struct Storage {
   Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: not scaled
   int64_t width = 0;
 
-  /// Rounds half to even, saturating. Two 4-bit numbers share a byte, each plus 8, the first in the low bits.
+  /// Rounds half to even and saturates. Two 4-bit numbers, plus 8 each, share a byte, the first in its low bits.
   Expr stored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     Expr q = convert(x, DType::f32) / Expr{&c, scale};
@@ -109,8 +109,8 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
-/// Tokens of a row, and the position of its first new one. seqlens_k is the number of valid keys less one. A prompt
-/// starts at position 0, even if the total length is the size of a larger cache.
+/// The number of tokens in each sequence, and the position of its first new token. A prompt (as many new tokens as the
+/// longest sequence has) starts at position 0.
 struct Rows {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -127,7 +127,7 @@ Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
   return rotary_embedding(c, x, positions, arg(c, cosine), arg(c, cosine + 1), part, c.flag("rotary_interleaved"));
 }
 
-/// Applies the rotary embedding to q and k at the positions of their rows, if the node asks for it.
+/// Applies the rotary embedding to q and k if do_rotary is set; `given` holds positions, null: `at.start` and on.
 void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
@@ -136,7 +136,7 @@ void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
   h.q = rotated_heads(c, h.q, positions, cosine), h.k = rotated_heads(c, h.k, positions, cosine);
 }
 
-/// The new contents of the caches, and the keys that rows see, which are contiguous.
+/// The new contents of the caches, and the keys and values for attention, at consecutive positions.
 struct Keys {
   Value present_k, present_v;
   Expr k, v;         ///< [batch, kv_heads, keys, size]
@@ -149,14 +149,14 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. If the model does not state the number of its heads, the run checks it.
+/// Returns the cache in an input. A number of heads that the model leaves open is checked during the run.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
   return reshape(arg(c, input), dims);
 }
 
-/// Caches with the new tokens written after the earlier ones.
+/// Writes the new tokens into the caches, after the earlier tokens.
 Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs) {
   Expr k = h.k, v = h.v;
   if (c.has_input(3)) {
@@ -167,8 +167,8 @@ Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
   return {k, v, ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype())};
 }
 
-/// Caches that hold the last tokens only. Of T tokens the last L(T) are there, in order from place 0 on:
-/// L(T) = T while they fit in C places, then T - G * ceil((T - C) / G) with G = C - window + 1.
+/// Writes the new tokens into caches of C slots that keep the last tokens only, in order from slot 0 on. Of T tokens
+/// they keep L(T): all T if T <= C, else T - G * ceil((T - C) / G) with G = C - window + 1.
 Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs, int64_t window) {
   if (!c.has_input(3)) c.fail("E140", "needs caches for sliding_window_cache");
   Dim places = c.input(3).dims()[2], fresh = h.k.dims()[2], all = places + fresh;
@@ -182,7 +182,7 @@ Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
     return tokens - over * step;
   };
   Expr before = held(at.start), first = at.start - before;
-  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the new position in each place
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the index that each slot copies
   from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();
@@ -226,7 +226,7 @@ Expr ranges_of(Call& c, const Grouped& g) {
   return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
 }
 
-/// Attention in which each row sees a contiguous range of keys, besides the node's own mask.
+/// Computes attention in which each row sees a contiguous range of keys; adds the node's bias to the scores.
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
@@ -236,7 +236,7 @@ Value ranged_attention(Call& c, const Grouped& g) {
   return c.emit(op, in);
 }
 
-/// Returns an additive mask that combines each row's range of keys with the node's own mask.
+/// Returns an additive mask: -inf outside each row's range of keys, plus the node's bias.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
   Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
@@ -278,8 +278,8 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// Returns the blocks of keys that each row of blocks sees, [layouts, blocks * blocks], from compressed rows: pointers
-/// [layouts, blocks + 1] and columns [layouts, most], -1 after the last.
+/// Returns which blocks of keys each block of rows sees, bool[layouts, blocks * blocks], from compressed sparse rows:
+/// row pointers [layouts, blocks + 1] and column indices [layouts, most], -1 after the last.
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];
   pointers = convert(pointers, DType::i64), columns = convert(columns, DType::i64);
@@ -293,7 +293,7 @@ Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   return slice(all, 1, 0, blocks * blocks) > 0;
 }
 
-/// Causal attention in which a row sees only some blocks of keys; heads use the layouts of blocks in turn.
+/// Computes causal attention in which a row sees only some blocks of keys; head h uses block layout h % layouts.
 Values sparse_attention(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {5, 2}, {6, 2}, {9, 2}, {10, 2}});
   int64_t heads = c.integer("num_heads"), size = c.integer("sparse_block_size");

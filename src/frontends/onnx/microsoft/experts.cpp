@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's mixtures of experts: every token goes through the k experts that a router prefers for it.
+// com.microsoft's mixtures of experts: the k experts that a router prefers for a token compute its result.
 //
-// Tokens are sorted by expert into blocks of rows, each of one expert, so that a whole block is one matrix product
-// (GroupedDot). How many rows a block has follows from the sizes: one for few tokens, up to 32 for many.
+// Tokens are sorted by expert and cut into blocks of rows. All rows of a block use the same expert, so a block is one
+// matrix product (GroupedDot). A block has ceil(tokens * k / experts) rows, but 1 at least and 32 at most.
 #include <cmath>
 #include <limits>
 
@@ -18,19 +18,17 @@ namespace {
 
 constexpr int64_t max_rows = 32;
 
-/// A table of [rows, columns] read at (row, index[row, k]).
-
-/// The experts of each token and their weights, [tokens, k].
+/// The experts that each token uses and the weights of their results, [tokens, k].
 struct Routes {
   Expr expert, weight;
 };
 
-/// The k largest elements of each row, and their places.
+/// The k largest elements of each row and their column indices, [rows, k].
 struct Preferred {
   Expr value, index;
 };
 
-/// Returns the preferred experts. Of equal experts the last counts as larger, as in onnxruntime's CPU provider.
+/// Returns the k largest scores of each row. Of equal scores the last one wins, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -46,14 +44,15 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// MoE chooses by the probabilities of all experts; those of the chosen ones are their weights.
+/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are the weights.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
   return {top.index, c.flag("normalize_routing_weights") ? adding_up_to_1(top.value) : top.value};
 }
 
-/// QMoE chooses by the scores. The weights add up to 1 unless input `router_weights` gives them.
+/// Returns QMoE's routes: the k experts with the highest scores. Their weights are the softmax of these k scores, or
+/// elements of input `router_weights`.
 Routes quantized_routes_of(Call& c, size_t router_weights) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, scores, preferred_count(c, scores.dims()[1]));
@@ -63,12 +62,12 @@ Routes quantized_routes_of(Call& c, size_t router_weights) {
   return {top.index, adds_up ? adding_up_to_1(weight) : weight};
 }
 
-/// The positions of the rows of all tokens, sorted by expert; each expert begins a new block.
+/// The (token, expert) pairs sorted by expert, in blocks of rows. The rows of each expert begin a new block.
 struct Blocks {
-  Dim count, rows;  ///< blocks, rows of each
-  Expr expert;      ///< of each block, -1 for those left over
-  Expr token;       ///< at each position [count * rows]; arbitrary at unused ones
-  Expr place;       ///< of each row [tokens * k]
+  Dim count, rows;  ///< the number of blocks, and of rows in each
+  Expr expert;      ///< the expert of each block; -1 for unused blocks
+  Expr token;       ///< the token in each row [count * rows]; 0 in unused rows
+  Expr place;       ///< the row that holds each (token, expert) pair [tokens * k]
 };
 
 Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
@@ -96,7 +95,7 @@ Blocks blocks_of(Call& c, const Routes& routes, const Dim& experts) {
   return b;
 }
 
-/// One layer of all experts: weights [experts, out, in], bias [experts, out] or null.
+/// The weights [experts, out, in] of one layer of all experts, and its bias [experts, out] or null.
 struct Layer {
   Expr weight;
   Value bias;
@@ -111,7 +110,7 @@ Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
   return y + reshape(bias, {b.count, 1, bias.dims()[1]});
 }
 
-/// Returns the gate and the linear half of fused products: side by side, or one after the other.
+/// Splits the last axis into gate and linear parts: even and odd columns if interleaved, else the two halves.
 std::pair<Expr, Expr> halves(Expr x, bool interleaved) {
   const Dims d = x.dims();
   Dim half = floordiv(d[2], 2);
@@ -121,12 +120,12 @@ std::pair<Expr, Expr> halves(Expr x, bool interleaved) {
   return {part(0), part(1)};
 }
 
-/// The hidden activations from the first layer (and the third, which gates or is gated).
+/// The activation after the first layer, with its parameters. SwiGLU also multiplies by a linear part.
 struct Activation {
   std::string name;
   int64_t fusion;
   double alpha, beta, limit;
-  bool limits_gated;  ///< the limit is of the gate times its sigmoid, not of the gate
+  bool limits_gated;  ///< true if `limit` applies to gate * sigmoid(gate), false if to the gate
 
   explicit Activation(Call& c)
       : name(c.text("activation_type", "relu")),
@@ -201,7 +200,7 @@ Values experts(Call& c) {
 
 // --- quantised -------------------------------------------------------------------------------------------------------
 
-/// Bytes [.., n] that hold elements of 2, 4 or 8 bits, the first in the low bits, as [.., count].
+/// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits (the first in the low bits) and returns the first [.., count].
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   Expr bytes = arg(c, input);
   if (bytes.dtype() != DType::u8) c.fail("E141", cat("needs u8 for packed weights, has ", bytes.value.shape()));
@@ -225,7 +224,7 @@ Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   return slice(bytes, bytes.rank() - 1, 0, count);
 }
 
-/// Weights of one layer [experts, out, in] from integers with a scale (and zero point) for each row or block of it.
+/// Dequantises the weights [experts, out, in] of a layer; each row, or block of a row, has a scale and a zero point.
 Expr integer_weight(Call& c, size_t weight, size_t scales, size_t zeros, int64_t width, int64_t block) {
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with weights of ", width, " bits is not supported"));
   Dim in = c.input(weight).dims()[2] * Dim(8 / width);
@@ -242,7 +241,7 @@ Expr integer_weight(Call& c, size_t weight, size_t scales, size_t zeros, int64_t
   return reshape(Expr{&c, c.emit(op, {reshape(q, {rows, in}), scale, zero})}, d);
 }
 
-/// The same from f8e4m3fn with a scale for each square of `block` x `block`.
+/// Dequantises f8e4m3fn weights of a layer; each square of `block` x `block` elements has a scale.
 Expr squares_weight(Call& c, size_t weight, size_t scales, int64_t block) {
   c.expect_ranks({{scales, 3}});
   Expr q = convert(arg(c, weight), DType::f32), scale = convert(arg(c, scales), DType::f32);
@@ -274,7 +273,8 @@ Values quantized_experts(Call& c) {
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-/// Of each token the experts in the groups whose best `each` scores add up to most: bool[tokens, experts].
+/// True for experts in the `best` groups of each token, rated by the sum of a group's `each` highest scores:
+/// bool[tokens, experts].
 Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
   Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
   Expr grouped = reshape(scores, {tokens, groups, size});
@@ -286,8 +286,8 @@ Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t 
   return reshape(all, scores.dims()) > 0;
 }
 
-/// The weights of experts for tokens: logarithms of sigmoids for the chosen ones, or sigmoids and biased sigmoids of
-/// all.
+/// Computes the weights of experts for each token: log(sigmoid(score)) of the chosen experts and a sentinel for the
+/// others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
 Values group_router(Call& c) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   c.expect_ranks({{1, 1}, {2, 2}});

@@ -54,7 +54,7 @@ Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) 
   return marked(b, part(n - 1), same, vocabulary);
 }
 
-/// scores[batch, vocabulary] of the token after ids[batch, n], without tokens that would repeat a run.
+/// Returns the scores[batch, vocabulary] of the token after ids[batch, n], -inf for tokens that would repeat an n-gram.
 Values repeat_block(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}});
   int64_t n = c.integer("ngram_size");
@@ -172,7 +172,7 @@ void expect_decoder_only(Call& c) {
     c.unsupported(cat("with model_type ", kind, " is not supported: 0 is, a decoder like GPT-2"));
 }
 
-/// One sequence for each row of the batch.
+/// Generates one sequence for each row of the batch.
 Values search(Call& c, const Choice& choice) {
   c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
   expect_decoder_only(c);

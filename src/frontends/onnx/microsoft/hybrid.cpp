@@ -16,10 +16,10 @@ Expr with_last_axis(Expr x) {
   return reshape(x, dims);
 }
 
-/// x[i] without the first axis.
+/// Returns x[i], without the first axis.
 Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
 
-/// x / rms(x) over the last axis cut into pieces of `size`, [.., n, size].
+/// Computes x / rms(x) over pieces of `size` of the last axis: [.., n, size].
 Expr normalized(Expr x, const Dim& size, double epsilon) {
   Dims cut = x.dims();
   if (cut.empty()) x.at->fail("E151", "needs rows to normalise, has a scalar");
@@ -145,7 +145,7 @@ Values engram_gate(Call& c) {
   return {rounded, convert(normed, key.dtype())};
 }
 
-/// Streams [.., branches, size], or [.., branches * size] if the node has the number of branches as attribute.
+/// The streams in input 0: [.., branches, size], or [.., branches * size] if an attribute gives the number of branches.
 struct Streams {
   Expr x;       ///< f32[.., branches, size]
   Dims before;  ///< the axes before these

@@ -107,7 +107,7 @@ Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   return reshape(Expr{&c, written}, d);
 }
 
-/// Keys or values of every sequence, [batch, heads, blocks of a sequence * block size, size].
+/// Returns the keys or values of every sequence, [batch, heads, blocks of a sequence * block size, size].
 Expr of_sequences(Expr cache, Expr blocks) {
   Expr all = gather(cache, max(blocks, 0));  // [batch, blocks, block size, heads, size]
   const Dims d = all.dims();

@@ -16,9 +16,9 @@ struct Block {
   Call& c;
   Expr bytes;
 
-  /// Bytes [from, from + count) as i32.
+  /// Returns bytes [from, from + count) as i32.
   Expr at(int64_t from, int64_t count) const { return convert(slice(bytes, 2, from, count), DType::i32); }
-  /// Words of 16 bits, the low byte first, as i32.
+  /// Returns words of 16 bits, the low byte first, as i32.
   Expr words(int64_t from, int64_t count) const {
     const Dims d = bytes.dims();
     Expr pairs = reshape(at(from, 2 * count), {d[0], d[1], count, 2});
@@ -34,7 +34,7 @@ struct Block {
     return convert({&c, c.emit(Bitcast{.to = DType::i8}, {part})}, DType::i32);
   }
   Expr join(Values parts) const { return concat(c, std::move(parts), 2); }
-  /// x[.., n] with each element `times` times.
+  /// Repeats each element of x[.., n] `times` times.
   Expr repeated(Expr x, int64_t times) const {
     Dims d = x.dims(), column = d, wide = d;
     column.push_back(1), wide.push_back(times), d.back() = d.back() * Dim(times);
@@ -42,7 +42,7 @@ struct Block {
   }
 };
 
-/// `count` bits of whole numbers from bit `from` on.
+/// Returns `count` bits of integers, from bit `from` on.
 Expr bits_of(Expr x, int64_t from, int64_t count) {
   if (from > 0) x = apply(Fn::shift_right, x, like(x, static_cast<double>(from)));
   return apply(Fn::bit_and, x, like(x, static_cast<double>((int64_t{1} << count) - 1)));
@@ -67,8 +67,8 @@ Expr q5_0(const Block& b) {
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
 
-/// Eight groups of 32, each with a scale and a least value of 6 bits. The first four are the low 6 bits of their bytes;
-/// the others combine the later bytes with the high bits of the first.
+/// Unpacks eight groups of 32, each with a scale and a least value of 6 bits. The first four are the low 6 bits of
+/// their bytes; the others combine the later bytes with the high bits of the first.
 Expr q5_k(const Block& b) {
   Expr low = b.at(4, 4), middle = b.at(8, 4), high = b.at(12, 4);
   Expr scales = b.join({bits_of(low, 0, 6), bits_of(high, 0, 4) + bits_of(low, 6, 2) * 16});
@@ -84,7 +84,7 @@ Expr q5_k(const Block& b) {
   return b.repeated(step, 32) * q - b.repeated(bottom, 32);
 }
 
-/// Sixteen groups of 16, each with a scale of 8 bits.
+/// Unpacks sixteen groups of 16, each with a scale of 8 bits.
 Expr q6_k(const Block& b) {
   Values parts;
   for (int64_t half = 0; half < 2; ++half) {
@@ -106,7 +106,7 @@ Expr uneven(const Block& b, Expr number) {
 }
 Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, halves(b, b.at(2, 16))); }
 
-/// Eight groups of 32, each with a scale of 6 bits: 4 in a byte of two, 2 in a word of all.
+/// Unpacks eight groups of 32. Each scale has 6 bits: 4 in a byte that two groups share, 2 in a word that all share.
 Expr iq4_xs(const Block& b) {
   Expr word = b.words(2, 1);
   Values parts, high;
@@ -128,7 +128,7 @@ Expr f16(const Block& b) { return b.floats(0, 1, DType::f16); }
 Expr bf16(const Block& b) { return b.floats(0, 1, DType::bf16); }
 
 struct Format {
-  int64_t number, elements, bytes;  ///< of a block
+  int64_t number, elements, bytes;  ///< GGML's number of the type; elements and bytes of a block
   Expr (*restored)(const Block&);   ///< [rows, blocks, bytes] -> f32[rows, blocks, elements]
 };
 constexpr std::array formats = {

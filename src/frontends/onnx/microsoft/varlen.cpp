@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's operators with a state for each of several sequences, whose tokens follow each other without padding:
-// a gated delta rule, causal convolutions, and hashes of n-grams (these also for sequences of one length).
+// com.microsoft's operators that keep a state for each sequence, where sequences follow each other without padding:
+// the gated delta rule, causal convolution, and hashes of n-grams (these also for sequences of equal length).
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -13,7 +13,8 @@
 namespace weft::onnx {
 namespace {
 
-/// The number of tokens of each sequence whose states the node returns. Their counts are given exactly if it does.
+/// Returns for how many first tokens of each sequence the node returns state updates (state_update_capacity). Fails
+/// unless the input of their counts is given exactly if the capacity is > 0.
 int64_t capacity_of(Call& c, size_t counts) {
   int64_t capacity = c.integer("state_update_capacity", 0);
   if (capacity < 0 || capacity > 8) c.fail("E145", cat("state_update_capacity must be 0 to 8, is ", capacity));
@@ -24,10 +25,10 @@ int64_t capacity_of(Call& c, size_t counts) {
 
 // --- GatedDeltaNet ---------------------------------------------------------------------------------------------------
 
-/// The inputs of the node, tokens in a row: [tokens, heads, size].
+/// The queries, keys and values, with all tokens along one axis: [tokens, heads, size].
 struct Packed {
   Expr q, k, v;
-  Dims leading;  ///< tokens, or batch and tokens of each
+  Dims leading;  ///< the axes before the heads in the model: {tokens} or {batch, tokens of each sequence}
 };
 
 Packed packed_of(Call& c) {
@@ -60,7 +61,7 @@ Packed packed_of(Call& c) {
   return p;
 }
 
-/// Gates [tokens, heads, width] from [tokens.., heads] or [tokens.., heads, width].
+/// Returns input i, of [tokens.., heads] or (decays) [tokens.., heads, width], as f32[tokens, heads, width].
 Expr gate_of(Call& c, size_t i, const Packed& p) {
   Expr x = convert(arg(c, i), DType::f32);
   int64_t extra = x.rank() - static_cast<int64_t>(p.leading.size());
@@ -87,7 +88,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   return sigmoid(rate * (g + bias)) * bound;
 }
 
-/// Tokens as [batch, heads, tokens of each, size], with 0 behind the last token of a sequence.
+/// Converts [tokens, heads, size] to [batch, heads, tokens of each sequence, size], 0 after its last token, and back.
 struct Rows {
   Call& c;
   Dim batch, each;
@@ -123,7 +124,7 @@ Rows rows_of(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Decays, keys and the values added to them, for the first tokens of each sequence: [batch, capacity * all].
+/// Returns decays, keys and values added to the state, for the first `capacity` tokens of each sequence, in one row.
 Expr state_update(Call& c, const Rows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
@@ -195,7 +196,7 @@ Values gated_delta_net(Call& c) {
 
 // --- VarlenCausalConvWithState ---------------------------------------------------------------------------------------
 
-/// A depthwise convolution of x[tokens, channels] that is causal within each sequence.
+/// Computes a depthwise convolution of x[tokens, channels] that is causal within each sequence.
 Values varlen_causal_conv(Call& c) {
   for (size_t i : {6, 7})
     if (c.has_input(i)) c.unsupported("with kernel_delta and previous_mask is not supported");
@@ -235,11 +236,11 @@ Values varlen_causal_conv(Call& c) {
 
 // --- hashes of n-grams -----------------------------------------------------------------------------------------------
 
-/// The inputs of both forms: a hash of the last 2 tokens, of the last 3 and so on, several heads for each.
+/// The parameters of both operators. They hash the last 2, 3 .. `longest` tokens, with `heads` hashes for each length.
 struct Hashing {
   int64_t longest, heads;
   bool has_eos, resets;
-  Expr pad, fill;  ///< scalars: the content of unused slots, and the token before a beginning
+  Expr pad, fill;  ///< scalars: the content of unused slots, and the token assumed before a sequence
 };
 
 Hashing hashing_of(Call& c, size_t eos) {
@@ -277,9 +278,9 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
 }
 
-/// Returns the hashes of tokens. `shifted(back)` are the tokens `back` places earlier; `differs(back)` (null: never) is
-/// true if a segment begins after them. Tokens before a beginning, or at and before an end of text, count as `fill`.
-/// Returns [.., (longest - 1) * heads].
+/// Returns the hashes of n-grams, [.., (longest - 1) * heads]. `shifted(back)` gives the tokens `back` places earlier;
+/// `differs(back)` (null: never) is true if a segment begins just after them. Tokens of earlier segments, and with
+/// `resets` those at and before an end of text, count as `fill`.
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;
@@ -308,7 +309,7 @@ Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(
   return c.has_input(offsets) ? hash + arg(c, offsets) : hash;
 }
 
-/// ids [batch, tokens]; past and present ones [batch, longest - 1].
+/// Hashes the n-grams of ids [batch, tokens]; past and present ids are [batch, longest - 1].
 Values ngram_hashes(Call& c) {
   c.expect_ranks({{0, 2}});
   Hashing h = hashing_of(c, 5);
@@ -331,7 +332,7 @@ Values ngram_hashes(Call& c) {
   return {hashes(c, h, 4, shifted, differs), slice(all, 1, tokens, reach)};
 }
 
-/// ids [tokens] of several sequences; past and present ones [batch, longest - 1].
+/// Hashes the n-grams of ids [tokens] of several sequences; past and present ids are [batch, longest - 1].
 Values varlen_ngram_hashes(Call& c) {
   c.expect_ranks({{0, 1}, {9, 1}});
   Hashing h = hashing_of(c, 6);

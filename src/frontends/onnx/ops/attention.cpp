@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention, and the operators around it in transformers.
+// Imports attention, and the operators around it in transformers.
 #include "frontends/onnx/ops/attention.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ Expr joined_masks(Call& c, Value mask, Expr sees, DType type) {
   return mask ? Expr{&c, mask} + hidden : hidden;
 }
 
-/// Rows whose keys must be hidden by a mask rather than by the causal flag of the primitive.
+/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys that it excludes.
 Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& past) {
   Value mask;
   DType type = q.dtype();
@@ -110,8 +110,8 @@ Values swiglu(Call& c) {
   return {gate * sigmoid(alpha == 1 ? gate : gate * alpha) * arg(c, 1)};
 }
 
-/// A depthwise convolution over the past only. It also returns the last (k - 1) * dilation inputs for the next call.
-/// onnxruntime's form may have dilated taps and channels last.
+/// Imports a causal depthwise convolution. It also returns the last (k - 1) * dilation inputs for the next call.
+/// onnxruntime's form may be dilated and channels-last.
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
   if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");
@@ -155,7 +155,7 @@ Values causal_conv_with_state(Call& c) {
   return {channels_first(y), state_channels_first(slice(all, 2, x.dims()[2], reach))};
 }
 
-/// A recurrence over tokens with a matrix of state for each head, [batch, heads, dk, dv]; computed in f32 or wider.
+/// Runs a recurrence over tokens with a state matrix for each head, [batch, heads, dk, dv], in f32 or wider.
 Values linear_attention(Call& c) {
   int64_t q_heads = c.integer("q_num_heads"), heads = c.integer("kv_num_heads");
   c.ignore("chunk_size");
@@ -184,7 +184,7 @@ Values linear_attention(Call& c) {
   return {convert(join_heads(y.rows), type), convert(y.state, type)};
 }
 
-/// Attention whose scores and probabilities pass through graphs of the node.
+/// Imports attention whose scores and probabilities are changed by graphs in the node's attributes.
 Values flex_attention(Call& c) {
   Expr q = arg(c, 0), k = arg(c, 1), v = arg(c, 2);
   c.expect_ranks({{0, 4}, {1, 4}, {2, 4}});

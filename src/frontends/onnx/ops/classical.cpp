@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classical machine learning: the operators of ai.onnx.ml that work on numbers.
+// Imports ai.onnx.ml's operators for classical machine learning on numbers.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ Expr listed(Call& c, DType type, std::vector<int64_t> dims, const std::vector<do
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-/// x[rows, features] as f32.
+/// Returns input 0 as f32[rows, features].
 Expr table_input(Call& c) {
   Expr x = convert(arg(c, 0), DType::f32);
   if (x.rank() == 1) return reshape(x, {1, x.dims()[0]});
@@ -43,7 +43,7 @@ Values binarizer(Call& c) {
   return {convert(x > c.number("threshold", 0), x.dtype())};
 }
 
-/// One of a vector of numbers for each feature (the last axis), or one for all.
+/// Returns numbers, one for each feature (the last axis of x) or one for all, as a constant vector.
 Expr per_feature(Call& c, Expr x, const std::vector<double>& numbers, std::string_view name) {
   auto count = std::ssize(numbers);
   if (count != 1 && !known_equal(x.dims().back(), count))
@@ -58,7 +58,7 @@ Values scaler(Call& c) {
   return {scale.empty() ? x : x * per_feature(c, x, scale, "scale")};
 }
 
-/// Replaces one value, which may be NaN.
+/// Imports Imputer: replaces one value, which may be NaN, by numbers.
 Values imputer(Call& c) {
   Expr x = arg(c, 0);
   bool whole = is_integer(x.dtype());
@@ -91,7 +91,7 @@ Values normalizer(Call& c) {
   return {select(equal(size, 0), x, x / size)};
 }
 
-/// One column for each category. An unknown one gives zeros, or an index out of range at run time where `zeros` is 0.
+/// Imports OneHotEncoder: one column for each category. Unknown ones give zeros or, if `zeros` is 0, a run-time error.
 Values one_hot_encoder(Call& c) {
   auto strings = c.strings("cats_strings");
   auto numbers = c.integers("cats_int64s");
@@ -112,7 +112,7 @@ Values one_hot_encoder(Call& c) {
   return {c.emit(Gather{.axis = 0}, {rows, column})};
 }
 
-/// The inputs side by side as f32, each cut or zero-filled to its given number of features.
+/// Concatenates the inputs as f32, each cut or zero-padded to its given number of features.
 Values feature_vectorizer(Call& c) {
   auto sizes = c.integers("inputdimensions");
   if (sizes.size() != c.input_count())
@@ -128,7 +128,7 @@ Values feature_vectorizer(Call& c) {
   return {concat(c, parts, 1)};
 }
 
-/// The keys or values of a LabelEncoder, from whichever attribute holds them.
+/// Returns the keys or values of a LabelEncoder, from whichever attribute holds them.
 Tensor labels(Call& c, std::string_view which) {
   for (auto kind : {"strings", "int64s", "floats", "tensor"}) {
     std::string name = cat(which, "_", kind);
@@ -170,7 +170,7 @@ Values label_encoder(Call& c) {
   return {looked_up(x, keys, values, {&c, constant(c.module(), label_default(c, values.dtype))})};
 }
 
-/// A string for each number, or a number for each string.
+/// Replaces each number by its string, or each string by its number.
 Values category_mapper(Call& c) {
   auto strings = c.strings("cats_strings");
   Tensor names = make_string_tensor({std::ssize(strings)}, strings),
@@ -186,7 +186,7 @@ Values category_mapper(Call& c) {
   return {from_text ? looked_up(x, names, numbers, unknown) : looked_up(x, numbers, names, unknown)};
 }
 
-/// x times the transposed coefficients [targets, features], plus intercepts.
+/// Multiplies x by the transposed coefficients [targets, features] and adds intercepts.
 Expr linear_scores(Call& c, int64_t targets) {
   Expr x = table_input(c);
   auto coefficients = c.floats("coefficients"), intercepts = c.floats("intercepts");
@@ -252,7 +252,7 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// One-vs-one decision values from the support vectors of both classes: [rows, pairs]. Coefficients are those of libsvm
+/// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
 /// (Chang and Lin 2011, section 7): row j - 1 of class i's supports and row i of class j's belong to the pair (i, j).
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
@@ -275,7 +275,7 @@ Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
   return matmul(near, listed(c, DType::f32, {supports, pairs}, weights)) + listed(c, DType::f32, {pairs}, rho);
 }
 
-/// Votes of the pairs for each class: [rows, classes].
+/// Counts the pairs won by each class: [rows, classes].
 Expr votes(Call& c, Expr decisions, int64_t classes) {
   int64_t pairs = classes * (classes - 1) / 2;
   std::vector<double> won(static_cast<size_t>(pairs * classes), 0), lost = won;
@@ -292,7 +292,7 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
 // --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
 // ---
 
-/// How probable class i is against class j, r[rows, i, j], from decisions[rows, pairs]; 0 for i = j (Platt 2000).
+/// Computes the probability r[rows, i, j] of class i against j from decisions[rows, pairs]; 0 for i = j (Platt 2000).
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   auto a = c.floats("prob_a"), b = c.floats("prob_b");
   int64_t pairs = classes * (classes - 1) / 2;
@@ -310,7 +310,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// One sweep of coordinate descent over p[rows, k]; converged rows stay.
+/// Runs one sweep of coordinate descent over p[rows, k]; converged rows stay.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
@@ -330,7 +330,7 @@ Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   return {open_rows > 0, select(broadcast(is_open, p.dims()), p, before)};
 }
 
-/// Class probabilities from r[rows, k, k] by pairwise coupling, as in libsvm.
+/// Computes class probabilities from r[rows, k, k] by pairwise coupling, as in libsvm.
 Expr class_probabilities(Call& c, Expr r, int64_t classes) {
   Expr same = equal(along(iota(c, classes), 0, 2), along(iota(c, classes), 1, 2));
   Expr diagonal = reduce(ReduceFn::sum, r * r, {1});
@@ -382,7 +382,7 @@ Value map_input(Call& c) {
   return map;
 }
 
-/// One map from labels to scores for each row.
+/// Returns a map from labels to scores for each row.
 Values zip_map(Call& c) {
   Expr scores = convert(arg(c, 0), DType::f32);
   auto strings = c.strings("classlabels_strings");
@@ -394,7 +394,7 @@ Values zip_map(Call& c) {
                {scores})};
 }
 
-/// The values of a map with whole numbers as keys, in a row.
+/// Returns the values of a map with integer keys, as one row.
 Values cast_map(Call& c) {
   Value map = map_input(c);
   std::string to = c.text("cast_to", "TO_FLOAT"), form = c.text("map_form", "DENSE");
@@ -417,7 +417,7 @@ Values cast_map(Call& c) {
       0)};
 }
 
-/// The values of a map in the order of a vocabulary; 0 or "" for keys that it lacks.
+/// Returns the values of a map in the order of a vocabulary; 0 or "" for keys that the map lacks.
 Values dict_vectorizer(Call& c) {
   Value map = map_input(c);
   auto strings = c.strings("string_vocabulary");

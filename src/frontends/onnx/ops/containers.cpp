@@ -65,7 +65,7 @@ Values sequence_erase(Call& c) {
   return {collect(c.module(), all.type(), std::move(*items))};
 }
 
-/// Lengths of the parts; nothing if they are unknown.
+/// Returns the lengths of the parts; nothing if they are unknown.
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))

@@ -25,7 +25,7 @@ Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values
   return results;
 }
 
-/// A branch that is known while compiling replaces its node.
+/// Translates a branch in the place of its node, because the condition is known while compiling.
 Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
 Branch branch(Call& c, std::string_view name) {
@@ -85,7 +85,7 @@ std::optional<SizeCondition> size_condition(Value condition) {
   }
 }
 
-/// Branches of different ranks have no common form, so the condition is decided while compiling.
+/// Translates one branch of an If whose branches have results of different ranks: the condition is decided here.
 Values decided_branch(Call& c, const std::string& why) {
   auto known = size_condition(c.input(0));
   if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));
@@ -106,8 +106,8 @@ Values either_branch(Call& c) {
   return decided_branch(c, why);
 }
 
-/// If the caller fixes the condition, only one branch is needed. So errors of either branch name the input that decides
-/// it.
+/// Imports If. Errors of a branch name the input that decides the condition: a caller who fixes that input needs one
+/// branch only.
 Values if_then_else(Call& c) {
   auto known = known_condition(c.input(0));
   c.ignore("then_branch"), c.ignore("else_branch");
@@ -211,7 +211,7 @@ Values loop(Call& c) {
 
 bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence; }
 
-/// A sequence map with a known number of items, unrolled: for each output the sequence of its items from all trips.
+/// Unrolls a sequence map with a known number of items; returns for each output the sequence of its items.
 Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
   std::vector<Values> columns(body.outputs.size());
   for (int64_t trip = 0; trip < count; ++trip) {
@@ -265,7 +265,7 @@ Values sequence_map(Call& c) {
 /// Returns the `i`-th of `numbers`, or 0.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
-/// Scan over one sequence: `states` first inputs are carried, the others are read slice by slice.
+/// Imports Scan without a batch: the first `states` inputs are carried, the others are read slice by slice.
 Values scan_once(Call& c, Values inputs, size_t states) {
   auto in_axes = c.integers("scan_input_axes");
   auto in_back = c.integers(c.opset() == 8 ? "directions" : "scan_input_directions");
@@ -310,7 +310,7 @@ Values scan(Call& c) {
   size_t states = inputs.size() - static_cast<size_t>(scanned);
   if (c.output_count() < states) c.fail("E140", cat("has ", states, " states and ", c.output_count(), " outputs"));
   if (c.opset() != 8) return scan_once(c, inputs, states);
-  // Opset 8 has a batch axis in front of everything, and lengths that must all be the whole.
+  // Opset 8 has a batch axis in front of all other axes. Sequence lengths are refused.
   if (c.has_input(0)) c.unsupported("with sequence lengths is not supported");
   for (Value v : inputs)
     if (v.rank() < 1) c.fail("E140", cat("needs a batch axis in front of ", v.shape()));

@@ -12,16 +12,16 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// A division of integers by a constant that contains 0 is refused. Division by a 0 that only a run knows gives 0,
-/// never a trap.
+/// Refuses a division of integers by a constant that contains 0. Division by a 0 that only a run knows gives 0, never a
+/// trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
   if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
 }
 
-/// The operands of a binary function. Before opset 7 the second is aligned with the first from `axis` on, or at its
-/// end, and only if `broadcast` is set.
+/// Returns the operands of a binary function. Before opset 7 the second is broadcast only if `broadcast` is set; it is
+/// aligned with the first from `axis` on or at its end.
 Values two_operands(Call& c) {
   Values in = c.inputs();
   if (c.opset() >= 7) return in;
@@ -35,7 +35,7 @@ Values two_operands(Call& c) {
   return {in[0], reshape(Expr{&c, in[1]}, dims)};
 }
 
-/// Any function whose row in elementwise.def has the node's name in its onnx column.
+/// Imports a function whose row in elementwise.def has the node's name in its onnx column.
 Values from_table(Call& c) {
   const auto fns = all_fns();
   auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);
@@ -54,7 +54,7 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);
@@ -82,7 +82,7 @@ Values bit_shift(Call& c) {
 
 Expr clamp(Expr x, double low, double high) { return min(max(x, low), high); }
 
-/// Bounds are attributes before opset 11, then optional scalar inputs.
+/// Imports Clip. Bounds are attributes before opset 11, then optional scalar inputs.
 Values clip(Call& c) {
   Expr x = arg(c, 0);
   if (c.opset() < 11) {
@@ -118,7 +118,7 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
-/// Before opset 7 the slopes are those of the channels, whatever the rank.
+/// Imports PRelu. Before opset 7 the slopes belong to the channels, whatever the rank.
 Values prelu(Call& c) {
   Expr x = arg(c, 0), slope = arg(c, 1);
   bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;
@@ -173,7 +173,7 @@ Values bias_split_gelu(Call& c) {
   return {slice(x, last, 0, half) * gelu(slice(x, last, half, half))};
 }
 
-/// Complex products of pairs [..., 2], of b or of its conjugate.
+/// Multiplies complex numbers, pairs [..., 2], by b or by its conjugate.
 Values complex_mul(Call& c, bool conjugate) {
   Expr a = arg(c, 0), b = arg(c, 1);
   auto part = [](Expr x, int64_t i) { return slice(x, x.rank() - 1, i, 1); };
@@ -245,7 +245,7 @@ Values cast_like(Call& c) { return {casted(c, c.dtype(1))}; }
 
 Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }
 
-/// MurmurHash3_x86_32 of the bytes of each number; the method is Austin Appleby's, in the public domain.
+/// Computes MurmurHash3_x86_32 (Austin Appleby, public domain) of the bytes of each number.
 Values murmur_hash(Call& c) {
   Expr x = arg(c, 0);
   bool is_signed = !c.flag("positive", true);

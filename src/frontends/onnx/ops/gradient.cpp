@@ -27,7 +27,7 @@ struct Rule {
   Expr in(size_t k) const { return {&c, i.inputs[k]}; }
   Expr out() const { return {&c, Value{const_cast<Instruction*>(&i), 0}}; }
 
-  /// Nothing if there is no rule.
+  /// Returns the derivatives of the operands; nothing if there is no rule.
   std::optional<Values> apply() const {
     if (i.types.size() != 1) return std::nullopt;
     if (const auto* op = i.as<Elementwise>()) return elementwise(op->fn);
@@ -94,7 +94,7 @@ struct Rule {
 
   Value zero_like(Expr x) const { return full(c, x.dtype(), x.dims(), 0); }
 
-  /// Sums over elements that were broadcast.
+  /// Returns g summed over the elements that were broadcast.
   Value summed_to(const Dims& dims) const {
     Dims from = g.dims();
     std::vector<int64_t> axes;
@@ -152,7 +152,7 @@ Value named_value(Call& c, const std::string& name) {
   return value;
 }
 
-/// Instructions on the way from `from` to `y`, in order.
+/// Returns the instructions on the way from `from` to `y`, in order.
 std::vector<Instruction*> between(Module& module, const Values& from, Value y) {
   std::vector<bool> follows(module.id_limit());
   for (Value x : from) follows[x.def->id] = true;

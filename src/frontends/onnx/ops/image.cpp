@@ -26,7 +26,7 @@ std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   return axes;
 }
 
-/// Input `i`, run-time numbers, as f64.
+/// Returns the run-time numbers in input `i` as f64.
 Expr run_time_numbers(Call& c, size_t i, size_t wanted, std::string_view what) {
   const Shape& shape = c.input(i).shape();
   if (shape.rank() != 1 || !known_equal(shape.dims[0], static_cast<int64_t>(wanted)))
@@ -38,7 +38,7 @@ void check_count(Call& c, size_t have, std::string_view what, size_t wanted, siz
   if (have != wanted) c.fail("E140", cat("has ", have, " ", what, " for ", axes, " axes"));
 }
 
-/// Scales in an input, or in an attribute before opset 9.
+/// Sets the scales, from an input or, before opset 9, an attribute.
 void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t input) {
   auto known = c.has("scales") ? std::nullopt : c.constant(input);
   if (!known && !c.has("scales")) return r.set_scales(axes, run_time_numbers(c, input, axes.size(), "scales"));
@@ -47,7 +47,7 @@ void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t i
   r.set_scales(axes, scales);
 }
 
-/// Wanted sizes; the policies that keep the aspect ratio choose one scale for all axes.
+/// Sets the wanted sizes; the policies that keep the aspect ratio choose one scale for all axes.
 void set_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, const Dims& sizes) {
   check_count(c, sizes.size(), "sizes", axes.size(), axes.size());
   std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
@@ -65,7 +65,7 @@ bool is_empty(Call& c, size_t input) {
   return !c.has_input(input) || known_equal(c.input(input).shape().elements(), 0);
 }
 
-/// Upsample, and Resize before opset 11: asymmetric coordinates, nearest rounds down.
+/// Imports Upsample, and Resize before opset 11: asymmetric coordinates, nearest rounds down.
 Values upsample(Call& c) {
   Resizing r(arg(c, 0));
   std::string mode = c.text("mode", "nearest");
@@ -110,7 +110,7 @@ Values resize(Call& c) {
   return {r.result()};
 }
 
-/// The bytes of a picture's file, u8[n], as pixels [height, width, channels].
+/// Decodes the bytes of a picture's file, u8[n], to pixels [height, width, channels].
 Values image_decoder(Call& c) {
   c.expect_ranks({{0, 1}});
   if (c.dtype(0) != DType::u8) c.fail("E141", cat("needs the bytes of a file, has ", c.input(0).type()));

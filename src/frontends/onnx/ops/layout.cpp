@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that move elements without computing, and those that make constants and sizes.
+// Imports operators that move elements, and those that create constants and sizes.
 #include <algorithm>
 
 #include "frontends/common/views.h"
@@ -11,7 +11,7 @@ namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// Sizes from an input or, in older opsets, an attribute.
+/// Returns sizes from an input or, in older opsets, an attribute.
 Dims sizes_or(Call& c, size_t input, std::string_view attribute) {
   if (c.has_input(input)) return c.sizes(input);
   auto numbers = c.integers(attribute);
@@ -21,14 +21,14 @@ std::vector<int64_t> numbers_or(Call& c, size_t input, std::string_view attribut
   return c.has_input(input) ? c.numbers(input) : c.integers(attribute);
 }
 
-/// Element `i` of the vector in an input, i64[1].
+/// Returns element `i` of the vector in an input, as i64[1].
 Expr element(Call& c, size_t input, size_t i) {
   return slice(convert(arg(c, input), DType::i64), 0, static_cast<int64_t>(i), 1);
 }
 
 bool is_known(const Call& c, size_t input) { return !c.has_input(input) || known_contents(c.input(input)); }
 
-/// A vector of sizes (E141, E122).
+/// Checks that an input is a vector of integers (E141) of known and moderate length (E122).
 void check_vector(const Call& c, size_t input) {
   const Shape& shape = c.input(input).shape();
   if (!is_integer(shape.dtype) || shape.rank() != 1)
@@ -40,7 +40,7 @@ void check_vector(const Call& c, size_t input) {
         cat("input ", input, " holds ", shape.elements(), " sizes; their number must be fixed, at most ", max_axes));
 }
 
-/// 0 copies the input's size (unless allowzero), -1 takes the rest.
+/// Imports Reshape: 0 copies the input's size (unless allowzero is set), -1 is inferred.
 Values reshape(Call& c) {
   Expr x = arg(c, 0);
   bool copies = !c.flag("allowzero");
@@ -69,7 +69,7 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
-/// True if Squeeze without axes removes an axis: if its size is 1 in the run.
+/// True if Squeeze without axes removes an axis of this size, that is if it is 1 in the run.
 bool removes(Call& c, const Dim& size) {
   return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
 }
@@ -104,7 +104,7 @@ Values unfold(Call& c) {
   return {unfold(arg(c, 0), axis, c.integer("size"), c.integer("step", 1))};
 }
 
-/// Adds an axis, at a place that may be counted from the end.
+/// Adds an axis of size 1 at a position that may be counted from the end.
 Values expand_dims(Call& c) {
   Expr x = arg(c, 0);
   auto axes = c.numbers(1);
@@ -120,7 +120,7 @@ Values concat(Call& c) {
   return {concat(c, parts, c.axis(c.integer("axis"), parts[0].rank()))};
 }
 
-/// Sizes of the parts: given, or equal sizes with a last part that may be smaller or empty.
+/// Returns the sizes of the parts: as given, or equal, with a last part that may be smaller or empty.
 Dims split_sizes(Call& c, const Dim& size) {
   Dims parts = sizes_or(c, 1, "split");
   if (!parts.empty()) return parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions, products, sorting, and operators made of them.
+// Imports reductions, products, sorting, and operators made of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Axes come as an attribute in older opsets and as an input in newer ones; none means all, or nothing at all when
-/// noop_with_empty_axes is set.
+/// Returns the axes to reduce, from input 1 or, in older opsets, an attribute. If none are given, these are all axes,
+/// or none with noop_with_empty_axes.
 std::vector<int64_t> reduced_axes(Call& c) {
   int64_t rank = c.input(0).rank();
   bool keeps_all = c.flag("noop_with_empty_axes");
@@ -48,7 +48,7 @@ Values reduction(Call& c, const Reduction& how) {
 
 Expr square(Expr x) { return x * x; }
 
-/// log(sum(exp(x))) around the largest element, so that nothing overflows.
+/// Computes log(sum(exp(x))) relative to the largest element, so that nothing overflows.
 Values reduce_log_sum_exp(Call& c) {
   DType type = c.dtype();
   Expr x = convert(arg(c, 0), is_float(type) ? type : DType::f64);
@@ -79,7 +79,7 @@ Values top_k(Call& c) {
   return {values, places};
 }
 
-/// Before opset 13 the axes from `axis` on counted as one.
+/// Imports softmax. Before opset 13 it is over all axes from `axis` on together.
 Values softmax(Call& c, bool logarithm) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), std::max<int64_t>(x.rank(), 1));
@@ -145,7 +145,7 @@ Values fused_matmul(Call& c) {
   return {alpha == 1 ? y : y * alpha};
 }
 
-/// Gemm with an activation whose parameters are attributes of the node.
+/// Imports Gemm with an activation, whose parameters are attributes.
 Values fused_gemm(Call& c) {
   Expr y{&c, gemm(c)[0]};
   std::string name = c.text("activation");
@@ -178,7 +178,7 @@ Values range(Call& c) {
   return {range(arg(c, 0), arg(c, 1), arg(c, 2))};
 }
 
-/// Values [off, on]; indices outside [-depth, depth) give all off.
+/// Imports OneHot. Input 2 holds [off, on]; indices outside [-depth, depth) give `off` everywhere.
 Values one_hot(Call& c) {
   Dim depth =
       is_integer(c.dtype(1)) ? c.size(1) : sizes_in(c.module(), reshape(convert(arg(c, 1), DType::i64), {1})).at(0);
@@ -204,7 +204,7 @@ Values mean_variance_normalization(Call& c) {
   return {centred / (sqrt(reduce(ReduceFn::mean, centred * centred, axes)) + 1e-9)};
 }
 
-/// Minus the log-probability of each target class, weighted; classes are axis 1.
+/// Computes minus the weighted log-probability of each target class; classes are axis 1.
 Expr negative_log_likelihood(Call& c, Expr log_probability, Expr target, Value weight, const std::string& reduction) {
   if (log_probability.rank() != target.rank() + 1)
     c.fail("E151", cat("needs targets of one axis less than ", log_probability.dims(), ", has ", target.dims()));
@@ -256,7 +256,7 @@ Values matmul_integer(Call& c) {
   return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass narrows them again
 }
 
-/// Distances of the rows of two matrices.
+/// Computes the distances of the rows of two matrices.
 Values distances(Call& c) {
   std::string metric = c.text("metric");
   Expr a = arg(c, 0), b = arg(c, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, pooling and normalisation.
+// Imports convolution, pooling and normalisation.
 #include <algorithm>
 #include <cmath>
 
@@ -43,14 +43,14 @@ Expr activated(Call& c, Expr y, const std::string& name) {
   c.unsupported(cat("with activation '", printable(name), "' is not supported"));
 }
 
-/// onnxruntime's fusion: convolution, bias, an addend, an activation.
+/// Imports onnxruntime's FusedConv: convolution, bias, an addend, an activation.
 Values fused_conv(Call& c) {
   Expr y = with_bias(convolved(c, arg(c, 0), arg(c, 1)), c.optional_input(2));
   if (c.has_input(3)) y = y + arg(c, 3);
   return {activated(c, y, c.text("activation", "Relu"))};
 }
 
-/// The same with x, the addend and the result channels-last.
+/// Imports NhwcConv and its fused form, in which x, the addend and the result are channels-last.
 Values nhwc_conv(Call& c, bool is_fused) {
   Expr y = with_bias(convolved(c, channels_first(arg(c, 0)), arg(c, 1)), c.optional_input(2));
   if (!is_fused) return {channels_last(y)};
@@ -79,7 +79,7 @@ Values qlinear_conv(Call& c) {
   return {is_last ? channels_last(q) : q};
 }
 
-/// Pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
+/// Sets the pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
 void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<int64_t>& output_padding) {
   Dims pads = c.sizes(2);
   size_t axes = spatial.size();
@@ -93,7 +93,7 @@ void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<i
   }
 }
 
-/// onnxruntime's form has the pads in input 2, before the bias.
+/// Imports ConvTranspose, and ConvTransposeWithDynamicPads, whose pads are input 2, before the bias.
 Values conv_transpose(Call& c) {
   bool has_pads = c.node().op_type == "ConvTransposeWithDynamicPads";
   size_t bias = has_pads ? 3 : 2;
@@ -139,7 +139,7 @@ Values average_pool(Call& c) {
   return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// y quantised by inputs 3 and 4. For windows that cover the whole picture (`is_whole`; null: never), onnxruntime
+/// Quantises y with inputs 3 and 4. For windows that cover the whole picture (`is_whole`; null: never), onnxruntime
 /// rounds before it adds the zero point.
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
@@ -150,8 +150,8 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
   return select(Expr{&c, is_whole}, Expr{&c, c.emit(Quantize{.to = c.dtype(0)}, in)}, q);
 }
 
-/// Whether the window covers all of x[batch, channel, spatial...] without pads: a bool that the run computes, null if
-/// it is known not to.
+/// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...] without pads. Returns null
+/// if it is known not to.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
@@ -184,7 +184,7 @@ Values lp_pool(Call& c) {
   return {pool(PoolFn::lp, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// Positions counted with the first spatial axis running fastest.
+/// Converts flat positions to positions counted with the first spatial axis running fastest.
 Expr column_major(Expr position, const Dims& spatial) {
   Dim plane = product(spatial);
   const Builder& c = *position.at;
@@ -408,7 +408,7 @@ Values local_response_normalization(Call& c) {
   return {local_response_normalized(arg(c, 0), size, alpha, beta, bias)};
 }
 
-/// Sum of the embeddings of words, positions and segments, normalised; `table(i)` is input i, of numbers or of bytes.
+/// Adds the embeddings of words, positions and segments and normalises the sum; `table(i)` gives input i as floats.
 template <class Table>
 Values embedded(Call& c, Value position_ids, const Table& table) {
   Expr ids = arg(c, 0), positions = table(3);
@@ -428,7 +428,7 @@ Values embed_layer_normalization(Call& c) {
   return embedded(c, c.optional_input(8), [&](size_t i) { return arg(c, i); });
 }
 
-/// Tables of bytes: their scales are inputs 8 to 12, their zero points 13 to 17.
+/// Imports QEmbedLayerNormalization: tables are bytes with scales in inputs 8 to 12 and zero points in inputs 13 to 17.
 Values quantized_embed_layer_normalization(Call& c) {
   return embedded(c, {}, [&](size_t i) {
     auto scalar = [&](size_t k) { return reshape(arg(c, k), {}); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation, and operators on quantised values: each becomes dequantise, compute, quantise.
+// Imports quantisation, and operators on quantised values, which become dequantise, compute, quantise.
 #include <algorithm>
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Scale and zero point in the primitive's layout: a scalar, a vector along an axis, or blocks.
+/// Scale and zero point in the layout of Quantize and Dequantize: a scalar, a vector along an axis, or one per block.
 struct Parameters {
   Value scale, zero;
   int64_t axis = 0;
@@ -71,8 +71,7 @@ Values dequantize_linear(Call& c) {
   return {dequantized(c, x, p, to)};
 }
 
-/// The scale and zero point of u8 that cover the data and 0; the scale is 1 where all of them are 0, as onnxruntime's
-/// is.
+/// The scale and zero point for which u8 covers the data and 0. The scale is 1 if all data are 0, as in onnxruntime.
 struct DynamicParameters {
   Expr scale, zero;
 };
@@ -88,14 +87,14 @@ Values dynamic_quantize_linear(Call& c) {
   return {quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), p.scale, p.zero};
 }
 
-/// Input `i` with its scale and zero point, as f32.
+/// Returns input `i` dequantised with the scale and zero point in these inputs, in the type of the scale.
 Expr real_input(Call& c, size_t i, size_t scale, size_t zero, int64_t axis = 0) {
   Value x = c.input(i);
   return {&c,
           dequantized(c, x, laid_out(c, x, c.input(scale), c.optional_input(zero), axis, 0), c.input(scale).dtype())};
 }
 
-/// `y` quantised with the scale and zero point of these inputs.
+/// Quantises `y` with the scale and zero point in these inputs.
 Values quantized_output(Call& c, Expr y, size_t scale, size_t zero) {
   DType to = c.has_input(zero) ? c.dtype(zero) : c.dtype(0);
   y = convert(y, c.dtype(scale));
@@ -104,7 +103,7 @@ Values quantized_output(Call& c, Expr y, size_t scale, size_t zero) {
 
 Values qlinear_matmul(Call& c) {
   c.expect_inputs(8, 8);
-  // A row of a, or a column of b, may have a scale of its own.
+  // Each row of a and each column of b may have its own scale.
   Expr a = real_input(c, 0, 1, 2, c.input(0).rank() - 2 < 0 ? 0 : c.input(0).rank() - 2);
   Expr b = real_input(c, 3, 4, 5, c.input(3).rank() - 1);
   return quantized_output(c, matmul(a, b), 6, 7);
@@ -137,7 +136,7 @@ Values qlinear_global_average_pool(Call& c) {
   return quantized_output(c, reduce(ReduceFn::mean, x, axes), 3, 4);
 }
 
-/// Inputs: scale and zero point of the result, then tensor, scale and zero point of each part.
+/// Concatenates. Inputs: scale and zero point of the result, then tensor, scale and zero point of each part.
 Values qlinear_concat(Call& c) {
   if (c.input_count() < 5 || c.input_count() % 3 != 2)
     c.fail("E140", cat("needs 2 + 3n inputs, has ", c.input_count()));
@@ -146,14 +145,14 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
-/// a is quantised by its own range, b has a scale for each column: a product of integers that is scaled by both.
+/// Computes a b, with a rounded to u8 steps of its own range and b dequantised with a scale for each column.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
   Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
-/// alpha * a b + C, where C has the scale of a times that of b. Returns floats unless the result has a scale.
+/// Computes alpha * (a b + C), where C has the scale of a times that of b. Returns floats unless input 7 has a scale.
 Values quantized_gemm(Call& c) {
   c.expect_inputs(6, 9);
   bool transposed = c.flag("transB");
@@ -180,7 +179,7 @@ Values qlinear_reduce_mean(Call& c) {
   return quantized_output(c, reduce(ReduceFn::mean, x, c.axes(axes, x.rank()), c.flag("keepdims", true)), 3, 4);
 }
 
-/// Quantised softmax, like ai.onnx's softmax of version `opset`: below 13 over all axes from `axis` on.
+/// Computes ai.onnx's Softmax of version `opset` on quantised values: below 13 over all axes from `axis` on together.
 Values qlinear_softmax(Call& c) {
   Expr x = real_input(c, 0, 1, 2);
   int64_t opset = c.integer("opset"), axis = c.axis(c.integer("axis", opset < 13 ? 1 : -1), x.rank());
@@ -196,7 +195,7 @@ Values qlinear_where(Call& c) {
   return quantized_output(c, select(arg(c, 0), x, y), 7, 8);
 }
 
-/// Bytes of a constant read as packed elements of another type: [rows, bytes] -> [rows, elements].
+/// Reinterprets the bytes of a constant as packed elements of `type`: [rows, bytes] -> [rows, elements].
 Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view what) {
   Tensor bytes = c.require_constant(input, what);
   int64_t count = bytes.elements() * 8 / bits(type);
@@ -205,7 +204,7 @@ Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view
   return constant(c.module(), Tensor{.dtype = type, .dims = {rows, count / rows}, .data = bytes.data});
 }
 
-/// The parameters of MatMulNBits for its weights [N, K]: bits of each, a scale for each block of K.
+/// The parameters of MatMulNBits: weights [N, K] of a few bits, with a scale for each block of `block` along K.
 struct NBits {
   int64_t n, k, block, blocks;
   DType type;
@@ -235,7 +234,7 @@ Value n_bits_steps(Call& c, const NBits& w) {
   return packed;
 }
 
-/// Zero points [N, blocks]; each row begins at a whole byte.
+/// Returns the zero points [N, blocks]; in the model each row begins at a whole byte.
 Expr n_bits_zero(Call& c, const NBits& w) {
   return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
 }
@@ -261,7 +260,7 @@ bool has_plain_blocks(Call& c, const NBits& w) {
   return is_plain && w.type != DType::u2 && w.block % 16 == 0 && c.input(0).rank() > 1;
 }
 
-/// The product with weights in the model's layout. accuracy_level 4 allows rows in 8 bits, which onnxruntime then uses.
+/// Computes the product with weights in the model's layout. `rows_in_bytes` (accuracy_level 4) quantises x to 8 bits.
 Expr block_product(Call& c, const NBits& w, Expr x, bool rows_in_bytes) {
   {
     GuardCollector guards(c.module());
@@ -277,7 +276,7 @@ Expr block_product(Call& c, const NBits& w, Expr x, bool rows_in_bytes) {
   return {&c, c.emit(BlockDot{.block = w.block, .type = x.dtype()}, in)};
 }
 
-/// x times a matrix of packed 2, 4 or 8-bit weights [N, K] with a scale for each block of K.
+/// Multiplies x by a matrix of packed 2, 4 or 8-bit weights [N, K] with a scale for each block of K.
 Values matmul_nbits(Call& c) {
   Expr x = arg(c, 0);
   NBits w = n_bits(c);
@@ -288,7 +287,7 @@ Values matmul_nbits(Call& c) {
   return {c.has_input(5) ? y + arg(c, 5) : y};
 }
 
-/// Returns the sixteen values of bitsandbytes' 4-bit types, by their code.
+/// Returns the sixteen values of a 4-bit type of bitsandbytes: 0 is FP4, 1 is NF4.
 Value four_bit_values(Call& c, int64_t type) {
   constexpr double fp4[] = {0, 0.0052083333, 0.6666667, 1, 0.33333334, 0.5, 0.16666667, 0.25};
   constexpr double nf4[] = {-1,        -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.09105004, 0,
@@ -299,8 +298,8 @@ Value four_bit_values(Call& c, int64_t type) {
   return constant(c.module(), make_tensor(DType::f32, {16}, values));
 }
 
-/// x times a matrix in a 4-bit type of bitsandbytes: codes, the higher half of a byte first, and a factor for each
-/// block of the flattened weight.
+/// Multiplies x by a matrix in a 4-bit type of bitsandbytes: codes, the high half of a byte first, and a factor for
+/// each block of the flattened weight.
 Values matmul_bnb4(Call& c) {
   Expr x = arg(c, 0), bytes = arg(c, 1);
   int64_t n = c.integer("N"), k = c.integer("K"), block = c.integer("block_size"), count = element_count({{n, k}});
@@ -318,7 +317,7 @@ Values matmul_bnb4(Call& c) {
   return {matmul(x, transposed ? transpose(weight, {1, 0}) : weight)};
 }
 
-/// Returns the numbers of `width` bits in bytes, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
+/// Unpacks numbers of `width` bits, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
 Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   if (width == 8) return bytes;
   Dims column = bytes.dims(), all = bytes.dims();
@@ -332,8 +331,8 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   return reshape(Expr{&c, concat(c, parts, bytes.rank())}, all);
 }
 
-/// Rows of a table that is quantised in blocks along another axis. u8 data holds several numbers in each byte along its
-/// last axis, which are taken apart after rows are picked.
+/// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data packs several numbers
+/// into a byte along the last axis; these are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
@@ -372,7 +371,7 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // An odd zero point is split into an even one and 1, which is added to y before rounding.
+  // An odd zero point is split into an even zero point and 1, which is added (times scale) to y before rounding.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

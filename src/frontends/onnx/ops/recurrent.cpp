@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks: the attributes and the directions; common/recurrent.h has the cells.
+// Imports RNN, GRU and LSTM: reads attributes and runs both directions; common/recurrent.h computes the cells.
 #include <algorithm>
 
 #include "frontends/common/recurrent.h"
@@ -11,7 +11,7 @@ namespace {
 struct NamedActivation {
   std::string_view name;
   Expr (*apply)(Expr, double alpha, double beta);
-  double alpha, beta;  ///< when the node gives none
+  double alpha, beta;  ///< the defaults
 };
 
 constexpr NamedActivation activations[] = {
@@ -33,7 +33,7 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   auto alphas = c.floats("activation_alpha"), betas = c.floats("activation_beta");
   if (!given.empty() && given.size() < names.size())
     c.fail("E140", cat("needs ", names.size(), " activations, has ", given.size()));
-  // Models saved by onnxruntime list the defaults of both directions even if there is one.
+  // Models saved by onnxruntime list the activations of two directions even if the node has one.
   if (!given.empty()) names.assign(given.begin(), given.begin() + static_cast<int64_t>(names.size()));
   std::vector<Activation> list;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -46,11 +46,11 @@ std::vector<Activation> gates(Call& c, std::vector<std::string> names) {
   return list;
 }
 
-/// Shared by the three cells: inputs x[steps, batch, in], w, r, bias, lengths, first state.
+/// The attributes and inputs that RNN, GRU and LSTM share.
 struct Network {
   Call& c;
   int64_t gate_count;
-  bool has_bytes = false;  ///< weights of bytes [in, gates * hidden], and products with operands rounded to bytes
+  bool has_bytes = false;  ///< DynamicQuantizeLSTM: weights are bytes [in, gates * hidden], x and state are quantised
   int64_t hidden = c.extent("hidden_size");
   std::string direction = c.text("direction", "forward");
   bool batch_first = c.flag("layout");
@@ -63,22 +63,22 @@ struct Network {
     Expr all = arg(c, input);
     return reshape(slice(all, 0, d, 1), Dims(all.dims().begin() + 1, all.dims().end()));
   }
-  /// First state [batch, hidden] of direction d; zeros when it is not given.
+  /// Returns the first state [batch, hidden] of direction d; zeros if the input is absent.
   Expr initial(size_t input, int64_t d) const {
     if (!c.has_input(input)) return full(c, x.dtype(), {batch, hidden}, 0);
     if (!batch_first) return reshape(part(input, d), {batch, hidden});
     return reshape(slice(arg(c, input), 1, d, 1), {batch, hidden});
   }
-  /// Bias of the inputs (half 0) or of the recurrence (half 1): [gates * hidden].
+  /// Returns the bias of the inputs (half 0) or of the recurrence (half 1): [gates * hidden].
   Expr bias(int64_t d, int64_t half) const {
     Dim n = gate_count * hidden;
     if (!c.has_input(3)) return full(c, x.dtype(), {n}, 0);
     return slice(part(3, d), 0, n * half, n);
   }
-  /// Weights of the inputs (input 1) or of the recurrence (2): [in, gates * hidden].
+  /// Returns the weights of the inputs (input 1) or of the recurrence (2): [in, gates * hidden].
   Expr weight(size_t input, int64_t d) const {
     if (!has_bytes) return transpose(part(input, d), {1, 0});
-    size_t scale = input == 1 ? 8 : 10;  // one for all, or for each column
+    size_t scale = input == 1 ? 8 : 10;  // the input with one scale, or a scale for each column
     return (convert(part(input, d), x.dtype()) - convert(part(scale + 1, d), x.dtype())) * part(scale, d);
   }
 };
@@ -90,7 +90,7 @@ RecurrentWeights weights_of(const Network& n, int64_t d) {
   return w;
 }
 
-/// Sizes of operands must go with hidden_size and the directions; open ones are guarded.
+/// Checks the sizes of inputs against hidden_size and the number of directions; run-time sizes get guards.
 void check_sizes(const Network& n) {
   GuardCollector guards(n.c.module());
   auto expect = [&](size_t input, const Dims& wanted) {
@@ -108,10 +108,10 @@ void check_sizes(const Network& n) {
   expect(7, {n.directions, 3 * n.hidden});
 }
 
-/// `names` are the default activations.
+/// Imports the node; `names` are the default activations of one direction.
 Values run_network(Call& c, CellKind kind, const std::vector<std::string>& names, bool has_bytes = false) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 2}, {4, 1}, {5, 3}, {6, 3}, {7, 2}});
-  constexpr int64_t gate_counts[] = {1, 3, 4};  // of the kinds
+  constexpr int64_t gate_counts[] = {1, 3, 4};  // of RNN, GRU and LSTM
   Network n{.c = c, .gate_count = gate_counts[static_cast<int>(kind)], .has_bytes = has_bytes};
   if (n.direction != "forward" && n.direction != "reverse" && n.direction != "bidirectional") {
     c.fail("E145", cat("direction '", printable(n.direction), "' is not forward, reverse or bidirectional"));

@@ -23,7 +23,7 @@ Expr probit(Expr x) {
 
 Expr softmax(Call& c, Expr scores) { return {&c, c.emit(Softmax{.axis = scores.rank() - 1}, {scores})}; }
 
-/// Softmax over the scores that are not 0; those stay 0.
+/// Computes a softmax over the scores that are not 0; scores of 0 stay 0.
 Expr softmax_but_zero(Expr scores) {
   Expr is_zero = abs(scores) <= 0.0000001;
   Expr powers = exp(scores - reduce(ReduceFn::max, scores, {scores.rank() - 1}));

@@ -10,8 +10,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Slices where the condition holds; without an axis x counts as flat. Elements beyond the end of a shorter condition
-/// are left out.
+/// Returns the slices where the condition holds; without an axis, flattens x. Leaves out elements beyond the end of a
+/// shorter condition.
 Values compress(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
@@ -26,13 +26,13 @@ Values unique(Call& c) {
   return {values, first, inverse, counts};
 }
 
-/// com.microsoft's Unique: values in order of first appearance; the other outputs as ONNX's 2 and 3.
+/// Imports com.microsoft's Unique: values in order of first appearance, then ONNX's outputs 2 and 3.
 Values unique_as_they_come(Call& c) {
   auto [values, first, inverse, counts] = unique(arg(c, 0), {}, false);
   return {values, inverse, counts};
 }
 
-/// [selected, 3]: batch, class and number of each box that stays.
+/// Returns the batch, class and box index of each box that stays, [selected, 3].
 Values non_max_suppression(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}});
   Expr scores = arg(c, 1);

@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N one less for a symmetric window.
+/// Computes a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N one less for a symmetric window.
 Values cosine_window(Call& c, double a0, double a1, double a2) {
   Dim size = c.size(0);
   bool periodic = c.flag("periodic", true);
@@ -54,7 +54,7 @@ Values stft(Call& c) {
 double hertz_to_mel(double f) { return 2595 * std::log10(1 + f / 700); }
 double mel_to_hertz(double m) { return 700 * (std::pow(10, m / 2595) - 1); }
 
-/// Triangles in the spectrum, evenly spaced on the mel scale: [spectrum bins, mel bins].
+/// Returns triangular filters, evenly spaced on the mel scale: [spectrum bins, mel bins].
 Values mel_weight_matrix(Call& c) {
   auto bins = to_int64(c.number_input(0, "num_mel_bins")), length = to_int64(c.number_input(1, "dft_length"));
   double rate = c.number_input(2, "sample_rate");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings. Operators that look into them are calls of the host (ops/host.h); all others take them like numbers.
+// Imports operators on strings. Those that look into strings call the host (ops/host.h); others move them like numbers.
 #include <algorithm>
 #include <array>
 
@@ -56,7 +56,7 @@ Values string_normalizer(Call& c) {
   return {item_of(c.module(), host(c.module(), op, {x}), 0)};
 }
 
-/// One row of tokens for each string. Patterns match either tokens or the text between them.
+/// Splits each string into a row of tokens. Patterns match either tokens or the text between them.
 Values tokenizer(Call& c) {
   Expr x = text(c, 0);
   auto separators = c.strings("separators");
@@ -89,7 +89,7 @@ constexpr int64_t max_columns = 1 << 22, max_skipped = 1000;
 /// The n-grams of one length in the pool, and the columns of the result that they are counted in.
 struct NGrams {
   int64_t length = 0;
-  std::vector<int64_t> first;  // of each n-gram in the pool
+  std::vector<int64_t> first;  // the index of each n-gram's first item in the pool
   std::vector<int64_t> columns;
 };
 
@@ -112,7 +112,7 @@ std::vector<NGrams> ngrams_of(Call& c, int64_t pool_size) {
   return all;
 }
 
-/// Item number `k` of each n-gram, from the pool.
+/// Returns item `k` of each n-gram, from the pool.
 Expr pool_items(Call& c, Value pool, const NGrams& grams, int64_t k) {
   std::vector<int64_t> at;
   for (int64_t first : grams.first) at.push_back(first + k);
@@ -133,7 +133,7 @@ Expr count_of(Call& c, Expr x, Value pool, const NGrams& grams, int64_t step) {
   return reduce(ReduceFn::sum, convert(*all, DType::f32), {1}, false);
 }
 
-/// Counts of the n-grams of one length, for every distance of their items.
+/// Counts the n-grams of one length, over all distances of their items.
 Expr counts(Call& c, Expr x, Value pool, const NGrams& grams, int64_t max_skipped) {
   Expr total = count_of(c, x, pool, grams, 1);
   if (grams.length == 1) return total;  // unigrams have no distance between items
@@ -151,7 +151,7 @@ Value pool_of(Call& c, DType type) {
   return constant(c.module(), make_i64_tensor(numbers));
 }
 
-/// Every n-gram of the pool is compared with every place of x, so that counting is elementwise work and a sum.
+/// Imports TfIdfVectorizer: compares every n-gram of the pool with every position of x and sums the matches.
 Values tfidf_vectorizer(Call& c) {
   Expr x = arg(c, 0);
   if (x.dtype() != DType::string) x = convert(x, DType::i64);
@@ -168,7 +168,7 @@ Values tfidf_vectorizer(Call& c) {
   }
   if (skipped > max_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
   std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
-  // The meaning of each column: a place among the counted n-grams, or the column of zeros before them.
+  // The source of each result column: a counted n-gram, or the column of zeros before them.
   std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;

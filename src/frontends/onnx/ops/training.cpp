@@ -10,7 +10,7 @@ struct Step {
   Expr rate, count;
   size_t tensors;
 
-  /// Part `part` (0: value, 1: gradient, then the states) of tensor i.
+  /// Returns part `part` (0: value, 1: gradient, then the states) of tensor i.
   Expr at(Call& c, size_t part, size_t i) const { return arg(c, 2 + part * tensors + i); }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree ensembles of ai.onnx.ml. All trees of all rows go down one level at a time: a level is a handful of gathers from
-// tables of nodes, and no kernel branches. The levels of trees that are not deep are written out.
+// Imports ai.onnx.ml's tree ensembles. All trees of all rows go down one level at a time: a level is a few gathers from
+// tables of nodes. Up to 64 levels are written out as instructions; deeper trees use a loop.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,10 +15,10 @@
 namespace weft::onnx {
 namespace {
 
-/// How a node compares its feature with its value. Numbers as in TreeEnsemble's nodes_modes.
+/// How a node compares its feature with its value. The numbers are those of TreeEnsemble's nodes_modes.
 enum class Mode : uint8_t { less_equal, less, greater_equal, greater, equal, not_equal, member, leaf };
 
-/// Nodes of all trees in tables; a leaf leads to itself.
+/// The nodes of all trees, one table for each property. Both branches of a leaf lead back to the leaf.
 struct Forest {
   std::vector<Mode> mode = {};
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
@@ -35,7 +35,7 @@ struct Forest {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// Steps from the roots to the deepest leaf; trees may share branches. E143 when a branch leads back to itself.
+/// Returns the number of steps from a root to the deepest leaf. Trees may share branches; a cycle fails with E143.
 int64_t depth(Call& c, const Forest& f) {
   constexpr int64_t unseen = -1, open = -2;
   std::vector<int64_t> height(f.nodes(), unseen), stack = f.roots;
@@ -65,7 +65,7 @@ Expr table(const Builder& c, DType type, std::vector<int64_t> dims, const std::v
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-/// Whether each x[rows, trees] takes the branch of its current node.
+/// Compares the features x[rows, trees] with the values of their current nodes; true means the branch `yes`.
 Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr value) {
   auto compared = [&](Mode mode) {
     switch (mode) {
@@ -94,12 +94,12 @@ Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr val
   return yes | (is_nan(x) & gather(table(c, DType::boolean, tracks), node));
 }
 
-/// The columns of the node tables that one step down the trees reads.
+/// The node tables that one step down the trees reads, as constants.
 struct Tables {
   Value features, values, yes, no;
 };
 
-/// One level down: the nodes that follow `node`[rows, trees].
+/// Goes one level down: returns the nodes that follow `node`[rows, trees].
 Expr next_level(const Builder& c, const Forest& f, const Tables& t, Expr x, Expr node) {
   Expr feature = gather_elements(x, gather(inside(c, t.features), node), 1);
   Expr branch = takes_branch(c, f, feature, node, gather(inside(c, t.values), node));
@@ -145,10 +145,10 @@ Expr evaluated(Call& c, const Forest& f, Expr x, ReduceFn how) {
   return reduce(how, gather(weights, leaves(c, f, x)), {1}, false);
 }
 
-/// f64 stays; everything else is compared as f32, as onnxruntime does.
+/// Returns input 0 as f64 if it is f64, else as f32, as onnxruntime compares it.
 Expr features(Call& c) { return c.dtype() == DType::f64 ? arg(c, 0) : convert(arg(c, 0), DType::f32); }
 
-// ---- The attributes of TreeEnsembleClassifier and TreeEnsembleRegressor: a list for each column of a table of nodes.
+// ---- TreeEnsembleClassifier and TreeEnsembleRegressor: each property of the nodes is a list in an attribute.
 
 Mode mode_named(Call& c, std::string_view name) {
   constexpr std::array<std::string_view, 8> names = {"BRANCH_LEQ", "BRANCH_LT",  "BRANCH_GTE",    "BRANCH_GT",
@@ -159,13 +159,13 @@ Mode mode_named(Call& c, std::string_view name) {
   return static_cast<Mode>(found - names.begin());
 }
 
-/// Numbers from a list of floats or, for f64, from a tensor; empty when neither is given.
+/// Returns the numbers of an attribute: a list of floats, or a tensor (for f64); empty if neither is given.
 std::vector<double> listed(Call& c, std::string_view name) {
   std::string tensor = cat(name, "_as_tensor");
   return c.has(tensor) ? to_doubles(c.tensor(tensor)) : c.floats(name);
 }
 
-using NodeIds = std::map<std::pair<int64_t, int64_t>, int64_t>;  ///< (tree, node) -> row of the tables
+using NodeIds = std::map<std::pair<int64_t, int64_t>, int64_t>;  ///< (tree id, node id) -> index in the tables
 
 void expect_size(Call& c, std::string_view name, size_t have, size_t want) {
   if (have != want) c.fail("E140", cat("has ", have, " ", name, " for ", want, " nodes"));
@@ -175,7 +175,7 @@ void check_feature(Call& c, int64_t feature) {
   if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature));
 }
 
-/// Allocates the weights of all leaves; `listed` of them are given.
+/// Allocates the weights of all leaves, 0 at first. Refuses sizes out of proportion to the `listed` given weights.
 void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t listed) {
   constexpr double free = 1 << 20, each = 64;
   if (targets < 1) c.fail("E145", cat("needs at least 1 target, has ", targets));
@@ -186,7 +186,7 @@ void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t liste
   f.weights.assign(at(leaves * targets), 0);
 }
 
-/// Returns the branches of all trees; leaves have no weights yet.
+/// Reads the nodes of all trees, without the weights of leaves; fills `ids`.
 Forest read_nodes(Call& c, NodeIds& ids) {
   auto trees = c.integers("nodes_treeids"), nodes = c.integers("nodes_nodeids");
   auto yes = c.integers("nodes_truenodeids"), no = c.integers("nodes_falsenodeids");
@@ -223,7 +223,7 @@ Forest read_nodes(Call& c, NodeIds& ids) {
   return f;
 }
 
-/// Gives each leaf its weights, listed as (tree, node, target, weight).
+/// Reads the weights of leaves, which are listed as (tree, node, target, weight).
 void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind, int64_t targets) {
   auto trees = c.integers(cat(kind, "_treeids")), nodes = c.integers(cat(kind, "_nodeids"));
   auto target = c.integers(cat(kind, "_ids"));
@@ -260,8 +260,8 @@ Values tree_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// With two classes the leaves may have weights for one of them only. Its score alone then decides: the second class if
-/// above 0.5 (all weights are probabilities) or above 0.
+/// Imports TreeEnsembleClassifier. If only one of two classes has weights, its score alone decides: the second class is
+/// chosen for a score above 0.5 (if all weights are >= 0) or above 0.
 Values tree_classifier(Call& c) {
   NodeIds ids;
   Forest f = read_nodes(c, ids);
@@ -284,9 +284,9 @@ Values tree_classifier(Call& c) {
   return classified_by_one(c, labels, convert(score, DType::f32), is_share, boundary);
 }
 
-// ---- TreeEnsemble, which both are deprecated for: nodes and leaves apart, roots by name.
+// ---- TreeEnsemble, which replaces both: lists of nodes, of leaves and of roots, all addressed by index.
 
-/// The members of the sets, each set closed by a NaN, in the order of the nodes that test membership.
+/// Reads the sets that nodes test membership in: one after another, in the order of these nodes, NaN after each.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
@@ -300,7 +300,7 @@ void read_members(Call& c, Forest& f) {
   }
 }
 
-/// A node that tests membership becomes a chain of nodes that each test equality with one member.
+/// Replaces each node that tests membership by a chain of nodes that each test equality with one member.
 void expand_members(Forest& f) {
   for (size_t i = 0, count = f.nodes(); i < count; ++i) {
     if (f.mode[i] != Mode::member) continue;
