@@ -2,6 +2,8 @@
 """torch.compile(backend="weft"): the answers of eager, one compile for several sizes, the rest in eager."""
 
 import math
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +11,11 @@ from archives import Encoder, Pictures
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-import weft
-import weft.torch
+sys.path.append(str(Path(__file__).resolve().parents[1] / "amdemu"))
+import emulated  # noqa: E402
+
+import weft  # noqa: E402
+import weft.torch  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +182,22 @@ def test_sizes_that_data_decide_in_one_graph():
                 torch.testing.assert_close(got, wanted)
     (placement,) = weft.torch.placements
     assert placement.on_weft == placement.total > 5, placement
+
+
+ON_THE_CPU = """
+import torch, weft.torch
+model = torch.nn.Linear(8, 8).eval()
+with torch.no_grad():
+    torch.compile(model, backend="weft", options={"fullgraph": True, **%r})(torch.ones(2, 8))
+"""
+
+
+@pytest.mark.parametrize("options, uses_gpu", [({}, False), ({"device": "auto"}, True)], ids=["default", "auto"])
+def test_tensors_of_the_cpu_beside_a_gpu(options, uses_gpu, tmp_path):
+    """A graph is computed where its tensors are, unless the options say otherwise."""
+    done, kernels = emulated.counted("gfx1100", tmp_path, sys.executable, "-c", ON_THE_CPU % options)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert bool(kernels) == uses_gpu
 
 
 def test_results_on_another_device():
