@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
-TensorFlow's answers.  applications.py FOLDER [--drawn] NAME...  `--all` prints the names of all. With `--drawn`, large weights are
-stored as zeros and can be regenerated: NAME.json describes them."""
+TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all. NAME.json says which weights were drawn by a rule
+and where they are in the weight file, so that they need not be carried elsewhere."""
 import inspect
 import json
 import os
@@ -20,19 +20,50 @@ def names():
     return sorted(name for name in dir(found) if inspect.isfunction(getattr(found, name)) and name[0].isupper())
 
 
-RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "moving_mean": (-0.3, 0.3), "moving_variance": (0.5, 1.5)}
+RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "bias": (-0.1, 0.1)}
 
 
-def spread(model, rng, size):
-    """Randomises the norms, with the moments measured on noise, so that outputs depend on the input. Factors below 1 keep deep networks
-    well-conditioned: with factors around 1 single precision differs from double by a tenth."""
-    for variable in model.variables:
-        if (end := variable.path.split("/")[-1]) in RANGES:
-            variable.assign(rng.uniform(*RANGES[end], variable.shape).astype(np.float32))
-    for layer in model.layers:
-        if isinstance(layer, tf.keras.layers.BatchNormalization):
-            layer.momentum = 0.0
-    model(rng.uniform(-2, 2, (4, size, size, 3)).astype(np.float32), training=True)
+def values(entry):
+    """The values of a drawn weight."""
+    x = np.random.default_rng([7, entry["number"]]).random(entry["count"], np.float32) - np.float32(0.5)
+    return x * np.float32(entry["width"]) + np.float32(entry["middle"])
+
+
+def draw(model):
+    """Replaces kernels (He initialisation), factors and biases by random numbers; returns the description of each. Factors below 1 keep
+    deep networks well-conditioned."""
+    drawn = []
+    for number, variable in enumerate(model.variables):
+        shape, end = variable.shape, variable.path.split("/")[-1]
+        if end.endswith("kernel"):
+            most = float(np.sqrt(6 / np.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])))  # of a depthwise one, the sum has no channels
+            low, high = -most, most
+        elif end in RANGES:
+            low, high = RANGES[end]
+        else:
+            continue
+        entry = {"number": number, "count": int(np.prod(shape)), "width": high - low, "middle": (low + high) / 2}
+        variable.assign(values(entry).reshape(shape))
+        drawn.append(entry)
+    return drawn
+
+
+def noise(rng, batch, size):
+    return (rng.integers(-8, 9, (batch, size, size, 3)) / 4).astype(np.float32)
+
+
+def calibrate(model, rng, size):
+    """Measures the moments of the norms on noise, so that outputs depend on the input. A channel that hardly varies in these pictures is
+    not blown up in others: its variance is at least a quarter of the layer's mean. The moments are rounded, so that files compress."""
+    norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    for layer in norms:
+        layer.momentum = 0.0
+    if norms:
+        model(noise(rng, 16 if size < 200 else 4, size), training=True)
+    for layer in norms:
+        variance = layer.moving_variance.numpy()
+        layer.moving_variance.assign(tf.cast(tf.cast(np.maximum(variance, variance.mean() / 4), tf.bfloat16), tf.float32))
+        layer.moving_mean.assign(tf.cast(tf.cast(layer.moving_mean, tf.bfloat16), tf.float32))
 
 
 def made(name, size):
@@ -44,63 +75,44 @@ def exact(model, name, size):
     tf.keras.config.set_dtype_policy("float64")
     twin = made(name, size)
     tf.keras.config.set_dtype_policy("float32")
-    twin.set_weights([weight.astype(np.float64) for weight in model.get_weights()])
+    for mine, its in zip(model.variables, twin.variables, strict=True):  # one by one: the largest network has 350 million weights
+        its.assign(mine.numpy().astype(np.float64))
     return twin
 
 
-def draw(model):
-    """Replaces large weights by random numbers (He initialisation); returns the description of each and its values."""
-    drawn = []
-    for number, variable in enumerate(model.variables):
-        shape = variable.shape
-        count = int(np.prod(shape))
-        if count > 20_000 and len(shape) > 1:
-            width = float(np.float32(2 * np.sqrt(6 / np.prod(shape[:-1]))))
-            x = (np.random.default_rng([7, number]).random(count, np.float32) - np.float32(0.5)) * np.float32(width)
-            variable.assign(x.reshape(shape))
-            drawn.append(({"number": number, "count": count, "width": width}, x.tobytes()))
-    return drawn
+def find(folder, name, drawn):
+    """Records where the drawn weights are in the weight file."""
+    data = (folder / name / "variables/variables.data-00000-of-00001").read_bytes()
+    for entry in drawn:
+        entry["at"] = data.index(values(entry).tobytes())
+    (folder / f"{name}.json").write_text(json.dumps(drawn))
 
 
-def leave_out(folder, name, drawn):
-    """Overwrites the drawn weights in the weight file with zeros; records their places."""
-    path, entries = folder / name / "variables/variables.data-00000-of-00001", []
-    data = bytearray(path.read_bytes())
-    for entry, content in drawn:
-        at = data.index(content)
-        data[at:at + len(content)] = bytes(len(content))
-        entries.append(entry | {"at": at})
-    path.write_bytes(data)
-    (folder / f"{name}.json").write_text(json.dumps(entries))
-
-
-def keep(folder, name, is_drawn):
+def keep(folder, name):
     rng = np.random.default_rng(5)
     tf.random.set_seed(5)
     size = FIXED.get(name, 64)
     model = made(name, size)
-    drawn = draw(model) if is_drawn else []
-    spread(model, rng, size)
+    drawn = draw(model)
+    calibrate(model, rng, size)
     spec = tf.TensorSpec([None, size, size, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
     tf.saved_model.save(model, folder / name, signatures={"serving_default": function})
+    find(folder, name, drawn)
     kept, twin = {}, exact(model, name, size)
     for number, batch in enumerate((1, 3)):
-        x = rng.uniform(-2, 2, (batch, size, size, 3)).astype(np.float32)
+        x = noise(rng, batch, size)
         kept[f"{number} in x"], kept[f"{number} exact y"] = x, twin(x.astype(np.float64), training=False).numpy()
         kept[f"{number} error y"] = np.abs(function(x)["y"].numpy() - kept[f"{number} exact y"]).max()
     np.savez(folder / f"{name}.npz", **kept)
-    if is_drawn:
-        leave_out(folder, name, drawn)
 
 
 def main():
     if sys.argv[1] == "--all":
         print(*names())
         return
-    is_drawn = "--drawn" in sys.argv
-    for name in sys.argv[2 + is_drawn:]:
-        keep(Path(sys.argv[1]), name, is_drawn)
+    for name in sys.argv[2:]:
+        keep(Path(sys.argv[1]), name)
 
 
 main()

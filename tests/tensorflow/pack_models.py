@@ -3,8 +3,8 @@
 TensorFlow nor a network (run_packed.py runs them there).  pack_models.py FOLDER [NAME...]
 
 FOLDER/models.json names them. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and how far from these an answer may be ("0 off y").
-Large weights of networks that are not trained are random numbers that both sides can draw: the files hold zeros in their place, and
-NAME.json says what belongs there."""
+Weights of networks that are not trained are random numbers that both sides can draw: the files hold zeros in their place, and NAME.json
+says what belongs there. All forty networks of keras.applications are packed if they are named."""
 import json
 import shutil
 import sys
@@ -18,6 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "real_models")]
 import fetch  # noqa: E402
 import judge  # noqa: E402
 import pictures  # noqa: E402
+from test_applications import ALL  # noqa: E402
 
 FACES = ["face_detection_front", "face_detection_short_range", "face_landmark"]
 WORDS = ["alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"]
@@ -86,12 +87,21 @@ def add_pitches(pack, work):
 def add_keras(pack, work, name):
     if not pack.wants(name):
         return
-    judge.run("applications.py", work, "--drawn", name)
+    judge.run("applications.py", work, name)
+    pack_keras(pack, work, name)
+
+
+def pack_keras(pack, work, name):
+    """Packs what applications.py has left in `work`."""
     found, stored = np.load(work / f"{name}.npz"), {}
     for number in range(2):
         y = found[f"{number} exact y"]
         stored |= {f"{number} in x": found[f"{number} in x"], f"{number} out y": y.astype(np.float32)}
         stored[f"{number} off y"] = 1e-4 * np.abs(y).max() + 3 * found[f"{number} error y"]
+    with open(work / name / "variables/variables.data-00000-of-00001", "r+b") as data:
+        for entry in json.loads((work / f"{name}.json").read_text()):
+            data.seek(entry["at"])
+            data.write(bytes(4 * entry["count"]))
     shutil.copy(work / f"{name}.json", pack.folder)
     pack.add(name, work / name, stored)
     shutil.rmtree(work / name)
@@ -112,8 +122,9 @@ def main():
         add_pitches(pack, work)
         for name in HUMAN:
             add_human(pack, work, name)
-        for name in KERAS:
+        for name in [name for name in ALL if name in names] or KERAS * (not names):
             add_keras(pack, work, name)
 
 
-main()
+if __name__ == "__main__":
+    main()

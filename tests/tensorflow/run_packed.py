@@ -20,8 +20,8 @@ import weft  # noqa: E402
 
 def drawn(entry):
     """Random weights that applications.py left out."""
-    rng = np.random.default_rng([7, entry["number"]])
-    return (rng.random(entry["count"], np.float32) - np.float32(0.5)) * np.float32(entry["width"])
+    x = np.random.default_rng([7, entry["number"]]).random(entry["count"], np.float32) - np.float32(0.5)
+    return x * np.float32(entry["width"]) + np.float32(entry["middle"])
 
 
 def whole(folder, model, work):
