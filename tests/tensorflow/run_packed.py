@@ -3,6 +3,7 @@
 run_packed.py FOLDER [NAME...] [--device nvidia:0] [--out FILE]"""
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -76,7 +77,9 @@ def main():
     parser.add_argument("--out")
     arguments = parser.parse_args()
     models = [model for model in json.loads((arguments.folder / "models.json").read_text()) if not arguments.names or model["name"] in arguments.names]
-    right, on = 0, machine.gpu() if arguments.device.startswith("nvidia") else None
+    right, on, where = 0, machine.gpu() if arguments.device.startswith("nvidia") else None, {"device": arguments.device}
+    if chip := os.environ.get("AMDEMU_CHIPS"):
+        where["device"] = f"emulated {chip}"
     for model in models:
         with tempfile.TemporaryDirectory() as work:
             try:
@@ -85,8 +88,8 @@ def main():
             except (weft.Error, AssertionError) as error:
                 values = {"right": 0, "error": str(error)[:500]}
         right += values["right"]
-        of, command = {"model": model["name"], "device": arguments.device}, f"python tests/tensorflow/run_packed.py FOLDER --device {arguments.device}"
-        machine.tell(machine.result("model of TensorFlow on a GPU", of, values, command=command, machine=on), arguments.out)
+        of, command = {"model": model["name"]} | where, f"python tests/tensorflow/run_packed.py FOLDER --device {arguments.device}"
+        machine.tell(machine.result("answers of a TensorFlow model", of, values, command=command, machine=on), arguments.out)
     print(f"{right} of {len(models)} right on {arguments.device}")
     sys.exit(right < len(models))
 
