@@ -113,7 +113,7 @@ class ModelEdit {
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;
-  std::map<std::string, size_t> makers_;  ///< name of a value -> index of the inserted node that computes it
+  std::map<std::string, size_t> makers_;  ///< result of an inserted node -> index of the original node before it
   std::map<std::string, Tensor> weights_;
   std::map<const onnx::Graph*, Replacements> replaced_;
   std::vector<std::string> outputs_;

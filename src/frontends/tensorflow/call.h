@@ -99,9 +99,9 @@ class Call : public Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The same as numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 if there are more
+  int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   std::optional<Tensor> constant(size_t i) const;
-  std::optional<std::string> constant_text(size_t i) const;  ///< the string in input `i` if it is constant
+  std::optional<std::string> constant_text(size_t i) const;  ///< input `i` if it is one constant string
   /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
   /// Returns the axes in input `i`, counted from the front and sorted (E143).
@@ -151,7 +151,7 @@ class Call : public Builder {
 enum class Steps : uint8_t {
   counted,  ///< computes: operands are dequantised, results quantised
   moved,    ///< moves elements: they stay quantised if operands and results have the same scale and zero point
-  kept,     ///< returns its operands unchanged
+  kept,     ///< passes values on as they are (control flow, variables)
 };
 
 /// How an operator treats complex numbers. `apart` suits operators that only move elements.

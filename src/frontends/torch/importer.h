@@ -16,9 +16,9 @@ namespace weft::torch {
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
-  const Node* node = nullptr;  ///< for a view: the node that computes it from the base; null: it is a base
+  const Node* node = nullptr;  ///< of a view: computes it from the base; null: it equals the base
   size_t result = 0;           ///< index of the node's result
-  int64_t version = 0;         ///< of a base: number of writes; of a view: number of writes that it includes
+  int64_t version = 0;         ///< of a root: number of writes to the tree; of a view: how many it includes
   bool may_be_copy = false;    ///< a view or a copy: torch decides by strides, which are unknown here
   bool has_failed = false;
 };
@@ -95,10 +95,10 @@ class Importer {
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
   std::optional<int64_t> part_ = {};                          // 0 or 1: operators now read real or imaginary parts
-  std::set<std::string> known_sizes_;                         // symbols that are a size of an input
-  std::unordered_map<std::string, std::string> state_names_;  // state: name in the graph -> in the model
+  std::set<std::string> known_sizes_;                         // symbols in the sizes of tensor inputs
+  std::unordered_map<std::string, std::string> state_names_;  // tensor inputs: graph's name -> model's
   std::set<std::string> result_names_;
-  std::unordered_map<const Graph*, std::set<std::string>> read_;  // names that a graph's nodes read
+  std::unordered_map<const Graph*, std::set<std::string>> read_;  // names that nodes or results read
 };
 
 /// Returns the function for an overload; null if there is none.

@@ -54,7 +54,7 @@ class Call : public frontend::Builder {
   /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
   /// depends on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 if there are more
+  int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   /// Returns the tensor in input `i` if it is constant, otherwise nothing.
   std::optional<Tensor> constant(size_t i) const;
   /// Returns the tensor in input `i`; E159 if it is not constant. `what` names it in the error: "sizes".
