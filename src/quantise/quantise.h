@@ -66,7 +66,7 @@ struct Settings {
   /// Without a metric, the loss is the relative error of the outputs (root mean square), or for integers the share that
   /// differs.
   std::function<double(const std::filesystem::path&)> metric;
-  std::map<std::string, Range> ranges;                ///< ranges that replace observed ones, by value
+  std::map<std::string, Range> ranges;                ///< name of a value -> range that replaces the observed one
   bool has_products = true, has_convolutions = true;  ///< which kinds of layers are quantised
   int threads = 0;
   std::function<void(const Progress&)> progress;
