@@ -46,7 +46,7 @@ class Samples {
 
 struct Settings {
   Target to = Target::int8;
-  RangeMethod method = RangeMethod::mse;  ///< the default of fp8 is minmax, since floats have a wide range
+  RangeMethod method = RangeMethod::mse;  ///< fp8 always uses minmax, since floats have a wide range
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: inputs are i8 with zero point 0, not u8
   bool is_per_tensor = false;  ///< one scale for a whole weight, not one for each channel
