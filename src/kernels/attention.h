@@ -26,7 +26,7 @@ struct AttentionSizes {
   AttentionStrides q, k, v;
 };
 
-/// Turns 8 vectors of 8 into their columns.
+/// Transposes a matrix of 8 x 8 elements, held as 8 vectors.
 WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   Vec<f32, 8> a[8], b[8];
   WEFT_UNROLL for (int i = 0; i < 4; ++i) {

@@ -140,7 +140,7 @@ std::optional<Value> raised_attention(Module& module, Instruction& i) {
   return reshape(module, module.append(attention, operands), i.types[0].shape.dims);
 }
 
-/// Returns x[batch, heads, rows, columns] if `value` repeats each of its heads for a group of query heads.
+/// If `value` repeats each key/value head of an x[batch, heads, rows, columns] for its query heads, returns x.
 static std::optional<Value> without_repeat(Value value) {
   const auto* merge = value.def->as<Reshape>();
   if (!merge) return std::nullopt;

@@ -14,7 +14,7 @@ struct BlockFormat {
   int64_t block = 32;
   bool is_symmetric = false;  ///< the zero point is the middle of the range of integers
   DType scales = DType::f32;  ///< or f16, bf16
-  bool is_for_bytes = false;  ///< engines may round each block of a row to 8 bits
+  bool is_for_bytes = false;  ///< engines may round the input to 8 bits in blocks
 
   int greatest() const { return (1 << bits) - 1; }
 };
@@ -23,7 +23,7 @@ struct BlockFormat {
 struct BlockWeights {
   BlockFormat format = {};
   int64_t n = 0, k = 0;
-  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], one a byte; padding behind k is the zero point
+  std::vector<uint8_t> steps = {};  ///< [n, blocks * block], a byte each; padding after k is the zero point
   std::vector<float> scales = {};   ///< [n, blocks]
   std::vector<uint8_t> zeros = {};  ///< [n, blocks]
 

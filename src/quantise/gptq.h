@@ -10,9 +10,9 @@ namespace weft::quantise {
 
 /// What GPTQ computes for a layer from its Hessian, the sum of x x' over the rows x of its inputs.
 struct GptqData {
-  std::vector<float> importance;  ///< of each column
-  std::vector<size_t> order;      ///< columns, the most important first: all later columns compensate for its error
-  std::vector<float> factor;      ///< of the inverse, [k, k], in that order
+  std::vector<float> importance;  ///< of each column: sum of the squares of its inputs
+  std::vector<size_t> order;      ///< order of rounding: columns by falling importance
+  std::vector<float> factor;      ///< U[k, k], upper triangle: U' U is the inverse (damped) Hessian in that order
 };
 GptqData gptq_data(std::span<const float> hessian, size_t k);
 

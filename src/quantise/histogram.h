@@ -20,7 +20,7 @@ class Histogram {
   double least() const { return least_; }
   double greatest() const { return greatest_; }
   int64_t zeros() const { return zeros_; }
-  int64_t total() const { return total_; }  ///< zeros included
+  int64_t total() const { return total_; }  ///< number of values, zeros included
 
   struct Bin {
     double middle, width;
@@ -34,7 +34,7 @@ class Histogram {
   void halve();
   int64_t index_of(double value) const;
 
-  int exponent_ = 0;   // a bin is 2^exponent_ wide
+  int exponent_ = 0;   // width of a bin: 2^exponent_
   int64_t first_ = 0;  // number of the first bin, which begins at first_ * 2^exponent_
   std::vector<int64_t> counts_;
   int64_t zeros_ = 0, total_ = 0;

@@ -19,15 +19,15 @@ struct Operand {
 /// A product of a computed value and a weight: Conv, MatMul or Gemm.
 struct Layer {
   size_t node = 0;
-  std::string name;  ///< of the node, or "node 12"
+  std::string name;  ///< name of the node, or "node 12"
   std::string op;
-  std::string input, weight, bias;  ///< values; no bias: ""
+  std::string input, weight, bias;  ///< names of the operands; no bias: ""
   Operand sum = {};                 ///< of a MatMul: the input of a following Add that is a constant per channel
   std::string added = {};           ///< the constant at `sum`; "": none
-  DType type = DType::f32;          ///< of the weight, and so of the input and the result
-  Tensor values;                    ///< of the weight, as f32
+  DType type = DType::f32;          ///< type of weight, input and result
+  Tensor values;                    ///< the weight, as f32
   bool is_last = false;             ///< the last product of at least three
-  size_t channels = 0;              ///< the weight's axis of the result's channels
+  size_t channels = 0;              ///< the weight's axis that gives the result's channels
   size_t inner = 0;  ///< the weight's axis that is summed with the input's channels, within a group of a Conv
 
   bool is_convolution() const { return op == "Conv"; }

@@ -20,7 +20,7 @@ struct NewNode {
   std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};
   std::vector<std::pair<std::string, int64_t>> integers = {};
-  std::vector<int64_t> axes = {};  ///< of a reduction below operator set 18
+  std::vector<int64_t> axes = {};  ///< axes of a reduction, as an attribute before operator set 18
 };
 
 /// Returns the version of the model's ai.onnx operator set.
@@ -83,7 +83,7 @@ class ModelEdit {
     std::filesystem::path folder;
     std::vector<Field> model_fields, graph_fields;
     std::vector<std::span<const std::byte>> nodes;
-    std::map<std::string, size_t, std::less<>> makers;  ///< for each result, the node that computes it
+    std::map<std::string, size_t, std::less<>> makers;  ///< name of a result -> index of the node that computes it
     std::set<std::string, std::less<>> names;
     bool has_external = false;
   };
@@ -109,11 +109,11 @@ class ModelEdit {
 
   std::shared_ptr<const Source> source_;
   std::map<size_t, std::map<size_t, std::string>> inputs_;
-  std::map<size_t, std::string> results_;  ///< of nodes whose result another node computes now
+  std::map<size_t, std::string> results_;  ///< new result names of nodes; an inserted node took the old one
   std::set<size_t> removed_;
   std::vector<NewNode> first_;
   std::map<size_t, std::vector<NewNode>> before_, after_;
-  std::map<std::string, size_t> makers_;  ///< the inserted node of each value
+  std::map<std::string, size_t> makers_;  ///< result of an inserted node -> index of the original node before it
   std::map<std::string, Tensor> weights_;
   std::map<const onnx::Graph*, Replacements> replaced_;
   std::vector<std::string> outputs_;

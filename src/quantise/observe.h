@@ -32,13 +32,13 @@ void for_each_item(const Runner& runner, Samples& samples,
 /// The statistics of one layer's input.
 struct Observed {
   Histogram histogram = {};
-  std::vector<double> sums = {};     ///< sums of each input channel
-  std::vector<double> squares = {};  ///< their squares
-  std::vector<float> greatest = {};  ///< the greatest magnitude of each input channel
+  std::vector<double> sums = {};     ///< sum of each input channel
+  std::vector<double> squares = {};  ///< sum of the squares of each input channel
+  std::vector<float> greatest = {};  ///< greatest absolute value of each input channel
   int64_t rows = 0;                  ///< number of rows summed
   std::string why_not = {};          ///< why the layer cannot be quantised; empty: it can
 
-  std::vector<double> means() const;  ///< of each input channel
+  std::vector<double> means() const;  ///< mean of each input channel
 };
 
 /// The statistics of each observed value, by its name.

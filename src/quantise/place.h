@@ -17,10 +17,10 @@ namespace weft::quantise {
 struct StaticLayer {
   const Layer* layer;
   Grid input;
-  bool is_scaled_in_runs;  ///< the input's scale follows from the values of each run
+  bool is_scaled_in_runs;  ///< each run computes the scale of the input
   ChannelWeights weights;
-  std::vector<double> added_bias = {};  ///< of each channel; none: the bias stays
-  std::vector<double> means = {};       ///< of the input's channels, subtracted before quantising; or empty
+  std::vector<double> added_bias = {};  ///< added to the bias of each channel; empty: unchanged
+  std::vector<double> means = {};       ///< of input channels, subtracted before quantising; empty: none
 };
 
 /// Casts a value of a layer's type to f32, because the 8-bit layers that Weft writes compute in no other float type.

@@ -16,14 +16,14 @@ namespace weft::quantise {
 
 /// The number format of the quantised layers.
 enum class Target : uint8_t {
-  int8,          ///< inputs and weights, ranges of inputs from data
-  fp8,           ///< the same in e4m3
-  int8_dynamic,  ///< inputs and weights, ranges of inputs from each run
-  int8_weights,  ///< weights alone
-  int4,          ///< weights alone, in blocks
+  int8,          ///< inputs and weights; sample data give the ranges of inputs
+  fp8,           ///< the same as e4m3 floats
+  int8_dynamic,  ///< inputs and weights; each run computes the ranges of its inputs
+  int8_weights,  ///< only weights
+  int4,          ///< only weights, in blocks
   fp8_fnuz,      ///< as fp8, in the e4m3 of AMD's gfx942
 };
-Target parse_target(std::string_view name);  ///< E203 for another
+Target parse_target(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(Target target);
 inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
@@ -46,28 +46,28 @@ class Samples {
 
 struct Settings {
   Target to = Target::int8;
-  RangeMethod method = RangeMethod::mse;  ///< fp8: minmax by default, which suits floats best
+  RangeMethod method = RangeMethod::mse;  ///< fp8 always uses minmax, since floats have a wide range
   double percentile = 99.99;
-  bool is_symmetric = false;   ///< int8: i8 around 0 for inputs, in place of u8
-  bool is_per_tensor = false;  ///< one scale for a weight instead of one for each channel
+  bool is_symmetric = false;   ///< int8: inputs are i8 with zero point 0, not u8
+  bool is_per_tensor = false;  ///< one scale for a whole weight, not one for each channel
   /// int8: weights of 7 bits, so that the sum of two products by u8 fits 16 bits; some engines need that without VNNI.
   bool is_range_reduced = false;
   /// If not set: gptq for int4 and fp8 with data, else nearest.
   std::optional<WeightMethod> weights;
-  int64_t block = 32;        ///< int4: weights of a scale, a power of two from 16
+  int64_t block = 32;        ///< int4: number of weights with a common scale, a power of two from 16
   bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;       ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
   /// The strength (below 1) of SmoothQuant, which moves outliers of inputs into weights. If not set, int8 chooses one
   /// for each input where that costs nothing at run time.
   std::optional<double> smooth;
-  std::vector<std::string> keep;  ///< patterns of nodes that stay in floats
-  std::optional<double> budget;   ///< the greatest allowed loss; layers stay in floats until it is met
+  std::vector<std::string> keep;  ///< names (* and ?) of nodes that stay in floats
+  std::optional<double> budget;   ///< allowed loss; as many layers stay in floats as it takes
   /// Returns the quality of a model (the path of an ONNX file); greater is better, and the loss is its relative drop.
   /// Without a metric, the loss is the relative error of the outputs (root mean square), or for integers the share that
   /// differs.
   std::function<double(const std::filesystem::path&)> metric;
-  std::map<std::string, Range> ranges;                ///< ranges of inputs, in place of observed ones
-  bool has_products = true, has_convolutions = true;  ///< which layers
+  std::map<std::string, Range> ranges;                ///< name of a value -> range that replaces the observed one
+  bool has_products = true, has_convolutions = true;  ///< which kinds of layers are quantised
   int threads = 0;
   std::function<void(const Progress&)> progress;
 };

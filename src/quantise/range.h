@@ -23,7 +23,7 @@ Kind parse_name(std::string_view text, const std::array<std::string_view, count>
 
 /// How the range of a value is chosen from its histogram.
 enum class RangeMethod : uint8_t { minmax, percentile, entropy, mse };
-RangeMethod parse_range_method(std::string_view name);  ///< E203 for another
+RangeMethod parse_range_method(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(RangeMethod method);
 
 struct Range {

@@ -14,7 +14,7 @@ struct Evaluation {
 };
 
 struct Choice {
-  std::set<size_t> floats = {};  ///< layers that stay in floats for the budget's sake
+  std::set<size_t> floats = {};  ///< layers that stay in floats to meet the budget
   std::vector<Evaluation> evaluations = {};
   std::vector<double> shares = {};  ///< estimated contribution of each layer to the loss
   double loss = 0;                  ///< NaN: unknown, without data or a metric

@@ -11,7 +11,7 @@ namespace weft::quantise {
 /// A weight that is stored in 8 bits and dequantised before use, so only the file shrinks: weights of recurrent layers,
 /// of convolutions, of products in bodies of control flow.
 struct StoredWeight {
-  const onnx::Graph* graph;  ///< the graph that holds it
+  const onnx::Graph* graph;  ///< the graph that has this weight
   Layer layer;               ///< the first layer that reads it; its `input` is empty
   ChannelWeights rounded;
 };

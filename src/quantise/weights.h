@@ -10,8 +10,8 @@ namespace weft::quantise {
 /// Weights rounded to symmetric grids: one for each channel, or one for all.
 struct ChannelWeights {
   DType type = DType::i8;     ///< or f8e4m3fn, f8e4m3fnuz
-  std::vector<float> scales;  ///< of each channel, or one
-  Tensor values;              ///< of the type, in the sizes of the weight
+  std::vector<float> scales;  ///< one for each channel, or one for all
+  Tensor values;              ///< the rounded weight, of `type`
 
   bool is_per_tensor() const { return scales.size() == 1; }
 };

@@ -17,12 +17,12 @@ namespace weft::quantise {
 /// A layer that may be quantised, with its statistics and its rounded weights.
 struct Prepared {
   Grid input = {};
-  bool is_scaled_in_runs = false;       ///< only the type of the input's grid is known; each run computes the scale
-  ChannelWeights channels = {};         ///< for all targets but weights in blocks
-  BlockWeights blocks = {};             ///< for weights in blocks
-  std::vector<double> added_bias = {};  ///< of each channel
-  std::vector<double> means = {};       ///< of the input's channels, subtracted before quantising; or empty
-  double input_noise = 0, weight_noise = 0;  ///< mean square of the error, over that of the value
+  bool is_scaled_in_runs = false;            ///< each run computes the scale of the input
+  ChannelWeights channels = {};              ///< the rounded weight, unless it is in blocks
+  BlockWeights blocks = {};                  ///< the rounded weight, in blocks
+  std::vector<double> added_bias = {};       ///< added to the bias of each channel
+  std::vector<double> means = {};            ///< of input channels, subtracted before quantising; empty: none
+  double input_noise = 0, weight_noise = 0;  ///< mean square of the error divided by that of the values
   double usual_noise = 0;                    ///< noise relative to the smallest 99 % of inputs
 };
 

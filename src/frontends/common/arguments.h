@@ -7,7 +7,7 @@
 
 #include "base/dim.h"
 
-/// Functions that read the arguments of a node.
+/// Helpers to read the arguments of a node.
 namespace weft::frontend {
 
 /// Returns the sizes as numbers; nothing if one of them is symbolic.
@@ -25,7 +25,8 @@ class Asked {
  public:
   explicit Asked(size_t count) : asked_(count) {}
 
-  /// Returns the argument of `list` whose name (by `name_of`) this is; null if there is none.
+  /// Returns the argument of `list` with this name (`name_of` gives an argument's name) and marks it as read; null if
+  /// there is none.
   template <class List, class NameOf>
   const typename List::value_type* find(const List& list, NameOf name_of, std::string_view name) const {
     for (size_t i = 0; i < list.size(); ++i) {

@@ -7,8 +7,8 @@ namespace weft::frontend {
 
 /// Returns floor(x / y). Integers are divided without a conversion to floats.
 Expr floor_divided(Expr x, Expr y);
-/// The same for floats, computed from the remainder as Python, torch and numpy do, so that x = y * result + remainder.
-/// floor(x / y) differs where the rounded x / y becomes an integer.
+/// The same for floats, computed from the remainder as in Python, torch and numpy, so that x = y * result + remainder.
+/// floor(x / y) is one too large where the division rounds up to an integer.
 Expr floor_divided_by_remainder(Expr x, Expr y);
 
 /// Returns x^exponent for an exponent >= 0, by repeated squaring.

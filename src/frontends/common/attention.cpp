@@ -12,8 +12,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Rotates the first and second half (or even and odd elements) of the last axis by the angles: [.., n] with cos and
-/// sin broadcastable to [.., n / 2].
+/// Rotates pairs of elements of the last axis [.., n]: one of each half or (`interleaved`) neighbours. Cosines and
+/// sines of the angles are broadcast to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
   Dim half = floordiv(x.dims().back(), 2);
@@ -97,7 +97,7 @@ Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softca
   if (mask) s = s + Expr{&b, mask};
   if (mode == 2) kept = s;
   Expr probability{&b, b.emit(Softmax{.axis = 3}, {s})};
-  // a row whose keys are all masked gives 0
+  // a row whose keys are all masked gives 0, not NaN
   s = select(equal(reduce(ReduceFn::max, s, {3}), -infinity), 0, probability);
   if (mode == 3) kept = s;
   return {matmul(s, v), kept};

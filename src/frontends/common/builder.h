@@ -8,7 +8,7 @@
 
 #include "ir/module.h"
 
-/// Translates an operator of a model into instructions; shared by all frontends.
+/// Appends the instructions of a model's operators to a program; shared by all frontends.
 namespace weft::frontend {
 
 using Values = std::vector<Value>;
@@ -17,8 +17,8 @@ using Values = std::vector<Value>;
 struct Body {
   Module* module;
   Body* outer = nullptr;  ///< the body around it
-  Dim trip = 0;           ///< number of the trip; combines the loops around
-  Values captured = {};   ///< values of the module around it that are parameters
+  Dim trip = 0;           ///< number of the trip, combined over all loops around; random numbers depend on it
+  Values captured = {};   ///< values of the outer module that became parameters
 
   /// Makes a value of an outer module usable in this body. Constants and sizes are created again, other values become
   /// parameters. A value of the body itself is returned unchanged.
@@ -48,7 +48,7 @@ class Builder {
   /// Appends an instruction. Arithmetic on sizes and small constants is computed at once, so that sizes stay symbolic.
   /// E144 for a negative size.
   Value emit(Op op, Values inputs) const;
-  Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< every result
+  Values emit_all(Op op, Values inputs, std::vector<Module*> bodies = {}) const;  ///< returns all results
 
   /// Returns a size for each element k of the i64 vector `computed`: `known[k]` if given, else a run-time symbol in [0,
   /// `most[k]`] (without an upper bound if `most` is empty).
@@ -56,8 +56,8 @@ class Builder {
 
   /// Returns `axis` counted from the front; E143 if it is outside [-rank, rank).
   int64_t axis(int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted, E143 on repetition
-  /// Requires two sizes to be equal: checked now, or in each run if only the run knows them.
+  std::vector<int64_t> axes(std::vector<int64_t> axes, int64_t rank) const;  ///< sorted; E143 if one occurs twice
+  /// Requires two sizes to be equal. The check is made now, or in each run if a size is unknown until then.
   void require_same(const Dim& a, const Dim& b, std::string_view what) const;
   /// Requires a tensor to have these sizes (E151 for another rank).
   void require_dims(Value x, const Dims& dims, std::string_view what) const;

@@ -2,13 +2,13 @@
 #pragma once
 #include "frontends/common/expr.h"
 
-/// Complex numbers as pairs of real and imaginary part along a last axis of size 2.
+/// Complex numbers, stored as pairs (real and imaginary part) along a last axis of size 2.
 namespace weft::frontend {
 
 struct Complex {
   Expr re, im;
 };
-Expr part(Expr pairs, int64_t i);  ///< 0: the real parts
+Expr part(Expr pairs, int64_t i);  ///< i = 0: the real parts; 1: the imaginary parts
 Complex parts(Expr pairs);
 Expr pair_of(const Complex& z);
 Complex product(const Complex& a, const Complex& b);
@@ -19,10 +19,10 @@ Expr magnitude(const Complex& z);
 // ---- Fourier transforms ----
 
 enum class Way : uint8_t { forward, inverse };
-/// Returns the unscaled Fourier transform of n pairs along an axis. `onesided` takes or returns half of the bins.
+/// Returns the unscaled Fourier transform of n pairs along an axis. `onesided`: n / 2 + 1 bins, which determine the
+/// others, as the signal is real; the forward transform returns them, the inverse takes them.
 Expr transformed(Expr pairs, int64_t axis, const Dim& n, Way way, bool onesided = false);
-/// Multiplies the transform of `count` elements by a factor: 1 (mode 0), 1 / sqrt(count) (mode 1) or 1 / count (mode
-/// 2).
+/// Multiplies the transform of `count` elements by a factor: 1 (mode 0), 1 / sqrt(count) (1) or 1 / count (2).
 Expr normalized(Expr pairs, const Dim& count, int64_t mode);
 
 /// Cuts a signal into pieces of `size` elements, one every `step` elements, and multiplies each by the window.
@@ -30,9 +30,9 @@ struct Pieces {
   int64_t size, step;
   Expr window;  ///< [size]
 };
-/// x[batch, time] -> [batch, bins, pieces, 2].
+/// Returns the short-time Fourier transform of x[batch, time]: [batch, bins, pieces, 2].
 Expr short_time_transform(Expr x, const Pieces& of, bool onesided);
-/// Restores the signal by overlap-add: adds up the pieces and divides by the sum of the squared windows.
+/// Returns the signal by overlap-add: adds up the windowed pieces and divides by the sum of the squared windows.
 Expr inverse_short_time_transform(Expr pairs, const Pieces& of, bool onesided);
 
 }  // namespace weft::frontend

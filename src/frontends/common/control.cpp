@@ -49,7 +49,7 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// Joins the types of a result of two branches: sizes that differ become symbols, which the If sets.
+/// Returns the common type of a result of two branches: sizes that differ become symbols, which are added to `sets`.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -65,15 +65,15 @@ Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<
   return joined;
 }
 
-/// Builds one loop. Carried values first get their sizes before the loop. If the body returns another size, that size
-/// becomes a symbol and the body is built again.
+/// Builds one loop. At first the carried values in the body have the sizes from before the loop. If the body returns
+/// another size, that size becomes a symbol and the body is built again.
 class LoopBuilder {
  public:
   LoopBuilder(const Builder& c, LoopForm form) : c_(c), form_(std::move(form)) {
     for (const Value& value : form_.carried) types_.push_back(value.type());
     if (!form_.types.empty()) types_ = form_.types;
     int64_t most = form_.trips.upper_bound();
-    // the bound is at least 1: a symbol with one possible value would become a number
+    // the bound is at least 1, because a symbol with one possible value would become a number
     op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));
   }
 
@@ -104,7 +104,7 @@ class LoopBuilder {
     captured_ = inside.captured;
   }
 
-  /// A body may return a plain value for a carried optional; it is wrapped in an optional.
+  /// Wraps a plain value that the body returns for a carried optional in an optional.
   void wrap_optionals() {
     unwrapped_.assign(types_.size(), false);
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -115,7 +115,7 @@ class LoopBuilder {
     }
   }
 
-  /// Makes symbols of carried sizes that the body changes; returns true if there were any.
+  /// Replaces carried sizes that the body changes by symbols; returns true if there were any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -137,7 +137,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces by `_` the sizes that items of the next trip do not share.
+  /// Replaces the sizes of a container's items that differ after the trip by `_` (any size); true if there were any.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

@@ -9,9 +9,9 @@
 /// through `inside`.
 namespace weft::frontend {
 
-/// Makes an outer value usable in the body that `b` builds: as a parameter, or unchanged if the body computes it.
+/// Returns the value that stands for `outer` in the body that `b` builds (Body::capture).
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
-/// Returns the condition's value if it is known at compile time, so that only one branch, or no loop, is built.
+/// Returns the condition's value if it is known at compile time; the caller then builds one branch only, or no loop.
 std::optional<bool> known_condition(Value condition);
 
 // --- If --------------------------------------------------------------------------------------------------------------
@@ -22,28 +22,28 @@ struct Branch {
   Values results, captured;
 };
 Branch build_branch(const Builder& b, std::string name, const std::function<Values(const Builder& body)>& body);
-/// Builds an If and returns the results of the selected branch, each of the branches' common type. Sizes that differ
-/// between the branches become run-time symbols; E158 for other differences.
+/// Builds an If and returns its results. Sizes that differ between the branches become run-time symbols; E158 if types
+/// differ otherwise.
 Values choose(const Builder& b, Value condition, const Branch& yes, const Branch& no);
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// Describes a loop. If the sizes of carried values change from trip to trip, the body is built a second time.
+/// Describes a loop. If sizes of carried values change from trip to trip, `body` is called again with symbols for them.
 struct LoopForm {
   Dim trips = INT64_MAX;
-  Value condition = {};          ///< before the first trip; null when there is none
-  bool gives_condition = false;  ///< the body's first result
-  Values carried = {};
-  Types types = {};  ///< the types of the body's carried values, if they differ from the initial ones
-  size_t rows = 0;
-  /// Builds the body of trip number `trip` and returns the condition for another trip, the carried values and the rows.
+  Value condition = {};          ///< before the first trip; null: none
+  bool gives_condition = false;  ///< the body's first result is the condition for another trip
+  Values carried = {};           ///< their initial values
+  Types types = {};              ///< types of the carried values in the body; empty: those of the initial values
+  size_t rows = 0;               ///< number of results that each trip adds a row to
+  /// Builds the body and returns the condition (if `gives_condition`), the carried values and the rows.
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
 /// Returns the carried values after the last trip, then the rows of all trips stacked along a new first axis. E158 for
 /// a body that does not fit.
 Values build_loop(const Builder& b, LoopForm form);
 
-/// Builds a loop with a known number of trips:
+/// Builds a loop whose number of trips is known before it begins:
 ///
 ///     Values y = loop_over(b, steps, {state}, 1, [&](const Builder& body, const Dim& trip, const Values& carried) {
 ///       Expr next = tanh(Expr{&body, carried[0]} + inside(body, bias));

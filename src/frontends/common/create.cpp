@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t most_steps = int64_t{1} << 40;
 
-/// Returns the elements of a range whose three numbers are constant.
+/// Returns the number of elements of a range whose three numbers are constant.
 int64_t count_steps(const Builder& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);
@@ -22,7 +22,7 @@ int64_t count_steps(const Builder& c, double start, double limit, double delta) 
   return static_cast<int64_t>(count);
 }
 
-/// Builds a range whose number of elements only the run knows.
+/// Builds a range whose number of elements is unknown until the run.
 Expr range_by_data(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;
   auto wide = [](Expr x) { return convert(x, DType::f64); };

@@ -5,8 +5,8 @@
 /// Operators that create tensors from sizes and scalars: ranges, triangular masks, unit matrices.
 namespace weft::frontend {
 
-/// Returns start, start + delta ... below `limit`. The three scalars have one type and may be numbers, symbolic sizes
-/// or run-time values. E156 for a step that is known to be 0.
+/// Returns start, start + delta ... before `limit`, which is left out. The three scalars have one type and are
+/// constants, symbolic sizes or run-time values. E156 for a step that is known to be 0.
 Expr range(Expr start, Expr limit, Expr delta);
 
 /// Returns a bool matrix: true on and above (`upper`) or on and below diagonal `offset` (negative: below the main one).

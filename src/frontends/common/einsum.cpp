@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// A value with a label for each axis: a letter, or for "..." a character from 128 on (128 is the last axis).
+/// A value with a label for each axis: a letter, or for an axis of "..." 128 + its number, counted from the last axis.
 struct Labelled {
   Expr value;
   std::string labels;
@@ -121,7 +121,7 @@ Labelled permuted(const Labelled& x, const std::string& labels) {
   return {transpose(x.value, order), labels};
 }
 
-/// Returns the sizes of these labels over both operands: an axis of size 1 is broadcast.
+/// Returns the sizes of these labels in both operands together: size 1 in one of them is broadcast.
 Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   Dims dims;
   for (char l : labels) {

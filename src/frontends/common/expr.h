@@ -4,8 +4,8 @@
 #include "ops/build.h"
 #include "ops/elementwise.h"
 
-/// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Operands are
-/// broadcast, and a number takes the type of the other operand.
+/// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Appends the
+/// instructions. Operands are broadcast, and a number takes the type of the other operand.
 namespace weft::frontend {
 
 struct Expr {
@@ -17,7 +17,7 @@ struct Expr {
   int64_t rank() const { return value.rank(); }
 };
 
-/// Applies fn to operands, which are broadcast. Arithmetic on sizes stays symbolic.
+/// Applies fn to operands, which are broadcast. Arithmetic on symbolic sizes gives symbolic sizes (Builder::emit).
 Expr apply(Fn fn, const Builder& at, Values operands);
 inline Expr apply(Fn fn, Expr x) { return apply(fn, *x.at, {x.value}); }
 inline Expr apply(Fn fn, Expr x, Expr y) { return apply(fn, *x.at, {x.value, y.value}); }
@@ -96,7 +96,7 @@ Expr concat(const Builder& at, Values parts, int64_t axis);
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
 /// Reverses x along one axis.
 Expr reversed(Expr x, int64_t axis);
-/// Adds axes of size 1 to x: with_rank before all others, the second function at the end.
+/// Adds leading axes of size 1 to x, up to this rank.
 Expr with_rank(Expr x, int64_t rank);
 /// Reshapes a vector so that it lies along `axis` of a tensor of `rank` axes: [n] -> [1, n, 1, 1].
 Expr along(Expr x, int64_t axis, int64_t rank);

@@ -14,7 +14,7 @@ namespace weft::frontend {
 /// Opens the files that hold a model's external weights. A model is not trusted: a location is accepted only if, after
 /// following links, it is a regular file without a second hard link, in the folder of the model or in the folder of the
 /// model's own real path (the cache of Hugging Face links both into one folder). The opened file is checked, so that
-/// nobody can exchange it in between. Each file is mapped once.
+/// nobody can exchange it between check and use. Each file is mapped once.
 class ExternalFiles {
  public:
   /// Without a folder, every location is refused.
@@ -30,7 +30,7 @@ class ExternalFiles {
  private:
   Bytes map(const std::string& location, std::string_view tensor) const;
 
-  std::vector<std::filesystem::path> folders_;  ///< real paths; a location is looked for in each in turn
+  std::vector<std::filesystem::path> folders_;  ///< real paths, searched in this order
   std::map<std::string, Bytes, std::less<>> open_;
 };
 

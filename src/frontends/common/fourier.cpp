@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Returns the real and imaginary parts of e^(i 2 pi j k / n): [rows, columns].
+/// The real and imaginary parts of e^(i 2 pi j k / n) for row j and column k.
 struct Twiddles {
   Expr cosine, sine;
 };

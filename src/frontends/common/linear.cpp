@@ -9,15 +9,15 @@
 namespace weft::frontend {
 namespace {
 
-/// One step of elimination on matrices m[batch, n, w] with partial pivoting (Golub and Van Loan, "Matrix computations",
-/// 3.4): row `at` is swapped with the one below that has the largest element in column `at`.
+/// One step of Gaussian elimination with partial pivoting on m[batch, n, w] (Golub and Van Loan, "Matrix computations",
+/// 3.4): row `at` is swapped with the row from `at` on that has the largest absolute value in column `at`.
 struct Pivoted {
   Expr matrix;  ///< rows swapped
   Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
-  Expr factor;  ///< each row minus this times row `at` has 0 in the column; before masking: [batch, n, 1]
+  Expr factor;  ///< column `at` divided by the pivot, for all rows: [batch, n, 1]
   Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
-  Expr row;     ///< numbers of the rows, [1, n, 1], and of row `at`
-  Expr number;
+  Expr row;     ///< 0, 1 ... n - 1, as [1, n, 1]
+  Expr number;  ///< `at` as a scalar
 };
 
 Pivoted pivoted(const Builder& b, Expr m, const Dim& at) {
@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Works column by column: subtracts the outer product of each new column from the rest.
+/// Computes one column of the factor in each trip, and subtracts its outer product from the matrix.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

@@ -59,8 +59,8 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
   return select(equal(i, last), alone, select(equal(met, i), last, met));
 }
 
-/// Returns the rotations that make columns i and partner[i] orthogonal. `own`[batch, 1, n] are the columns' squared
-/// lengths, `both` their dot products.
+/// The rotations that make columns i and partner[i] orthogonal. `rotation` takes the squared lengths of the columns,
+/// own[batch, 1, n], and the dot products of each column with its partner, `both`.
 struct Rotation {
   Expr partner, cos, sin;
 
@@ -84,8 +84,8 @@ struct Round {
   Values next;
   Expr apart;
 };
-/// Repeats sweeps of rounds until no pair in a sweep deviates from orthogonality by more than this. Convergence is
-/// quadratic, so the result of that sweep is accurate enough.
+/// Repeats sweeps (each of all rounds) until no pair deviated by more than 1e-9 (f64) or 1e-5 before its rotation. As
+/// convergence is quadratic, the result of that last sweep is accurate enough.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;

@@ -25,7 +25,7 @@ Words round(const Words& x, Expr key_low, Expr key_high) {
   return {right(q, 32) ^ x.b ^ key_low, low(q), right(p, 32) ^ x.d ^ key_high, low(p)};
 }
 
-/// Returns random words for `count` elements in a row.
+/// Returns random words for `count` elements: their index, the stream and the trip of the loop are Philox's counter.
 Words random_words(const RandomSource& from, const Dim& count) {
   const Builder& b = *from.low.at;
   Expr place = iota(b, count, DType::u64), stream = word(b, static_cast<uint64_t>(from.stream));

@@ -12,12 +12,12 @@ struct RandomSource {
   Expr low, high;  ///< the key: two words of 32 bits, each in a u64
   int64_t stream;  ///< a number that no other random operator of the model has
 };
-/// Takes the key from the run: different numbers in each run (base/random.h).
+/// The run's seed is the key: different numbers in each run (base/random.h).
 RandomSource random_source(const Builder& b, int64_t stream);
-/// Takes the key from `seed`: the same numbers in each run.
+/// `seed` is the key: the same numbers in each run.
 RandomSource random_source(const Builder& b, int64_t stream, uint64_t seed);
 
-/// Returns the type in which these functions compute numbers of `type`; their results have it.
+/// Returns the type of the results of the functions below for the wanted `type`: f64, or f32 for any other.
 inline DType random_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
 /// Uniform numbers in [0, 1) that `type` represents exactly: multiples of a power of 2, equally likely.
 Expr uniform(const RandomSource& from, DType type, const Dims& dims);
@@ -30,12 +30,13 @@ Expr drawn(const RandomSource& from, Expr shares, const Dim& samples);
 /// Draws without replacement by weights[batch, classes]: i64[batch, samples].
 Expr drawn_once(const RandomSource& from, Expr weights, const Dim& samples);
 
-/// Dropout in training: drops elements with probability `share`; an axis of `places` of size 1 drops whole slices.
+/// The result of a dropout, and bool[places] that is true for the kept elements.
 struct Dropped {
   Expr values, kept;
 };
-/// Scales the remaining elements to keep the mean. `as_selu` is alpha dropout: dropped elements become selu's minimum,
-/// then scale and shift keep mean and deviation (Klambauer and others, "Self-normalizing neural networks", 2017).
+/// Drops elements with probability `share` and scales the others to keep the mean; a 1 in `places` drops whole slices.
+/// `as_selu`: alpha dropout, where dropped elements become selu's minimum, and scale and shift keep mean and deviation
+/// (Klambauer and others, "Self-normalizing neural networks", 2017).
 Dropped dropped(const RandomSource& from, Expr x, double share, const Dims& places, bool as_selu);
 
 }  // namespace weft::frontend

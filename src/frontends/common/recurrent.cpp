@@ -12,7 +12,7 @@ struct Step {
   const RecurrentWeights& weights;
   const std::vector<Activation>& act;
   const Builder& body;
-  Expr projected;  ///< x W + biases (in a gru only that of the inputs), [batch, gates * hidden]
+  Expr projected;  ///< x W + both biases (in a gru only the input's), [batch, gates * hidden]
   Dim size;        ///< of the state
 
   Expr weight() const { return inside(body, weights.recurrent); }

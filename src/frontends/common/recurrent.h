@@ -14,15 +14,15 @@ using Activation = std::function<Expr(Expr)>;
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
-///   lstm: gates i, o, f, c: i, f = a0; c' = f * c + i * a1(gate c); o = a0; h' = o * a2(c'), with peepholes P * c
-///   added
-///         to i and f, and P * c' to o; with a projection, h = (o * a2(c')) Q + b
+///   lstm: gates i, o, f, c: i, f, o = a0(x W + h R); c' = f * c + i * a1(x Wc + h Rc); h' = o * a2(c')
+///         (peepholes add P * c to the operands of i and f, and P * c' to that of o; with a projection Q,
+///         h' = (o * a2(c')) Q + b)
 enum class CellKind : uint8_t { rnn, gru, lstm };
 
 struct RecurrentForm {
   CellKind kind = CellKind::rnn;
   std::vector<Activation> activations = {};   ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
-  double clip = 0;                            ///< bound of the operands of the gates' activations; 0: none
+  double clip = 0;                            ///< bound of the absolute value of a0's and a1's operands; 0: none
   double cell_clip = 0, projection_clip = 0;  ///< lstm: bounds of c' and of the projected h; 0: none
   bool linear_before_reset = false;
   bool input_forget = false;     ///< lstm: f = 1 - i
@@ -30,8 +30,8 @@ struct RecurrentForm {
   Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 
-/// Columns are the gates in order, each as wide as the state. A null bias is 0. With a projection, h is `out` wide,
-/// otherwise as wide as the state.
+/// The gates lie side by side along the columns, in the order above. A null bias is 0. `hidden` is the size of the
+/// state, `out` that of h: the columns of the projection, without one `hidden`.
 struct RecurrentWeights {
   Expr input, recurrent;                        ///< [in, gates * hidden], [out, gates * hidden]
   Value input_bias = {}, recurrent_bias = {};   ///< [gates * hidden]
@@ -41,7 +41,7 @@ struct RecurrentWeights {
 
 struct Recurrent {
   Expr states;        ///< [steps, batch, out]
-  Expr hidden, cell;  ///< after the last step, [batch, out]; cell [batch, hidden], or `hidden` where there is none
+  Expr hidden, cell;  ///< after the last step: [batch, out], [batch, hidden]; without an lstm `cell` equals `hidden`
 };
 /// Runs the cells over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row
 /// keeps its state after its end, and its later results are zeros.

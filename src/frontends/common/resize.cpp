@@ -97,7 +97,7 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   return run_time_size(size, scale);
 }
 
-/// Computes floor(size * scale) at run time, because a symbolic expression cannot state how the product is rounded.
+/// Computes floor(size * scale) at run time, because a symbolic expression cannot round the product to f32.
 Dim Resizing::run_time_size(const Dim& size, double scale) const {
   const Builder& b = *x_.at;
   constexpr int64_t denominator = 1 << 20;

@@ -18,11 +18,11 @@ class Resizing {
  public:
   explicit Resizing(Expr x);
 
-  /// The Resize to build; the caller sets its modes. Dims and scales equal x's until a function below changes them.
-  /// scales[a] = 0 stands for dims[a] / size.
+  /// The Resize to build; the caller sets its modes. It keeps x's sizes until a function below changes them. A scale of
+  /// 0 stands for the new size divided by x's.
   Resize op;
 
-  /// Gives these axes these sizes.
+  /// Sets the result's sizes of these axes.
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
   /// Multiplies sizes by scales and rounds down. As in onnxruntime the product is rounded to f32 first: 10 * 0.7f is 7.
   /// E155 for a scale that is not above 0.
@@ -33,8 +33,8 @@ class Resizing {
   /// takes sizes known only at run time, f64[axes].
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
-  /// Sets the part of x that tf_crop_and_resize resizes: the starts of the axes, then their ends, as fractions of x's
-  /// size. Other axes are taken whole. The second form takes run-time numbers, f64[2 * axes].
+  /// Sets the part of x that tf_crop_and_resize resizes: the starts along these axes, then the ends, as fractions of
+  /// x's sizes. Other axes are kept whole. The second form takes run-time numbers, f64[2 * axes].
   void set_region(const std::vector<int64_t>& axes, const std::vector<double>& region);
   void set_region(const std::vector<int64_t>& axes, Expr region);
 

@@ -26,7 +26,7 @@ Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   return gather_nd(image, {&c, concat(c, parts, position[0].rank())}, 1);
 }
 
-/// How samples outside the image are read, and whether -1 and 1 are centres of pixels or outer edges.
+/// How samples outside the image are read, and whether -1 and 1 are the centres of the outer pixels or their edges.
 struct Border {
   Outside outside;
   bool aligned;
@@ -128,8 +128,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// How a region is divided along one axis: bins of `ratio` samples each; ratio 0 takes one sample for each pixel of the
-/// region, up to `most`.
+/// The samples of regions along one axis: `most` for each bin, of which the first `own` count (all if it is null).
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]
@@ -148,13 +147,13 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
 }
 
-/// Returns the samples of each region along an axis if their number is open: ceil(length / bins), [regions, 1, 1].
+/// Returns the samples of a bin along an axis if the form does not fix them: ceil(length / bins), [regions, 1, 1].
 Expr adaptive_ratio(Expr length, int64_t bins) {
   Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
   return reshape(max(ratio, 0), {length.dims()[0], 1, 1});
 }
 
-/// Returns the greatest element as a symbolic size.
+/// Returns the greatest element as a run-time symbol; at least 1.
 Dim greatest(const Builder& c, Expr ratio) {
   Expr all = reshape(ratio, {ratio.dims()[0]});
   Expr most = reduce(ReduceFn::max, concat(c, {all, full(c, DType::i64, {1}, 1)}, 0), {0});

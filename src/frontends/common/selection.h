@@ -10,7 +10,7 @@ namespace weft::frontend {
 /// Returns the running sum, product, minimum or maximum along an axis; `exclusive` leaves out the element itself.
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
 
-/// Sorted elements and their former indices along the axis (i64). Equal elements keep their order; NaN counts as
+/// Sorted elements, and the index (i64) that each had along the axis. Equal elements keep their order; NaN counts as
 /// largest.
 struct Ordered {
   Expr values, places;
@@ -44,7 +44,8 @@ Groups unique_neighbours(Expr x, int64_t axis);
 /// Repeats each index i `repeats[i]` times: [2, 0, 1] -> [0, 0, 2].
 Expr repeated_places(Expr repeats);
 
-/// Returns values[i] where x equals keys[i] (NaN equals NaN), elsewhere `fallback`, a scalar or of x's sizes.
+/// Replaces each element of x that equals keys[i] by values[i] (NaN equals NaN), any other by `fallback`, which is a
+/// scalar or has x's sizes.
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
 
 /// Non-maximum suppression. Of the boxes with a score above `least`, removes those that overlap a better box of their

@@ -15,7 +15,7 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 constexpr int64_t far = INT32_MAX;  // exporters write "to the end" as INT32_MAX or INT64_MAX
 
-/// Returns one end of a slice, counted from the front and clamped to [low, high]; `size` is the axis.
+/// Returns one bound of a slice, counted from the front and clamped to [low, high]; `size` is the size of the axis.
 Dim slice_bound(const Builder& b, const Dim& given, const Dim& size, const Dim& low, const Dim& high) {
   if (auto value = given.constant()) {
     if (*value >= far) return high;
@@ -35,8 +35,7 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
-  // The end is clamped already if the step is positive, so the count uses the unclamped start: max(n - 2, 0), not n -
-  // min(2, n).
+  // The count of a forward slice uses the unclamped start, since max(n - 2, 0) is simpler than n - min(2, n).
   bool counts_from_front = start.lower_bound() >= 0;
   Dim count = c.step > 0 ? ceildiv(to - (counts_from_front ? start : from), c.step) : ceildiv(from - to, -c.step);
   slice.sizes[axis] = max(count, 0);
@@ -48,7 +47,7 @@ Expr bound_by_data(Expr given, Expr size, bool forwards) {
   return forwards ? min(max(from_front, 0), size) : min(max(from_front, -1), size - 1);
 }
 
-/// The starts and sizes of axes with run-time bounds.
+/// Sets the starts and sizes of axes with run-time bounds.
 void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   Values computed;
   Dims most;
@@ -81,7 +80,7 @@ Slice whole(Expr x) {
 
 Expr reshape_to(Expr x, Dims dims, bool zero_copies) {
   std::optional<size_t> open;
-  Dim rest = 1, total = 1;  // the products exclude copied axes, so that these need no division
+  Dim rest = 1, total = 1;  // products without the copied axes, so that dividing them stays simple
   std::vector<bool> is_copied(x.dims().size());
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == Dim(-1)) {

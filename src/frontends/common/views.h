@@ -19,11 +19,11 @@ Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 /// step is not 0.
 struct Cut {
   int64_t axis = 0;
-  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that only the run knows
+  std::optional<Dim> start = 0, end = INT64_MAX;  ///< nothing for a bound that is unknown until the run
   int64_t step = 1;
-  Value start_data = {}, end_data = {};  ///< such a bound, i64[1]
+  Value start_data = {}, end_data = {};  ///< the value of such a bound, i64[1]
 };
-/// Slices x along these axes, each of which occurs once; returns x itself if the slice is all of it.
+/// Slices x along these axes, each of which occurs once; returns x itself if nothing is cut off.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
 /// Returns x with the slice `part` (positive steps, known bounds) replaced by `value`, which is broadcast.
 Expr replaced(Expr x, const Cut& part, Expr value);

@@ -7,7 +7,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Splits `total` elements of padding between both sides of an axis.
+/// Splits `total` elements of padding between both ends of an axis; `upper`: the end gets an odd one.
 void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);
@@ -64,8 +64,8 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
-    // Windows without gaps between them never need a negative padding. Without the maximum the symbolic sizes of deep
-    // networks stay short.
+    // Windows without gaps never need negative padding; without this maximum the symbolic sizes of deep networks stay
+    // short.
     add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }
 }

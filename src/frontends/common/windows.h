@@ -6,8 +6,8 @@
 #include "frontends/common/expr.h"
 #include "ops/dot.h"
 
-/// Convolution and pooling of x[batch, channels, spatial...]. A framework with channels last wraps them:
-/// `channels_last(convolution(channels_first(x), w, window))`; passes then choose the layout and remove the transposes.
+/// Convolution and pooling of x[batch, channels, spatial...]. A frontend with channels last transposes before and after
+/// (`channels_last(convolution(channels_first(x), w, window))`); passes choose the layout and remove the transposes.
 namespace weft::frontend {
 
 /// One entry for each spatial axis. Empty strides and dilations mean 1, empty pads 0; a negative pad removes elements.
@@ -16,11 +16,11 @@ struct Window {
   Dims pads_begin = {}, pads_end = {};
 };
 
-/// Fills empty members with their default for each of `axes`.
+/// Gives empty members their default, one entry for each of `axes` axes.
 void fill_defaults(Window& window, size_t axes);
 
-/// Sets pads so that there are ceil(size / stride) windows along each axis. An odd element goes after the image if
-/// `upper`, else before it. The kernel must be set.
+/// Sets pads so that there are ceil(size / stride) windows along each axis. If an axis needs an odd number of
+/// padded elements, the extra one is after the image with `upper`, else before it. The kernel must be set.
 void pad_same(Window& window, const Dims& spatial, bool upper = true);
 /// Sets pads of a transposed convolution so that its result has the spatial sizes `wanted`.
 void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, const Dims& spatial, const Dims& wanted,
@@ -28,16 +28,16 @@ void pad_transposed(Window& window, const std::vector<int64_t>& output_padding, 
 
 /// Returns the sizes of x's spatial axes. E140 if there is none.
 Dims spatial_dims(Expr x);
-/// Returns the kernel sizes of w[.., .., kernel...]: numbers (else E122), one for each of `axes` (else E140).
+/// Returns the kernel sizes of w[.., .., kernel...]. E122 if one is symbolic, E140 if there are not `axes` of them.
 std::vector<int64_t> kernel_of(Expr w, size_t axes);
 
 /// Moves channels: [batch, spatial..., channels] -> [batch, channels, spatial...]; channels_last moves them back.
 Expr channels_first(Expr x);
 Expr channels_last(Expr x);
 
-/// x[batch, in, spatial...] * w[out, in / groups, kernel...] -> [batch, out, windows...] of `type` (x's own by
-/// default); the kernel of `window` need not be set. out = floor((in + pads - dilation * (kernel - 1) - 1) / stride)
-/// + 1.
+/// Convolves x[batch, in, spatial...] with w[out, in / groups, kernel...] to [batch, out, windows...] of `type` (x's by
+/// default). An axis of size n has floor((n + pads - dilation * (kernel - 1) - 1) / stride) + 1 windows. The kernel of
+/// `window` is taken from w.
 Expr convolution(Expr x, Expr w, Window window, int64_t groups = 1, std::optional<DType> type = {});
 /// Transposed convolution, the gradient of a convolution by its input: x[batch, in, spatial...], w[in, out / groups,
 /// kernel...] -> [batch, out, (size - 1) * stride + dilation * (kernel - 1) + 1 + output_padding - pads ...].
@@ -48,11 +48,11 @@ Expr with_bias(Expr y, Value bias);
 
 /// The options of a pooling, besides its window.
 struct PoolForm {
-  bool round_up = false;  ///< ceil mode: one window more where elements are left, unless it lies in the padding
+  bool round_up = false;  ///< ceil mode: one more window if elements are left, unless it begins in the end padding
   bool count_include_pad = false;  ///< whether averages count padding as zeros or omit it
   int64_t p = 2;                   ///< of PoolFn::lp: (sum of |x|^p)^(1/p)
 };
-/// Returns the max, average or norm of each window: [batch, channels, windows...]. A maximum is padded with -inf.
+/// Returns the maximum, average or norm of each window: [batch, channels, windows...]. Maxima are padded with -inf.
 Expr pool(PoolFn fn, Expr x, const Window& window, const PoolForm& form = {});
 /// The maximum of each window and its flat index (i64) over all axes of x; the first of equals.
 struct Maxima {

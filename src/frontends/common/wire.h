@@ -17,8 +17,8 @@ namespace weft::frontend {
 ///       default: wire.skip();
 ///     }
 ///
-/// A message that is longer than its parent is read as far as the parent goes, so that the error names the innermost
-/// field that is cut. Throws E103 (cut short) and E108 (damaged).
+/// A message that claims more bytes than its parent has is read up to the parent's end, so that the error names the
+/// innermost field that is cut short. Throws E103 (file too short) and E108 (damaged).
 class Wire {
  public:
   /// Reads `message`, a part of the file that begins at `origin`. `path` names it and must outlive the reader.
@@ -37,7 +37,7 @@ class Wire {
   float float32(std::string_view name);
   std::span<const std::byte> bytes(std::string_view name);
   std::string_view text(std::string_view name);
-  /// Returns a reader for a nested message; it must not outlive this reader. `index` is -1 if the field is not a list.
+  /// Returns a reader for a nested message; it must not outlive this reader. `index`: its place in a list, or -1.
   Wire message(std::string_view name, int64_t index = -1);
 
   /// Appends the values of a repeated number, packed or not.
@@ -45,7 +45,7 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// Return the rest of this message for later reading, and how many of its bytes the file lacks.
+  /// The unread bytes of this message, to be read later, and how many more it claims than the file has.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 

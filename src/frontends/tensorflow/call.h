@@ -63,7 +63,7 @@ class Graphs {
   /// Returns the table whose node has this name; null if there is none, or if it is not filled with constants.
   virtual const LookupTable* find_table(const std::string& name) = 0;
 
-  int64_t trials = 0;  ///< number of loop bodies being built on trial (counting.h)
+  int64_t trials = 0;  ///< how many loop bodies are being built as trials (counting.h)
 };
 
 /// One node that is being translated. An attribute that nobody reads is an error afterwards, so that none is ignored by
@@ -88,7 +88,7 @@ class Call : public Builder {
   bool gives_pairs() const { return gives_pairs_; }
   DType output_type(size_t i = 0) const;  ///< E140, E149
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
-  Expr input(size_t i) const;  ///< E140 when it is not given
+  Expr input(size_t i) const;  ///< E140 if it is not given
   const Values& inputs() const { return inputs_; }
   void expect_inputs(size_t least, size_t most) const;  ///< E140
   void expect_rank(size_t i, int64_t rank) const;       ///< E151
@@ -99,31 +99,31 @@ class Call : public Builder {
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The same as numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t number_of(size_t i) const;  ///< the one number in input `i` (E140)
+  int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   std::optional<Tensor> constant(size_t i) const;
-  std::optional<std::string> constant_text(size_t i) const;  ///< the string in input `i`, if it is one constant string
+  std::optional<std::string> constant_text(size_t i) const;  ///< input `i` if it is one constant string
   /// Returns the new sizes of x in input `i`; one may be -1, which is inferred.
   Dims sizes_for(Expr x, size_t i) const;
   /// Returns the axes in input `i`, counted from the front and sorted (E143).
   std::vector<int64_t> axes_in(size_t i, int64_t rank) const;
 
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
-  int64_t integer(std::string_view attribute) const;  ///< E142 when it is not given
+  int64_t integer(std::string_view attribute) const;  ///< E142 if it is not given
   int64_t integer(std::string_view attribute, int64_t fallback) const;
   bool flag(std::string_view attribute, bool fallback = false) const;
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute, std::string_view fallback = {}) const;
   std::vector<int64_t> integers(std::string_view attribute) const;
   std::vector<double> numbers(std::string_view attribute) const;
-  const Sizes& shape(std::string_view attribute) const;  ///< E142 when it is not given
+  const Sizes& shape(std::string_view attribute) const;  ///< E142 if it is not given
   /// Returns a type attribute; nothing if Weft lacks the type. E142 if the attribute is missing.
   std::optional<DType> type(std::string_view attribute) const;
   /// Returns an enumeration attribute as a number: its value, or its index among these names (E145).
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
-  const Tensor& tensor(std::string_view attribute) const;  ///< E142 when it is not given
+  const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
   /// Marks an attribute as read that changes nothing here.
   void ignore(std::string_view attribute) const { find(attribute); }
-  void check_attributes() const;  ///< E141 for an attribute that no one read
+  void check_attributes() const;  ///< E141 for an attribute that was not read
 
   std::string name() const override { return node_.op; }
   [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;
@@ -149,15 +149,15 @@ class Call : public Builder {
 
 /// How an operator treats quantised values.
 enum class Steps : uint8_t {
-  counted,  ///< it computes: operands are dequantised, results quantised
-  moved,    ///< it moves elements: they stay quantised if operands and results have the same scale and zero point
-  kept,     ///< it passes values on unchanged
+  counted,  ///< computes: operands are dequantised, results quantised
+  moved,    ///< moves elements: they stay quantised if operands and results have the same scale and zero point
+  kept,     ///< passes values on as they are (control flow, variables)
 };
 
 /// How an operator treats complex numbers. `apart` suits operators that only move elements.
 enum class Pairs : uint8_t {
   refused,
-  apart,  ///< the same to real and imaginary parts
+  apart,  ///< computes real and imaginary parts separately, by the same function
   known,  ///< its function accepts complex numbers as pairs
 };
 

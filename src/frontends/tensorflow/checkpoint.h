@@ -38,7 +38,7 @@ class Checkpoint {
     int64_t type = 0, shard = 0, offset = 0, size = 0;
     std::vector<int64_t> dims = {};
     std::optional<uint32_t> checksum = {};
-    std::vector<CheckpointSlice> slices = {};  ///< of a partitioned variable
+    std::vector<CheckpointSlice> slices = {};  ///< the parts of a partitioned variable
   };
   void add(std::string_view key, std::span<const std::byte> value, const std::byte* origin);
   const Entry& entry_of(const std::string& key, const std::string& name) const;
@@ -49,7 +49,7 @@ class Checkpoint {
 
   frontend::ExternalFiles files_;
   std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> keys_;  // by full name
+  std::map<std::string, std::string> keys_;  // full name of a variable -> its key
   bool has_objects_ = false;
   int64_t shards_ = 0;
 };

@@ -7,8 +7,8 @@ namespace weft::tensorflow {
 /// The counters of a loop. TensorFlow writes every loop as a While, but most loops run over the rows of a tensor.
 struct Counted {
   Dim trips;                                 ///< the number of trips
-  std::vector<std::optional<Dim>> counters;  ///< starts of the carried values that are start + number of the trip
-  std::vector<bool> is_rows;  ///< carried lists whose element t is written in trip t, and that no trip reads
+  std::vector<std::optional<Dim>> counters;  ///< the start of each carried value that is start + number of the trip
+  std::vector<bool> is_rows;  ///< true for carried lists that trip t writes only at t and that no trip reads
 };
 /// Finds the counters and the number of trips of a loop whose condition only compares counters with sizes known before
 /// the loop. It builds the body once to find out.

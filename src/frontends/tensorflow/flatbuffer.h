@@ -26,7 +26,7 @@ class FlatTable {
     return at ? load<T>(at) : fallback;
   }
   std::optional<FlatTable> table(size_t slot) const;
-  std::string_view text(size_t slot) const;  ///< empty when it is not given
+  std::string_view text(size_t slot) const;  ///< empty if it is not given
   /// Returns the raw bytes of a vector of numbers of `width` bytes; nothing if it is missing.
   std::optional<std::span<const std::byte>> vector(size_t slot, size_t width) const;
   template <class T>
@@ -41,7 +41,7 @@ class FlatTable {
   FlatTable at(size_t slot, size_t index) const;
   /// True if slot `slot` is present.
   bool has(size_t slot) const { return field(slot) != 0; }
-  size_t slots() const { return slots_; }  ///< beyond which nothing is given
+  size_t slots() const { return slots_; }  ///< number of slots; fields beyond are not given
 
  private:
   FlatTable() = default;

@@ -11,10 +11,10 @@ namespace weft::tensorflow {
 
 /// A TensorFlow loop.
 struct FlowLoop {
-  Values carried;           ///< before the first trip
-  std::vector<bool> stays;  ///< values that the body returns unchanged: it reads them from outside
-  std::function<Value(const Builder&, const Values&)> holds;  ///< whether there is another trip
-  std::function<Values(const Builder&, const Values&)> step;  ///< the carried values after a trip
+  Values carried;           ///< initial values
+  std::vector<bool> stays;  ///< true: the body returns it unchanged, so it is not carried
+  std::function<Value(const Builder&, const Values&)> holds;  ///< builds the condition for another trip
+  std::function<Values(const Builder&, const Values&)> step;  ///< builds a trip and returns the new carried values
 };
 /// Builds the loop and returns the carried values after the last trip. E158 for a body that does not fit.
 Values run_loop(Call& c, const FlowLoop& loop);

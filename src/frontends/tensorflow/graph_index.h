@@ -16,23 +16,22 @@ struct LoopNodes {
   struct Carried {
     const GraphNode* merge;
     const GraphNode* enter;
-    const GraphNode* next;                        ///< null: the loop never comes back here
-    std::vector<const GraphNode*> switches = {};  ///< and the Exits behind them
+    const GraphNode* next;                        ///< NextIteration; null: trips pass no new value on
+    std::vector<const GraphNode*> switches = {};  ///< Switches of this value
     std::vector<const GraphNode*> exits = {};
   };
   std::vector<Carried> carried;
   std::vector<const GraphNode*> entries;  ///< Enters of loop invariants
-  const GraphNode* condition = nullptr;   ///< LoopCond
+  const GraphNode* condition = nullptr;   ///< the node LoopCond
 };
 
 /// A branch of version 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
 struct BranchNodes {
-  std::string_view predicate;  ///< a value
-  std::string_view sides[2];   ///< the operands of Merge if it is false, true
-  size_t places[2] = {0, 0};   ///< among Merge's operands
-  std::map<std::string_view, std::string_view> switches[2] =
-      {};                                         ///< read by each side: name -> the value that is passed on
-  std::vector<std::string_view> outside[2] = {};  ///< values that each side reads past the Switches
+  std::string_view predicate;  ///< the name of a value
+  std::string_view sides[2];   ///< the operands of Merge if the predicate is false, true
+  size_t places[2] = {0, 0};   ///< the indices of `sides` among Merge's operands
+  std::map<std::string_view, std::string_view> switches[2] = {};  ///< read by each side: Switch's name -> its operand
+  std::vector<std::string_view> outside[2] = {};                  ///< values that each side reads without a Switch
 };
 
 /// The nodes of a graph or function by name, and its loops and branches.
@@ -51,7 +50,7 @@ class GraphIndex {
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:
-  using Sides = std::map<std::string_view, int>;  // predicate -> which side of it; 2: after both
+  using Sides = std::map<std::string_view, int>;  // predicate -> side (0: false, 1: true); 2: merged
 
   const GraphNode* maker(std::string_view value) const { return find(parse(value).node); }
   const GraphNode* maker_of(const GraphNode& node, size_t input) const;
@@ -64,8 +63,8 @@ class GraphIndex {
 
   std::span<const GraphNode> nodes_;
   std::unordered_map<std::string_view, const GraphNode*> by_name_;
-  std::map<std::string_view, LoopNodes> loops_;                      // by the name of their frame
-  std::unordered_map<const GraphNode*, std::string_view> frame_of_;  // Exits and Merges of loops
+  std::map<std::string_view, LoopNodes> loops_;                      // by the name of the loop's frame
+  std::unordered_map<const GraphNode*, std::string_view> frame_of_;  // an Exit or Merge -> the frame of its loop
   std::unordered_map<const GraphNode*, Sides> sides_;
   std::unordered_map<const GraphNode*, BranchNodes> branches_;
 };

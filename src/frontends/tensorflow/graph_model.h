@@ -16,7 +16,7 @@ namespace weft::tensorflow {
 
 struct GraphNode {
   Node node;
-  std::vector<std::string_view> inputs;  ///< "name", "name:1", "name:output:0" in functions, "^name" for order only
+  std::vector<std::string_view> inputs;  ///< "name", "name:1"; "name:output:0" in functions; "^name" orders only
 };
 
 struct GraphFunction {
@@ -44,11 +44,11 @@ struct Restored {
 struct GraphModel {
   std::string source;  ///< the file's name, for messages
   std::vector<GraphNode> nodes;
-  std::map<std::string_view, int64_t> function_numbers;  ///< by name, into `functions`
+  std::map<std::string_view, int64_t> function_numbers;  ///< name -> index into `functions`
   std::vector<GraphFunction> functions;
   std::vector<GraphPort> inputs;                     ///< placeholders, or the inputs of the signature
-  std::vector<GraphPort> outputs;                    ///< of the signature; none in a frozen graph
-  std::map<std::string, Restored> restored = {};     ///< variables by the names of their handles
+  std::vector<GraphPort> outputs;                    ///< outputs of the signature; a frozen graph has none
+  std::map<std::string, Restored> restored = {};     ///< handle's name -> the variable's place in the checkpoint
   std::shared_ptr<Checkpoint> checkpoint = nullptr;  ///< null: a frozen graph
   Bytes file;
 };

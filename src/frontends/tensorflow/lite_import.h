@@ -18,14 +18,14 @@ struct JudgedNode {
 
 /// What the caller knows about the inputs.
 struct ImportOptions {
-  std::map<std::string, Dims> shapes = {};       ///< instead of the model's, by input
-  std::map<std::string, Symbol> symbols = {};    ///< bounds of open sizes, by name
-  std::map<std::string, Tensor> constants = {};  ///< inputs that are fixed to a value
-  std::vector<std::string> fixed_defaults = {};  ///< patterns of variables that have their first value in every run
-  int64_t max_nodes = 0;                         ///< most operators, with called graphs expanded; 0: 1,000,000
-  int64_t max_nesting = 0;                       ///< of graphs within graphs; 0: 64
-  bool channels_first = false;  ///< a GraphDef's inputs and outputs of 4 axes are [n, c, h, w], it has [n, h, w, c]
-  std::vector<std::string> outputs = {};  ///< values of a GraphDef to give ("node", "node:1"), instead of its own
+  std::map<std::string, Dims> shapes = {};       ///< sizes that replace the model's, by input
+  std::map<std::string, Symbol> symbols = {};    ///< bounds of symbolic sizes, by name
+  std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs
+  std::vector<std::string> fixed_defaults = {};  ///< variables (* and ?) that begin each run with their stored value
+  int64_t max_nodes = 0;                         ///< limit of operators, called graphs included; 0: 1,000,000
+  int64_t max_nesting = 0;                       ///< limit of graphs within graphs; 0: 64
+  bool channels_first = false;                   ///< inputs and outputs of a GraphDef with 4 axes become [n, c, h, w]
+  std::vector<std::string> outputs = {};         ///< outputs of a GraphDef ("node", "node:1") that replace its own
   /// If set, receives each operator of the first graph (of a GraphDef also those of called functions) with its fault,
   /// and no such fault is thrown.
   std::vector<JudgedNode>* judged = nullptr;

@@ -21,17 +21,17 @@ struct Quantization {
 
 struct LiteTensor {
   std::string name;
-  int64_t code = 0;                ///< of the element type in the schema
-  std::vector<int64_t> dims = {};  ///< -1: open
+  int64_t code = 0;                ///< the element type's number in the schema
+  std::vector<int64_t> dims = {};  ///< -1: unknown
   bool has_rank = true;
-  bool is_variable = false;        ///< state that operators write
-  Quantization steps = {};         ///< no scales: none
-  std::optional<Bytes> data = {};  ///< of a constant
+  bool is_variable = false;        ///< a state tensor, which operators write
+  Quantization steps = {};         ///< without scales the tensor is not quantised
+  std::optional<Bytes> data = {};  ///< the bytes of a constant
 };
 
 struct LiteOperator {
   Node node;
-  std::vector<int64_t> inputs, outputs;  ///< numbers of tensors; -1: not given
+  std::vector<int64_t> inputs, outputs;  ///< indices of tensors; -1: not given
 };
 
 struct LiteGraph {
@@ -45,8 +45,8 @@ struct LiteModel {
   std::string source;  ///< the file's name, for messages
   std::string description;
   std::vector<LiteGraph> graphs;
-  size_t main = 0;                                     ///< the number of the graph that runs
-  std::vector<std::string> input_names, output_names;  ///< of that graph
+  size_t main = 0;                                     ///< index of the graph that runs
+  std::vector<std::string> input_names, output_names;  ///< names of the inputs and outputs of that graph
   Bytes file;
 };
 

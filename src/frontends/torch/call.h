@@ -24,8 +24,8 @@ class Call;
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
-  Value tensor = {};  ///< also a run-time number, as a tensor without axes
-  Dim integer = 0;    ///< an integer or flag that is known as a size
+  Value tensor = {};  ///< a tensor; also a run-time number, as a scalar
+  Dim integer = 0;    ///< an integer, a flag (0, 1) or a size
   double number = 0;
 
   /// Returns the operand as a tensor of this type; integers wrap as in torch.
@@ -40,7 +40,7 @@ struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
   std::optional<Relation> relation = {};  ///< a condition on sizes
-  bool is_complex = false;                ///< the tensor has one axis more: complex.h
+  bool is_complex = false;                ///< `tensor` has a further last axis of size 2 (complex.h)
 };
 
 /// One node that is being translated. Arguments are named as in the operator's schema. The file leaves out arguments
@@ -55,29 +55,29 @@ class Call : public frontend::Builder {
 
   /// True if the argument is given and not None.
   bool has(std::string_view argument) const;
-  Expr tensor(std::string_view argument) const;  ///< E140 when it is not given
+  Expr tensor(std::string_view argument) const;  ///< E140 if it is not given
   std::optional<Expr> optional(std::string_view argument) const;
-  std::vector<Expr> tensors(std::string_view argument) const;  ///< of a list
+  std::vector<Expr> tensors(std::string_view argument) const;  ///< the tensors in a list
   std::vector<std::optional<Expr>> optional_tensors(std::string_view argument) const;
   Operand operand(std::string_view argument) const;  ///< a tensor or a number
   Dim size(std::string_view argument) const;
   Dim size(std::string_view argument, const Dim& fallback) const { return has(argument) ? size(argument) : fallback; }
-  Dims sizes(std::string_view argument) const;       ///< empty when it is not given
+  Dims sizes(std::string_view argument) const;       ///< empty if it is not given
   int64_t integer(std::string_view argument) const;  ///< E159 for a run-time value
   int64_t integer(std::string_view argument, int64_t fallback) const {
     return has(argument) ? integer(argument) : fallback;
   }
-  std::vector<int64_t> integers(std::string_view argument) const;  ///< empty when it is not given
+  std::vector<int64_t> integers(std::string_view argument) const;  ///< empty if it is not given
   double number(std::string_view argument) const;
   double number(std::string_view argument, double fallback) const {
     return has(argument) ? number(argument) : fallback;
   }
-  std::vector<double> numbers(std::string_view argument) const;  ///< empty when it is not given
+  std::vector<double> numbers(std::string_view argument) const;  ///< empty if it is not given
   bool flag(std::string_view argument, bool fallback = false) const;
   std::string text(std::string_view argument, std::string_view fallback = {}) const;
-  std::optional<DType> element(std::string_view argument) const;  ///< nothing when it is not given
+  std::optional<DType> element(std::string_view argument) const;  ///< nothing if it is not given
   bool is_complex(std::string_view argument) const;
-  Expr pair(std::string_view argument) const;  ///< a complex tensor as pairs, with a last axis of size 2
+  Expr pair(std::string_view argument) const;  ///< a complex tensor as pairs along a last axis of size 2
   /// Returns an argument of any kind; null if it is not given.
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Returns argument number i, for higher-order operators, whose arguments have no names. E140 if it is not given.
@@ -93,7 +93,7 @@ class Call : public frontend::Builder {
   /// Returns `dim`, or all axes, counted from the front. For a tensor without axes, -1 and 0 are valid.
   int64_t axis_of(std::string_view argument, int64_t rank) const;
   int64_t axis_of(std::string_view argument, int64_t rank, int64_t fallback) const;
-  std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all when none is given
+  std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all if none is given
 
   std::string name() const override { return node_.target; }
   [[noreturn]] void fail(std::string_view code, std::string what, std::string hint = {}) const override;

@@ -26,16 +26,16 @@ struct Size {
 struct TensorMeta {
   DType dtype = DType::f32;
   std::vector<Size> sizes = {}, strides = {};
-  Size offset = {};  ///< of its first element in memory
+  Size offset = {};  ///< of its first element in its storage
 };
 
 /// One element of an argument.
 struct Item {
   enum class Kind : uint8_t { none, name, integer, number, flag, text };
   Kind kind = Kind::none;
-  int64_t integer = 0;  ///< flags too
+  int64_t integer = 0;  ///< an integer, or a flag as 0 or 1
   double number = 0;
-  std::string text = {};  ///< names too
+  std::string text = {};  ///< a string or a name
 };
 
 /// An argument or result of a node: one item or a list of them.
@@ -75,13 +75,13 @@ struct Graph {
 struct Input {
   enum class Kind : uint8_t { user, parameter, buffer, constant_tensor, constant };
   Kind kind = Kind::user;
-  std::string name;    ///< in the graph
-  std::string target;  ///< of a parameter, buffer or constant: the name in the model
+  std::string name;    ///< the input's name in the graph
+  std::string target;  ///< name in the model: of a parameter, buffer or constant
 };
 
 struct Output {
   Argument value;
-  std::string mutated;  ///< the buffer or user input whose new value this is; empty: an output of the user
+  std::string mutated;  ///< the buffer or input that gets this value; empty: an output of the model
 };
 
 struct Range {
@@ -94,10 +94,10 @@ struct ExportedProgram {
   Graph graph;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
-  std::map<std::string, Range> ranges;    ///< of symbols
+  std::map<std::string, Range> ranges;    ///< bounds of symbols
   std::map<std::string, Tensor> weights;  ///< parameters, buffers and constants by their names in the model
   std::vector<std::string> guards;        ///< Python expressions about sizes
-  std::deque<Graph> subgraphs;            ///< those that arguments hold
+  std::deque<Graph> subgraphs;            ///< owns the graphs in arguments
   std::map<std::string, std::string> metadata = {};
   Bytes file;
 };

@@ -17,9 +17,8 @@ struct NodeFault {
 };
 
 struct ImportOptions {
-  std::map<std::string, Symbol> symbols = {};  ///< bounds of the program's symbols, within those of the export
-  std::map<std::string, Tensor> constants =
-      {};  ///< inputs that are fixed to a value: they are no inputs of the program
+  std::map<std::string, Symbol> symbols = {};    ///< bounds of the program's symbols, within those of the export
+  std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs, which the program then lacks
   /// If set, receives the faults of nodes; nothing is thrown, and the program has the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };

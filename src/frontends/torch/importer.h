@@ -15,11 +15,11 @@ namespace weft::torch {
 /// any of them. A view that is read after a write is computed again; a write to a view is written to the root.
 struct Entry {
   Binding binding = {};
-  Entry* base = nullptr;       ///< of a view
-  const Node* node = nullptr;  ///< of a view: computes it from the base; null: it is the base
-  size_t result = 0;           ///< which result of the node
-  int64_t version = 0;         ///< of a root: writes so far; of a view: those that it has seen
-  bool may_be_copy = false;    ///< torch decides by strides that are not known here
+  Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
+  const Node* node = nullptr;  ///< of a view: computes it from the base; null: it equals the base
+  size_t result = 0;           ///< index of the node's result
+  int64_t version = 0;         ///< of a root: number of writes to the tree; of a view: how many it includes
+  bool may_be_copy = false;    ///< a view or a copy: torch decides by strides, which are unknown here
   bool has_failed = false;
 };
 
@@ -94,11 +94,11 @@ class Importer {
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
-  std::optional<int64_t> part_ = {};                          // the part of complex numbers that operators read now
-  std::set<std::string> known_sizes_;                         // symbols known from the sizes of an input
-  std::unordered_map<std::string, std::string> state_names_;  // of inputs that may change: in the graph -> in the model
+  std::optional<int64_t> part_ = {};                          // 0 or 1: operators now read real or imaginary parts
+  std::set<std::string> known_sizes_;                         // symbols in the sizes of tensor inputs
+  std::unordered_map<std::string, std::string> state_names_;  // tensor inputs: graph's name -> model's
   std::set<std::string> result_names_;
-  std::unordered_map<const Graph*, std::set<std::string>> read_;  // the names that nodes of a graph read
+  std::unordered_map<const Graph*, std::set<std::string>> read_;  // names that nodes or results read
 };
 
 /// Returns the function for an overload; null if there is none.

@@ -17,7 +17,7 @@ void write_instructions(Out& out, const Module& body) {
   out.set_source(source);
 }
 
-/// Gives each output of a graph its own name.
+/// Adds an output with a new name to a graph, and returns the name.
 std::string put_output(Out& out, std::string& ports, const std::string& value, const Type& type) {
   std::string name = out.new_name("result");
   out.add_output(value, name);
@@ -31,7 +31,7 @@ OutGraph graph_of(const std::string& nodes, const std::string& ports) {
   return {text + ports};
 }
 
-/// Keeps the names of outer values, because bodies in ONNX see the surrounding graph.
+/// Writes a branch. Its parameters take the names of the outer values, because bodies in ONNX see the outer graph.
 OutGraph branch(Out& out, const Instruction& i, size_t number) {
   const Module& body = *i.modules[number];
   std::span<const Value> given = body_operands(i, number);

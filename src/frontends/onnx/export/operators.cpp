@@ -23,7 +23,8 @@ namespace {
 
 std::string cast(Out& out, const std::string& x, DType to) { return out.add("Cast", {x}, {{"to", element_code(to)}}); }
 
-/// ONNX broadcasts itself, so `operands` leaves out a Broadcast if another operand has all sizes.
+/// Returns the operand of a Broadcast; any other value unchanged. ONNX broadcasts operands implicitly, so `operands`
+/// leaves out Broadcasts if one operand already has the result's sizes.
 Value before_broadcast(Value value) { return value.def->is<Broadcast>() ? value.def->inputs[0] : value; }
 
 Names operands(const Out& out, const Instruction& i) {
@@ -34,7 +35,7 @@ Names operands(const Out& out, const Instruction& i) {
   return names;
 }
 
-/// Functions that ONNX has under another name, or as several operators.
+/// Writes a function for which elementwise.def names no operator of ONNX.
 std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
   auto number = [&](double value) { return out.scalar(type, value); };
   switch (fn) {
@@ -56,7 +57,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     }
     case Fn::floor_mod: {
       if (!is_float(type)) return out.add("Mod", x);
-      // The remainder of the division towards 0, plus the divisor where their signs differ.
+      // The remainder of the truncated division, plus the divisor where their signs differ.
       std::string rest = out.add("Mod", x, {{"fmod", int64_t{1}}});
       std::string signs = out.add("Mul", {out.add("Sign", {rest}), out.add("Sign", {x[1]})});
       return out.add("Add", {rest, out.add("Where", {out.add("Less", {signs, number(0)}), x[1], number(0)})});
@@ -85,7 +86,8 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
   return {out.add("Expand", {out.name(i.inputs[0]), out.sizes(op.dims)})};
 }
 
-/// Returns the end of a slice for ONNX, where negative ends count from the back: before element 0 it is the lowest.
+/// Returns the exclusive end of a slice for ONNX. Negative ends count from the back there, so a slice backwards to
+/// element 0 ends at the lowest number.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;
@@ -160,7 +162,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Writes weights that are broadcast over batches as one matrix.
+/// Returns the name of a broadcast factor of a Dot, where possible as it is before the Broadcast.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;
@@ -199,7 +201,7 @@ Names write(Out& out, const Instruction& i, const Gather& op) {
 Names write(Out& out, const Instruction& i, const GatherElements& op) {
   return {out.add("GatherElements", all_names(out, i), {{"axis", op.axis}})};
 }
-/// Converts the indices of the instruction to i64.
+/// Returns the names of the operands, with the indices (operand 1) converted to i64.
 Names with_long_indices(Out& out, const Instruction& i) {
   Names names = all_names(out, i);
   if (i.inputs[1].dtype() != DType::i64) names[1] = cast(out, names[1], DType::i64);
@@ -265,7 +267,7 @@ Names write(Out& out, const Instruction& i, const Dequantize& op) {
                   {{"axis", op.axis}, {"block_size", op.block}, {"output_dtype", element_code(op.to)}})};
 }
 
-/// Returns the causal mask, bool[m, n]: row i sees keys up to i + offset.
+/// Returns the causal mask, bool[rows, keys]: true at [i, j] if j <= i + offset.
 std::string causal_mask(Out& out, const Dim& rows, const Dim& keys, const Dim& offset) {
   auto range = [&](const Dim& count) {
     return out.add("Range", {out.scalar(DType::i64, 0), out.size(count), out.scalar(DType::i64, 1)});
@@ -299,7 +301,7 @@ Names write(Out& out, const Instruction& i, const Bind& op) {
   return {};
 }
 
-/// Calls the writer of the operator's type, tried in this order.
+/// Calls `write` for the operator if it is one of these types; returns false otherwise.
 template <class... T>
 bool write_as(Out& out, const Instruction& i, Names& results) {
   return ((i.is<T>() && (results = write(out, i, *i.as<T>()), true)) || ...);

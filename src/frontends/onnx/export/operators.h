@@ -4,7 +4,7 @@
 
 namespace weft::onnx {
 
-/// Writes nodes that compute the instruction, and sets the names of its results. Throws E223.
+/// Writes nodes that compute the instruction, and names its results. Throws E223 if ONNX cannot express it.
 void write_instruction(Out& out, const Instruction& i);
 
 }  // namespace weft::onnx

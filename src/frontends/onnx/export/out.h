@@ -25,9 +25,9 @@ constexpr int64_t exported_opset = 23, exported_format = 11;
 struct OutGraph {
   std::string text;
 };
-/// Encodes a message with these fields, which are strings or messages.
+/// Encodes a protobuf message with these fields, which are strings or encoded messages.
 std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields);
-/// Encodes a ValueInfoProto. A size that is an expression is named by its text.
+/// Encodes a ValueInfoProto. The text of an expression of sizes becomes the size's name.
 std::string port(const std::string& name, const Type& type);
 
 struct OutAttribute {
@@ -47,7 +47,7 @@ class Out {
   /// Returns an unused name.
   std::string new_name(const std::string& base);
 
-  /// Sets the source that later nodes and errors name.
+  /// Sets the source (a node of the model that was read) that names later nodes and that errors name.
   void set_source(const std::string& source) { source_ = source; }
   const std::string& source() const { return source_; }
 
@@ -61,18 +61,18 @@ class Out {
   std::string integers(const std::vector<int64_t>& values) { return weight(make_i64_tensor(values)); }
   std::string scalar(DType type, double value);
 
-  /// Returns the name of a size as i64[]: a constant, or computed from the inputs' sizes.
+  /// Returns the name of a value i64[] that holds a size: a constant, or computed from other values' sizes.
   std::string size(const Dim& dim);
-  /// Returns the name of the sizes as i64[count].
+  /// Returns the name of a value i64[count] that holds the sizes.
   std::string sizes(const Dims& dims);
-  /// From here on, symbols that are a whole size in the value's type are read from the value's sizes.
+  /// Makes symbols available to later nodes: an axis of the value whose size is just a symbol gives its number.
   void learn_symbols(Value value);
-  /// From here on, the symbol is element `index` of this i64 list.
+  /// Later nodes take the symbol from element `index` of the i64 vector `list`.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
 
-  /// From here on, the symbol is this i64[].
+  /// Later nodes take the symbol from the i64[] value `scalar`.
   void set_size(const std::string& symbol, const std::string& scalar);
-  /// Returns the nodes that `write` adds, as a body. Names that they give to sizes do not exist after it.
+  /// Returns the nodes that `write` adds, for a body. Nodes after it do not use the sizes that it computed.
   std::string body(const std::function<void()>& write);
 
   std::string take_nodes() { return std::move(nodes_); }
@@ -86,7 +86,7 @@ class Out {
   std::string nodes_, weights_, source_;
   std::unordered_map<Value, std::string, ValueHash> names_;
   std::set<std::string, std::less<>> taken_;
-  std::map<std::string, std::string> sizes_;  ///< by the text of a size: i64[]
+  std::map<std::string, std::string> sizes_;  ///< text of a size -> name of the i64[] value that holds it
   /// Where a symbol is read: an axis of a value, or (without a value) an element of a list.
   struct Place {
     Value value;

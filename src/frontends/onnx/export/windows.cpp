@@ -25,10 +25,10 @@ std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank
   return out.add("Transpose", {x}, {{"perm", order}});
 }
 
-/// Padding as an attribute.
+/// The attribute `pads`: the padding before each axis, then after each; 0 where it is not known.
 struct Pads {
   std::vector<int64_t> numbers;
-  bool are_known = true;  ///< all are known and at least 0
+  bool are_known = true;  ///< all are known and at least 0, as the attribute requires
 };
 
 Pads pads_of(const Dims& begin, const Dims& end) {
@@ -42,7 +42,7 @@ Pads pads_of(const Dims& begin, const Dims& end) {
   return pads;
 }
 
-/// Pads x by an operator if an attribute cannot express the padding (channels first).
+/// Pads x [batch, channels, spatial...] by a Pad node, for padding that the attribute cannot express.
 std::string padded(Out& out, const std::string& x, const Dims& begin, const Dims& end, const std::string& fill) {
   Dims all = {0, 0};
   all.insert(all.end(), begin.begin(), begin.end());

@@ -29,9 +29,9 @@ struct Dimension {
 struct TypeProto {
   enum class Kind : uint8_t { none, tensor, sparse_tensor, sequence, map, optional, opaque };
   Kind kind = Kind::none;
-  std::optional<DType> element = {};                ///< of a tensor, or of a map's keys
-  std::optional<std::vector<Dimension>> dims = {};  ///< of a tensor; absent: the rank is unknown
-  std::vector<TypeProto> inner = {};                ///< the one type inside a sequence, map or optional
+  std::optional<DType> element = {};                ///< element type of a tensor, or key type of a map
+  std::optional<std::vector<Dimension>> dims = {};  ///< sizes of a tensor; absent: the rank is unknown
+  std::vector<TypeProto> inner = {};                ///< one entry: the type inside a sequence, map or optional
 };
 
 struct ValueInfo {
@@ -46,7 +46,7 @@ struct TensorData {
   std::vector<int64_t> dims = {};
   std::string_view name = {};
   Bytes bytes = {};
-  std::vector<std::string_view> strings = {};  ///< the elements when `type` is string
+  std::vector<std::string_view> strings = {};  ///< the elements if `type` is string
 };
 
 /// Non-zero values and their positions: `indices` is [n] (linear) or [n, rank].
@@ -82,7 +82,7 @@ std::string to_string(AttributeKind kind);
 struct Attribute {
   std::string_view name;
   AttributeKind kind = AttributeKind::undefined;
-  std::string_view reference;  ///< inside a function: the name of the function's attribute that gives the value
+  std::string_view reference;  ///< inside a function: the function's attribute that gives the value
   std::variant<std::monostate, float, int64_t, std::string_view, std::vector<float>, std::vector<int64_t>,
                std::vector<std::string_view>, std::vector<TensorData>, std::vector<const Graph*>,
                std::vector<SparseTensor>, std::vector<TypeProto>>
@@ -93,10 +93,10 @@ using Metadata = std::vector<std::pair<std::string_view, std::string_view>>;
 
 struct Node {
   std::string_view op_type;
-  std::string_view domain;  ///< empty for ONNX's own operators, also when the file says "ai.onnx"
+  std::string_view domain;  ///< empty for ONNX's own operators, also if the file says "ai.onnx"
   std::string_view name;
   std::string_view overload;
-  std::vector<std::string_view> inputs;  ///< an empty name: this optional input is not given
+  std::vector<std::string_view> inputs;  ///< an empty name: an optional input that is not given
   std::vector<std::string_view> outputs;
   std::vector<Attribute> attributes;
   Metadata metadata;
@@ -107,7 +107,7 @@ struct Graph {
   std::string_view name;
   std::vector<Node> nodes;
   std::vector<TensorData> initializers;
-  std::vector<SparseTensor> sparse_initializers;  ///< named by `values.name`
+  std::vector<SparseTensor> sparse_initializers;  ///< `values.name` is the initializer's name
   std::vector<ValueInfo> inputs;
   std::vector<ValueInfo> outputs;
   std::vector<ValueInfo> values;
@@ -126,8 +126,8 @@ struct Function {
   std::string_view overload;
   std::vector<std::string_view> inputs;
   std::vector<std::string_view> outputs;
-  std::vector<std::string_view> attributes;   ///< without a default
-  std::vector<Attribute> attribute_defaults;  ///< with one
+  std::vector<std::string_view> attributes;   ///< names of attributes without a default
+  std::vector<Attribute> attribute_defaults;  ///< attributes with a default, which they hold
   std::vector<Node> nodes;
   std::vector<OpsetImport> opsets;
   std::vector<ValueInfo> values;
@@ -144,7 +144,7 @@ struct Model {
   Metadata metadata;
   std::vector<Function> functions;
   Graph graph;
-  std::deque<Graph> subgraphs;  ///< every graph held by an attribute; attributes point here
+  std::deque<Graph> subgraphs;  ///< owns the graphs to which attributes point
   Bytes file;
 };
 

@@ -19,13 +19,12 @@ using frontend::Values;
 struct Scope;
 class Importer;
 
-/// One node while it is translated: its inputs and attributes. An operator is a function from a Call to the values of
-/// the node's outputs:
+/// The node that is being translated: its inputs and attributes. An operator is a function that takes a Call and
+/// returns the values of the node's outputs. It reads every attribute of the node; an unread one is an error (E141):
 ///
-///     Values concat(Call& c) { return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())},
-///     c.inputs())}; }
-///
-/// Attributes that no one asked for are an error afterwards, so that none is ignored by accident.
+///     Values concat(Call& c) {
+///       return {c.emit(Concat{.axis = c.axis(c.integer("axis"), c.input(0).rank())}, c.inputs())};
+///     }
 class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Scope& scope, const Node& node, int64_t opset, Values inputs);
@@ -36,34 +35,35 @@ class Call : public frontend::Builder {
 
   size_t input_count() const { return inputs_.size(); }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
-  Value input(size_t i) const;           ///< E140 when it is not given
-  Value optional_input(size_t i) const;  ///< null when it is not given
-  Values inputs(size_t from = 0) const;  ///< all from `from` on; E140 when one is not given
+  Value input(size_t i) const;           ///< E140 if it is not given
+  Value optional_input(size_t i) const;  ///< null if it is not given
+  Values inputs(size_t from = 0) const;  ///< all from `from` on; E140 if one is not given
   DType dtype(size_t i = 0) const { return input(i).dtype(); }
-  /// Throws E140 for a node with fewer or more inputs.
+  /// Throws E140 if the node has fewer than `least` or more than `most` inputs.
   void expect_inputs(size_t least, size_t most) const;
-  /// Throws E151 for an input whose rank differs from the one listed with its number.
+  /// Takes pairs of an input's number and its rank. Throws E151 for a given input of another rank.
   void expect_ranks(std::initializer_list<std::pair<size_t, int64_t>> ranks) const;
   size_t output_count() const { return node_.outputs.size(); }
   bool wants_output(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
 
-  /// Returns the elements of integer input `i` as sizes. Elements that only a run knows become run-time symbols; a
-  /// value below `least` is an error of the run (E314).
+  /// Returns the elements of integer input `i` as sizes. Elements that are unknown until the run become run-time
+  /// symbols; the run throws E314 if one is below `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
   /// The same for an input with one element (else E140).
   Dim size(size_t i, int64_t least = 0) const;
-  /// Returns the elements of integer input `i` as numbers; E159 if only a run knows them or they depend on a symbol.
+  /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
+  /// depends on a symbol.
   std::vector<int64_t> numbers(size_t i) const;
-  int64_t integer_input(size_t i) const;  ///< the one number in input `i` (E140)
+  int64_t integer_input(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   /// Returns the tensor in input `i` if it is constant, otherwise nothing.
   std::optional<Tensor> constant(size_t i) const;
-  /// Returns the tensor in input `i`; E159, with its purpose `what`, if it is not constant.
+  /// Returns the tensor in input `i`; E159 if it is not constant. `what` names it in the error: "sizes".
   Tensor require_constant(size_t i, std::string_view what) const;
   /// Returns the single number in input `i`, which must be constant.
   double number_input(size_t i, std::string_view what) const;
 
   bool has(std::string_view attribute) const;
-  int64_t integer(std::string_view attribute) const;  ///< E142 when it is not given
+  int64_t integer(std::string_view attribute) const;  ///< E142 if it is not given
   int64_t integer(std::string_view attribute, int64_t fallback) const;
   int64_t extent(std::string_view attribute) const;  ///< a size, 1 to 2^31 - 1 (E145)
   bool flag(std::string_view attribute, bool fallback = false) const { return integer(attribute, fallback) != 0; }
@@ -71,18 +71,18 @@ class Call : public frontend::Builder {
   double number(std::string_view attribute, double fallback) const;
   std::string text(std::string_view attribute) const;
   std::string text(std::string_view attribute, std::string_view fallback) const;
-  std::vector<int64_t> integers(std::string_view attribute) const;      ///< empty when it is not given
-  std::vector<double> floats(std::string_view attribute) const;         ///< empty when it is not given
-  std::vector<std::string> strings(std::string_view attribute) const;   ///< empty when it is not given
-  Tensor tensor(std::string_view attribute) const;                      ///< E142 when it is not given
-  const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 when it is not given
-  const Graph& graph(std::string_view attribute) const;                 ///< E142 when it is not given
-  const TypeProto& type(std::string_view attribute) const;              ///< E142 when it is not given
-  DType element(std::string_view attribute) const;                      ///< an element type by its number
+  std::vector<int64_t> integers(std::string_view attribute) const;      ///< empty if it is not given
+  std::vector<double> floats(std::string_view attribute) const;         ///< empty if it is not given
+  std::vector<std::string> strings(std::string_view attribute) const;   ///< empty if it is not given
+  Tensor tensor(std::string_view attribute) const;                      ///< E142 if it is not given
+  const SparseTensor& sparse_tensor(std::string_view attribute) const;  ///< E142 if it is not given
+  const Graph& graph(std::string_view attribute) const;                 ///< E142 if it is not given
+  const TypeProto& type(std::string_view attribute) const;              ///< E142 if it is not given
+  DType element(std::string_view attribute) const;                      ///< ONNX's number of a type; E149 if unknown
   DType element(std::string_view attribute, DType fallback) const;
-  /// Marks an attribute as read that changes nothing here.
+  /// Marks an attribute as read although it has no effect in Weft.
   void ignore(std::string_view attribute) const;
-  /// Throws E141 with the names of attributes that nobody read.
+  /// Throws E141 for an attribute that was not read.
   void check_attributes() const;
 
   std::string name() const override { return std::string(node_.op_type); }
@@ -93,7 +93,7 @@ class Call : public frontend::Builder {
   Scope& scope() const { return scope_; }
 
  private:
-  /// Throws E159 because input `i`, needed for `what`, is not known at compile time.
+  /// Throws E159: input `i` is not known at compile time. `what` ends the sentence: "gives its axes, which ...".
   [[noreturn]] void needs_constant(size_t i, std::string what) const;
   const Attribute* find(std::string_view name) const;
   /// Returns the attribute's value as a T; nothing if it is not given; E141 if it is of another kind.
@@ -121,7 +121,7 @@ struct Operator {
 /// Returns every operator of every domain, by name.
 std::vector<Operator> all_operators();
 
-// Declares the part of the operator table that one file of operators defines.
+// Declares the function of each file of operators that returns its part of the table.
 #define WEFT_OPERATORS(family) std::span<const Operator> family##_operators();
 #include "frontends/onnx/import/operators.def"
 #undef WEFT_OPERATORS

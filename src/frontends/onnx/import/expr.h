@@ -5,7 +5,7 @@
 
 namespace weft::onnx {
 
-using namespace frontend;  // an operator reads as its formula
+using namespace frontend;  // so that operators are written as formulas
 
 /// Input i as an expression.
 inline Expr arg(const Call& call, size_t i) { return {&call, call.input(i)}; }

@@ -16,8 +16,8 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t max_written_out = 50'000;  // most nodes after unrolling loops with a fixed number of trips
-constexpr size_t max_shown = 50;             // problems in one error
+constexpr int64_t max_written_out = 50'000;  // nodes that unrolled loops may add
+constexpr size_t max_shown = 50;             // problems that one error lists
 
 using Key = std::pair<std::string_view, std::string_view>;
 
@@ -102,7 +102,7 @@ std::vector<std::string> visible_names(const Scope& scope) {
   return {names.begin(), names.end()};
 }
 
-/// Counts how deep graphs and functions are inside each other.
+/// While it lives, the graph or function counts as one level of nesting. E152 above the limit.
 class Nesting {
  public:
   Nesting(int64_t& depth, int64_t limit) : depth_(depth) {
@@ -118,7 +118,7 @@ class Nesting {
   int64_t& depth_;
 };
 
-/// A missing operator, and its first use.
+/// The first use of a missing operator, and the number of uses.
 struct Missing {
   const Node* first;
   int64_t count = 0;
@@ -168,7 +168,7 @@ std::unique_ptr<Program> Importer::run() {
   return std::move(program_);
 }
 
-/// Refuses strings as operands of operators that compute.
+/// Reports E141 for strings as operands or results of operators that are not defined for them.
 void Importer::refuse_texts() {
   for (const auto& module : program_->modules()) {
     for (const Instruction& i : *module) {
@@ -180,7 +180,7 @@ void Importer::refuse_texts() {
   }
 }
 
-// ---- Operators and functions, before anything is translated ----
+// ---- Checks of operators and functions, before any node is translated ----
 
 const Function* Importer::function_for(const Node& node) const {
   auto found = functions_.find(function_key(node.domain, node.op_type, node.overload));
@@ -193,7 +193,7 @@ const CustomOperator* Importer::custom_for(const Node& node) const {
   return found == options_.operators->end() ? nullptr : &*found;
 }
 
-/// Returns the number of nodes in the file, those of bodies included.
+/// Returns the number of these nodes and of those in their bodies (graphs in attributes).
 int64_t written_nodes(std::span<const Node> nodes) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -244,7 +244,7 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
     throw Error(fault("E152", cat("functions call each other more than ", options_.max_nesting, " deep, at ", name)));
   }
   active.push_back(&function);
-  // A call binds each of these names, which is work like that for a node.
+  // A call binds each of these names, so each counts as a node.
   size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
   int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
   if (size > max_nodes_) {
@@ -326,7 +326,7 @@ bool names_size(std::string_view text) {
 Dim Importer::declared_dim(const Dimension& dim) {
   if (dim.value && *dim.value >= 0) return *dim.value;
   if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
-  // Exporters name sizes "past + seq": it is an expression if both names are also sizes of their own.
+  // Exporters name sizes "past + seq". It is an expression if each of its names is also the name of a size.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
     if (!plain_names_.contains(name)) unknown.emplace_back(name);
@@ -401,7 +401,7 @@ void Importer::add_parameters(Scope& scope) {
       scope.values[input.name] = constant(program_->main(), fixed->second);
       continue;
     }
-    // Until IR version 4 every initializer also had to be an input, without being meant as one.
+    // Before IR version 4 every initializer also had to be listed as an input.
     auto initial = initial_value(input.name);
     if (initial && (model_.ir_version < 4 || matches_any(input.name, options_.fixed_defaults))) continue;
     add_parameter(input, std::move(initial), scope);
@@ -435,7 +435,7 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
   scope.values[input.name] = program_->main().parameter(name, type);
 }
 
-// ---- What sizes decide ----
+// ---- Decisions that depend on sizes ----
 
 std::string to_string(const SizeDecision& decision) {
   return cat(decision.a, decision.kind == Guard::Kind::equal ? " == " : " <= ", decision.b);
@@ -466,8 +466,8 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 
 namespace {
 
-/// Flips the last guess among the decisions before the fault, so that every combination is tried; returns false if
-/// none is left. Decisions that are `known` stay.
+/// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
+/// Returns false if none is left. Decisions that are `known` stay.
 bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
@@ -549,7 +549,7 @@ Value Importer::output(std::string_view name, Scope& scope) {
     problems_.push_back(
         fault("E133", cat("graph output '", printable(name), "' has no producer"), {}, names_like(name, scope)));
   }
-  if (!value) scope.failed.insert(name);  // so that readers in a body see the failure
+  if (!value) scope.failed.insert(name);  // so that nodes that read it are not reported too
   return value;
 }
 
@@ -563,7 +563,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // The error of a node whose body fails belongs to the body's error, which is shown first.
+      // If a problem inside the node's body was reported before, it also gets the reason of this error.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);
@@ -578,7 +578,7 @@ void Importer::note_fault(const Node& node, const Scope& scope, std::string why)
   if (options_.faults && is_main) options_.faults->push_back({node.index, std::move(why)});
 }
 
-/// Visits the values that the node needs before it can run: its inputs, and the outer values that its bodies read.
+/// Visits the names of the values that the node reads: its inputs, and the outer values that its bodies read.
 template <class Visit>
 void Importer::for_each_read(const Node& node, Visit&& visit) const {
   std::ranges::for_each(node.inputs, visit);
@@ -759,8 +759,8 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 
 namespace {
 
-/// Finds the parameters of `main` from which a small value follows by arithmetic on small integers; false if it depends
-/// on more.
+/// Collects the parameters of `main` from which small integer tensors compute the value. Returns false if it depends on
+/// anything else.
 bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;
@@ -828,7 +828,7 @@ std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& o
     program = import_as_decided(model, strict);
     options.faults->clear();
   } catch (const Error&) {
-    // The model is wrong for all sizes; the faults say why.
+    // No combination of decisions works; the faults of the first attempt stand.
   }
   return program;
 }

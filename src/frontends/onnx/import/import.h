@@ -45,7 +45,7 @@ struct StaticOperand {
 /// The inputs whose values are needed before the model can be compiled, and why.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
-  bool is_all = false;            ///< the translated nodes have no other error
+  bool is_all = false;            ///< every error found so far is about one of these operands
   std::vector<Port> inputs = {};  ///< of the model
 };
 
@@ -56,9 +56,9 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Patterns (* and ?) of graph inputs that become constants with their initializer's value, and are no longer inputs.
+  /// Names, with * and ?, of graph inputs that become constants: their initializer's value. The program lacks them.
   std::vector<std::string> fixed_defaults = {};
-  const std::vector<CustomOperator>* operators = nullptr;  ///< of the embedder's; they may not have names of ONNX's own
+  const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they win over ONNX's of the same name
   int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file
   int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
   SizeDecisions* decisions = nullptr;  ///< takes given decisions, and receives those that were made
@@ -68,15 +68,15 @@ struct ImportOptions {
   StaticNeeds* needs = nullptr;  ///< receives the needs of the model, beside the error
 };
 
-/// Translates a model into a program. Sizes that the model names become symbols; sizes that it leaves open become fresh
-/// ones. Each instruction's source is its node: "node 12 'cat_3' (Concat)".
+/// Translates a model into a program. A named size becomes a symbol of that name, an unnamed one a new symbol. Each
+/// instruction's source is its node: "node 12 'cat_3' (Concat)".
 ///
-/// The model's faults are reported together: E120 and E121 list every operator that Weft lacks; E130-E134 are faults of
-/// the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those of
-/// functions. Large weights stay in the model's file, which the program keeps mapped.
+/// One error reports all faults of the model: E120 and E121 list every operator that Weft lacks; E130-E134 are faults
+/// of the graph (cycle, two producers, no producer), E140-E145 and E151-E158 those of single nodes, E153 and E154 those
+/// of functions. Large weights stay in the model's file, which the program keeps mapped.
 ///
-/// If an unknown size decides the rank of a value, one decision is assumed first, and the other if the rest of the
-/// model refuses the first.
+/// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
+/// be translated with that guess, it tries the other.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
 
 /// True if a dim_param is a name, so that sizes with this name are equal. Exporters also write "?", "-1" or "None", for

@@ -50,16 +50,16 @@ class Importer {
   Type declared_type(const ValueInfo& value);
   /// The same for items of a container, whose open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
-  /// Returns whether `kind` holds between `a` and `b`. If their symbols do not tell, takes the caller's decision, else
-  /// `guess`, and adds a guard. For operators that must know it at compile time.
+  /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
+  /// of their symbols leave it open, takes the caller's decision, else `guess`, and adds a guard.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
-  /// Removes the modules and decisions that were added since `mark`.
+  /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);
   size_t decisions_made() const { return decisions_.made.size(); }
   /// Returns how many decisions had been made before the first fault.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
-  /// Records that `value`, operand `number` of an `op`, decides the program's structure, if it is computed from small
-  /// inputs of the model. Returns a sentence about these inputs for the error; "" if there are none.
+  /// If `value`, operand `number` of an `op`, is computed from small inputs of the model, records that it must be known
+  /// at compile time and returns a sentence about these inputs for the error. Otherwise returns "".
   std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
   /// Returns a number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }
@@ -107,18 +107,18 @@ class Importer {
   std::unordered_map<std::string, const Function*> functions_;
   std::unordered_map<const Function*, int64_t> function_sizes_;
   std::unordered_map<const Graph*, std::vector<std::string_view>> outer_names_;
-  std::set<std::string, std::less<>> plain_names_;                   ///< names of single sizes among the inputs' dims
+  std::set<std::string, std::less<>> plain_names_;                   ///< sizes of inputs that are a single name
   std::unordered_map<std::string_view, const TensorData*> initial_;  ///< initializers of the main graph
   std::unordered_map<std::string_view, const SparseTensor*> initial_sparse_;
   std::map<std::pair<const std::vector<OpsetImport>*, std::string_view>, int64_t> opsets_;
   std::vector<const Node*> missing_;
   std::vector<ErrorInfo> problems_;
-  size_t static_problems_ = 0;  ///< number of problems that values of a run may resolve
+  size_t static_problems_ = 0;  ///< number of problems that constant values of inputs may resolve
   SizeDecisions& decisions_;
   std::optional<size_t> decisions_before_fault_;
   int64_t depth_ = 0;
-  int64_t max_nodes_ = 0;   ///< limit after functions are expanded
-  int64_t node_limit_ = 0;  ///< expanded nodes, and those that written-out loops may add
+  int64_t max_nodes_ = 0;   ///< limit of nodes after functions are expanded
+  int64_t node_limit_ = 0;  ///< nodes after functions are expanded, plus those that unrolled loops may add
   int64_t node_count_ = 0;
   int64_t streams_ = 0;
 };

@@ -29,13 +29,13 @@ Expr last_scores(const Builder& b, Value all);
 
 /// The result of one run of a decoder.
 struct Decoded {
-  Expr scores;   ///< of the next token, f32[rows, vocabulary]
-  Values pasts;  ///< for the next run
+  Expr scores;   ///< scores of the next token, f32[rows, vocabulary]
+  Values pasts;  ///< pasts (keys and values) for the next run of the decoder
 };
 
 /// A model that computes the probabilities of the next token for rows of tokens.
 struct Generator {
-  Expr tokens;  ///< the tokens that rows begin with, i32[rows, given]
+  Expr tokens;  ///< the tokens with which rows begin, i32[rows, given]
   Decoded first;
   int64_t row_axis;  ///< the axis of the rows in the pasts
   /// Decodes one more token i32[rows, 1] in loop trip `trip`. `so_far` are all tokens, this one included.

@@ -24,7 +24,7 @@ Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
 /// For each token, the number of its sequence and its position there.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: its sequence, its position among the new tokens, and among all
+  Expr sequence, number, position;  ///< [tokens]: sequence, index among its new tokens, among all
 };
 
 /// `sums` are the running sums of lengths, i64[batch + 1]; `past` are the lengths of the pasts, i64[batch].
@@ -35,7 +35,7 @@ Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 struct Ragged {
   Dim batch, tokens, longest;
   Expr start, length;     ///< i64[batch]
-  Expr sequence, number;  ///< i64[tokens]: of each token its sequence, and its place in it
+  Expr sequence, number;  ///< i64[tokens]: the token's sequence, and its index in that sequence
 };
 Ragged ragged_of(Call& c, size_t sums, const Dim& tokens, int64_t least);
 
