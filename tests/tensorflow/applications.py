@@ -11,6 +11,7 @@ from pathlib import Path
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
+from drawn import values  # noqa: E402
 
 FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # smallest picture size; default 64
 
@@ -21,12 +22,6 @@ def names():
 
 
 RANGES = {"gamma": (0.2, 0.6), "beta": (-0.3, 0.3), "bias": (-0.1, 0.1)}
-
-
-def values(entry):
-    """The values of a drawn weight."""
-    x = np.random.default_rng([7, entry["number"]]).random(entry["count"], np.float32) - np.float32(0.5)
-    return x * np.float32(entry["width"]) + np.float32(entry["middle"])
 
 
 def draw(model):

@@ -15,14 +15,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 import machine  # noqa: E402
+from drawn import values  # noqa: E402
 
 import weft  # noqa: E402
-
-
-def drawn(entry):
-    """Random weights that applications.py left out."""
-    x = np.random.default_rng([7, entry["number"]]).random(entry["count"], np.float32) - np.float32(0.5)
-    return x * np.float32(entry["width"]) + np.float32(entry["middle"])
 
 
 def whole(folder, model, work):
@@ -35,7 +30,7 @@ def whole(folder, model, work):
     with open(copy / "variables/variables.data-00000-of-00001", "r+b") as data:
         for entry in json.loads(left_out.read_text()):
             data.seek(entry["at"])
-            data.write(drawn(entry).tobytes())
+            data.write(values(entry).tobytes())
     return copy
 
 
