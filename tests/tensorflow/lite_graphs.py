@@ -115,12 +115,28 @@ class Counter(tf.Module):
         self.total.assign(self.total * 0.5 + x * self.factor)
         return {"y": self.total + 1.0}
 
+    @tf.function(input_signature=[spec(3)])
+    def in_bodies(self, x):
+        """A branch and a loop write variables; the loop's condition reads one."""
+
+        def grow():
+            self.factor.assign(self.factor + 0.5)
+            return self.factor * x
+
+        y = tf.cond(tf.reduce_sum(x) > 0.0, grow, lambda: x)
+        while tf.reduce_sum(self.total) < 20.0:
+            self.total.assign(self.total * 1.5 + tf.abs(x) * self.factor + 0.5)
+            y += self.total
+        self.total.assign(self.total * 0.25)
+        return {"y": y}
+
 
 def variables():
     counter = Counter()
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([counter.__call__.get_concrete_function()], counter)
-    converter.experimental_enable_resource_variables = True
-    keep("variables", converter.convert(), [{"x": floats(3)} for _ in range(4)])
+    for name, function in {"variables": counter.__call__, "variables_in_bodies": counter.in_bodies}.items():
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], counter)
+        converter.experimental_enable_resource_variables = True
+        keep(name, converter.convert(), [{"x": floats(3)} for _ in range(4)])
 
 
 def network():

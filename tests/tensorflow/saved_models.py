@@ -112,14 +112,32 @@ class Several(tf.Module):
             y += tf.abs(self.weight) + 0.1
         return {"y": tf.cond(k > 2, lambda: y - self.bias, lambda: y + self.bias)}
 
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+    def write(self, x):
+        """Branches and loops that write variables: one side only, nested, and one that the condition of the loop reads."""
+
+        def grow():
+            self.total.assign_add(x)
+            return self.total * 2.0
+
+        y = tf.cond(x > 0.0, grow, lambda: x)
+        while self.total < 20.0:
+            self.total.assign(self.total * 1.5 + tf.abs(x))
+            if self.total > 10.0:
+                self.bias.assign_add(tf.fill([4], x) * self.weight[0])
+            y += tf.reduce_sum(self.bias)
+        tf.switch_case(tf.cast(x, tf.int32), [lambda: self.total.assign(x), lambda: self.total.assign_sub(1.5), lambda: self.bias.assign(self.bias * 0.5)])
+        return {"y": y, "total_now": self.total + 0.0, "bias_now": self.bias * 1.0}
+
 
 def several():
     for name, policy in {"several": None, "shards": Apart()}.items():
         model = Several()
         options = tf.saved_model.SaveOptions(experimental_sharding_callback=policy)
-        tf.saved_model.save(model, FOLDER / name, signatures={"affine": model.affine, "add": model.add, "pick": model.pick}, options=options)
+        tf.saved_model.save(model, FOLDER / name, signatures={"affine": model.affine, "add": model.add, "pick": model.pick, "write": model.write}, options=options)
         keep(f"{name}-pick", answers(model.pick, [{"k": np.int32(k)} for k in (0, 1, 3)]))
         keep(f"{name}-affine", answers(model.affine, [{"x": floats(2, 3)}, {"x": floats(5, 3)}]))
+    keep("several-write", answers(model.write, [{"x": np.float32(v)} for v in (1, 2.5, -4, 0.5, 1.75)]))
     keep("several-add", answers(model.add, [{"x": np.float32(v)} for v in (1, 2.5, -4)]))
 
 

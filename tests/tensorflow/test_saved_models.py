@@ -70,6 +70,17 @@ def test_state(saved):
     assert [i.name for i in fixed.inputs] == ["x"] and fixed.run({"x": np.float32(1)})["after"] == 1.25
 
 
+def test_written_in_bodies(saved):
+    """Variables that branches and loops write."""
+    model, state = weft.compile(saved / "several", device="cpu", signature="write"), {}
+    for inputs, wanted in runs(saved, "several-write"):
+        found = model.run(inputs | state)
+        state = {name: value for name, value in found.items() if name not in wanted}
+        for key, expected in wanted.items():
+            np.testing.assert_allclose(found[key], expected, rtol=1e-5, err_msg=key)
+    assert len(state) == 2
+
+
 def test_ways_in(saved, tmp_path):
     """By the command line, the .pb file itself, a saved program and the support report."""
     folder, (inputs, wanted) = saved / "network", next(runs(saved, "network"))

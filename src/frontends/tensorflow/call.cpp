@@ -12,6 +12,63 @@
 
 namespace weft::tensorflow {
 
+size_t WrittenVariables::count() const {
+  size_t count = all.size();
+  for (const auto& [graph, names] : by_body) count += names.size();
+  return count;
+}
+
+Values Graphs::built(int64_t graph, const Builder& body, const Values& inputs, const std::set<std::string>& variables,
+                     bool is_condition) {
+  Values own(inputs.begin(), inputs.end() - std::ssize(variables));
+  OpenBody open{.graph = graph, .body = &body, .is_condition = is_condition};
+  for (size_t next = own.size(); const std::string& name : variables) open.values[name] = inputs[next++];
+  struct Close {
+    std::vector<OpenBody>& bodies;
+    ~Close() { bodies.pop_back(); }
+  } close{bodies_};
+  bodies_.push_back(std::move(open));
+  Values results = inlined(graph, body.module(), own);
+  if (is_condition) return results;
+  for (const std::string& name : variables) results.push_back(bodies_.back().values[name]);
+  return results;
+}
+
+std::set<std::string> Graphs::written_by(std::span<const int64_t> graphs) const {
+  std::set<std::string> names;
+  for (int64_t graph : graphs) {
+    auto known = written_.by_body.find(graph);
+    if (known != written_.by_body.end()) names.insert(known->second.begin(), known->second.end());
+  }
+  return names;
+}
+
+Value Graphs::in_body(size_t depth, const Builder& at, const std::string& name) {
+  if (depth == 0) return main_variable(at, name);
+  auto known = bodies_[depth - 1].values.find(name);
+  if (known != bodies_[depth - 1].values.end()) return known->second;
+  Value value = bodies_[depth - 1].body->body().capture(in_body(depth - 1, at, name));
+  return bodies_[depth - 1].values[name] = value;
+}
+
+Value Graphs::variable(const Builder& at, const std::string& name) {
+  Value value = in_body(bodies_.size(), at, name);
+  if (value.def->parent == &at.module()) return value;
+  if (!value.def->is<Constant>()) at.unsupported("inside of a branch or loop of version 1 is not supported");
+  return at.body().capture(value);
+}
+
+void Graphs::assign(const Builder& at, const std::string& name, Value value) {
+  if (bodies_.empty()) return assign_in_main(at, name, value);
+  OpenBody& open = bodies_.back();
+  if (&at.module() != &open.body->module())
+    at.unsupported("inside of a branch or loop of version 1 is not supported");
+  if (open.is_condition) at.unsupported("in the condition of a loop is not supported");
+  written_.all.insert(name);
+  written_.by_body[open.graph].insert(name);
+  open.values[name] = value;
+}
+
 std::string describe(const Node& node) {
   std::string name = node.name.empty() ? "" : cat(" '", printable(node.name), "'");
   return cat("node ", node.index, name, " (", printable(node.op), ")");

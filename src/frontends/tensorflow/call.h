@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,15 +48,30 @@ struct LookupTable {
   Tensor keys, values;
 };
 
+/// The variables that a model writes. An import adds those that it meets, and is repeated while there are new ones.
+struct WrittenVariables {
+  std::set<std::string> all = {};
+  std::map<int64_t, std::set<std::string>> by_body = {};  ///< by the number of a graph that is the body of a branch or loop
+
+  size_t count() const;
+};
+
 /// What operators with graphs, variables, lists and tables need from the importer.
 class Graphs {
  public:
+  explicit Graphs(WrittenVariables& written) : written_(written) {}
   virtual ~Graphs() = default;
   /// Builds graph `graph` of the model on these inputs in `module`; returns its results.
   virtual Values inlined(int64_t graph, Module& module, const Values& inputs) = 0;
+  /// Builds graph `graph` as the body of a branch or loop, or as a loop's condition. The values of `variables` come
+  /// after the graph's own inputs, and after its results if it is not a condition.
+  Values built(int64_t graph, const Builder& body, const Values& inputs, const std::set<std::string>& variables,
+               bool is_condition = false);
+  /// Returns the variables that these bodies write.
+  std::set<std::string> written_by(std::span<const int64_t> graphs) const;
   /// Returns the current value of the variable `name`; `assign` replaces it.
-  virtual Value variable(const Builder& at, const std::string& name) = 0;
-  virtual void assign(const Builder& at, const std::string& name, Value value) = 0;
+  Value variable(const Builder& at, const std::string& name);
+  void assign(const Builder& at, const std::string& name, Value value);
   /// True if graph `graph` returns argument `k` unchanged as result `k`, so that a loop need not carry it.
   virtual bool hands_on(int64_t graph, size_t k) const = 0;
   /// Stores a list and returns its handle, a string. find_list returns null for any other string.
@@ -64,6 +81,25 @@ class Graphs {
   virtual const LookupTable* find_table(const std::string& name) = 0;
 
   int64_t trials = 0;  ///< how many loop bodies are being built as trials (counting.h)
+
+ protected:
+  /// The value of a variable outside of bodies: a constant, or a value of the main module.
+  virtual Value main_variable(const Builder& at, const std::string& name) = 0;
+  virtual void assign_in_main(const Builder& at, const std::string& name, Value value) = 0;
+
+  WrittenVariables& written_;
+
+ private:
+  /// A body that is being built, and the values of variables in it.
+  struct OpenBody {
+    int64_t graph;
+    const Builder* body;
+    bool is_condition;
+    std::map<std::string, Value> values = {};
+  };
+  Value in_body(size_t depth, const Builder& at, const std::string& name);
+
+  std::vector<OpenBody> bodies_;  ///< the innermost is the last
 };
 
 /// One node that is being translated. An attribute that nobody reads is an error afterwards, so that none is ignored by

@@ -121,12 +121,12 @@ class Functions {
 
 class Importer final : public Graphs {
  public:
-  Importer(const GraphModel& model, const ImportOptions& options, std::set<std::string>& written)
-      : model_(model),
+  Importer(const GraphModel& model, const ImportOptions& options, WrittenVariables& written)
+      : Graphs(written),
+        model_(model),
         options_(options),
         program_(std::make_unique<Program>()),
         functions_(model),
-        written_(written),
         indexes_(model.functions.size()) {}
 
   std::unique_ptr<Program> run() {
@@ -163,25 +163,27 @@ class Importer final : public Graphs {
     return values;
   }
 
-  Value variable(const Builder& builder, const std::string& name) override {
-    if (auto now = assigned_.find(name); now != assigned_.end()) return in_main(builder, now->second);
+  Value main_variable(const Builder& builder, const std::string& name) override {
+    if (auto now = assigned_.find(name); now != assigned_.end()) return now->second;
     if (!model_.checkpoint)
       builder.unsupported(cat("reads variable '", printable(name), "', which a frozen graph has no value for"));
-    bool is_state = written_.contains(name) && !matches_any(name, options_.fixed_defaults);
+    bool is_state = written_.all.contains(name) && !matches_any(name, options_.fixed_defaults);
     auto [known, is_new] = states_.try_emplace(name);
     if (is_new) first_values_[name] = first_value(name);
-    if (!is_state) return constant(builder.module(), first_values_[name]);
+    if (!is_state) return constant(program_->main(), first_values_[name]);
     if (!known->second) {
       program_->defaults[name] = first_values_[name];
       known->second = program_->main().parameter(name, first_values_[name].shape());
     }
-    return in_main(builder, known->second);
+    return known->second;
   }
 
-  void assign(const Builder& builder, const std::string& name, Value value) override {
-    written_.insert(name);
-    variable(builder, name);  // adds the variable's input, which belongs to its output
-    assigned_[name] = in_main(builder, value);
+  void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
+    if (&builder.module() != &program_->main())
+      builder.unsupported("inside of a branch or loop of version 1 is not supported");
+    written_.all.insert(name);
+    main_variable(builder, name);  // adds the variable's input, which belongs to its output
+    assigned_[name] = value;
   }
 
   bool hands_on(int64_t number, size_t k) const override {
@@ -328,11 +330,6 @@ class Importer final : public Graphs {
     for (const Dim& dim : dims) dim.visit_symbols([&](const Symbol& symbol) { program_->symbol(symbol); });
     Value value = program_->main().parameter(input.name, Shape{*input.type, std::move(dims)});
     return is_transposed ? transpose(program_->main(), value, {0, 2, 3, 1}) : value;
-  }
-
-  Value in_main(const Builder& builder, Value value) const {
-    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
-    return value;
   }
 
   Tensor first_value(const std::string& name) {
@@ -665,7 +662,6 @@ class Importer final : public Graphs {
   const ImportOptions& options_;
   std::unique_ptr<Program> program_;
   Functions functions_;
-  std::set<std::string>& written_;
   std::vector<std::shared_ptr<GraphIndex>> indexes_;
   std::shared_ptr<GraphIndex> main_index_;
   std::set<std::string_view> needed_;  ///< placeholders
@@ -680,12 +676,12 @@ class Importer final : public Graphs {
 }  // namespace
 
 std::unique_ptr<Program> import_graph(const GraphModel& model, const ImportOptions& options) {
-  std::set<std::string> written;
+  WrittenVariables written;
   for (;;) {  // repeated if a variable is written that was read as a constant before
-    size_t known = written.size();
+    size_t known = written.count();
     if (options.judged) options.judged->clear();
     auto program = Importer(model, options, written).run();
-    if (written.size() == known) return program;
+    if (written.count() == known) return program;
   }
 }
 

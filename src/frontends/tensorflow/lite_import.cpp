@@ -37,15 +37,15 @@ Tensor constant_of(const LiteTensor& t, DType type) {
 
 class Importer final : public Graphs {
  public:
-  Importer(const LiteModel& model, const ImportOptions& options)
-      : model_(model),
+  Importer(const LiteModel& model, const ImportOptions& options, WrittenVariables& written)
+      : Graphs(written),
+        model_(model),
         options_(options),
         main_(static_cast<int64_t>(model.main)),
         program_(std::make_unique<Program>()) {}
 
   std::unique_ptr<Program> run() {
     if (!options_.judged) check_operators();
-    find_assigned();
     program_->name = model_.source;
     if (!model_.description.empty()) program_->metadata["description"] = model_.description;
     Values inputs, outputs = inlined(main_, program_->main(), add_parameters());
@@ -78,13 +78,12 @@ class Importer final : public Graphs {
     return outputs;
   }
 
-  Value variable(const Builder& builder, const std::string& name) override {
+  Value main_variable(const Builder& builder, const std::string& name) override {
     if (auto now = assigned_.find(name); now != assigned_.end()) return now->second;
     auto first = first_values_.find(name);
     if (first == first_values_.end())
       builder.unsupported(cat("reads variable '", printable(name), "', which has no first value"));
-    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
-    if (!written_.contains(name) || matches_any(name, options_.fixed_defaults))
+    if (!written_.all.contains(name) || matches_any(name, options_.fixed_defaults))
       return constant(program_->main(), first->second);
     auto [known, is_new] = states_.try_emplace(name);
     if (is_new) {
@@ -94,10 +93,10 @@ class Importer final : public Graphs {
     return known->second;
   }
 
-  void assign(const Builder& builder, const std::string& name, Value value) override {
-    if (&builder.module() != &program_->main()) builder.unsupported("inside of a branch or loop is not supported");
+  void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
     if (!in_first_run_) {
-      variable(builder, name);  // adds the variable's input, which belongs to its output
+      written_.all.insert(name);
+      main_variable(builder, name);  // adds the variable's input, which belongs to its output
       assigned_[name] = value;
       return;
     }
@@ -154,28 +153,6 @@ class Importer final : public Graphs {
            "docs/tensorflow.md lists those that there are");
   }
 
-  /// Finds the variables that the model writes during runs, by the names of their handles.
-  void find_assigned() {
-    for (const LiteGraph& graph : model_.graphs) {
-      for (const LiteOperator& op : graph.operators) {
-        if (op.node.op == "CALL_ONCE") {
-          for (const auto& [name, value] : op.node.attributes) first_graphs_.insert(std::get<int64_t>(value));
-        }
-      }
-    }
-    for (size_t g = 0; g < model_.graphs.size(); ++g) {
-      if (first_graphs_.contains(static_cast<int64_t>(g))) continue;
-      bool writes = std::ranges::any_of(model_.graphs[g].operators,
-                                        [](const LiteOperator& op) { return op.node.op == "ASSIGN_VARIABLE"; });
-      for (const LiteOperator& op : model_.graphs[g].operators) {
-        if (!writes || op.node.op != "VAR_HANDLE") continue;
-        for (const auto& [name, value] : op.node.attributes) {
-          if (name == "shared_name") written_.insert(std::get<std::string>(value));
-        }
-      }
-    }
-  }
-
   DType type_of(const LiteTensor& t) const {
     auto type = lite_type(t.code);
     if (!type)
@@ -229,6 +206,7 @@ class Importer final : public Graphs {
 
   /// Returns a unique name of a variable tensor; tensors may share names.
   std::string state_name(const Frame& frame, int64_t t) const {
+    if (!frame.is_main) return cat("state ", t, " of graph ", &frame.graph - model_.graphs.data());
     const std::string& name = frame.graph.tensors[at(t)].name;
     auto count = std::ranges::count(frame.graph.tensors, name, &LiteTensor::name);
     return name.empty() || count > 1 ? cat("state ", t) : name;
@@ -245,7 +223,7 @@ class Importer final : public Graphs {
     if (!is_fixed || !is_float(type_of(tensor)) || element_count(tensor.dims) > most)
       here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are, up to ",
                            most, " elements"));
-    written_.insert(name);
+    written_.all.insert(name);
     std::vector<double> zeros(static_cast<size_t>(element_count(tensor.dims)), 0);
     first_values_.try_emplace(name, make_tensor(type_of(tensor), tensor.dims, std::span<const double>(zeros)));
     return variable(here, name);
@@ -381,8 +359,6 @@ class Importer final : public Graphs {
   std::unique_ptr<Program> program_;
   std::map<std::string, Tensor> first_values_;
   std::map<std::string, Value> states_, assigned_;  ///< the initial and final values of variables
-  std::set<std::string> written_;
-  std::set<int64_t> first_graphs_;
   bool in_first_run_ = false;
   int64_t depth_ = 0, nodes_ = 0;
 };
@@ -390,7 +366,13 @@ class Importer final : public Graphs {
 }  // namespace
 
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options) {
-  return Importer(model, options).run();
+  WrittenVariables written;
+  for (;;) {  // repeated if a variable is written that was read as a constant before
+    size_t known = written.count();
+    if (options.judged) options.judged->clear();
+    auto program = Importer(model, options, written).run();
+    if (written.count() == known) return program;
+  }
 }
 
 }  // namespace weft::tensorflow

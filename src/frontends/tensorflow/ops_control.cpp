@@ -10,71 +10,82 @@ namespace {
 
 using namespace frontend;
 
-/// Builds the graph in attribute `name` on these values, in the module of `body`; returns its results.
-Values graph_of(Call& c, std::string_view name, const Builder& body, const Values& outside) {
+/// Builds a graph in the module of `body`; returns its results, and then the values of `variables`.
+Values graph_of(Call& c, int64_t graph, const Builder& body, const Values& outside,
+                const std::set<std::string>& variables, bool is_condition = false) {
   Values arguments;
   for (const Value& value : outside) arguments.push_back(inside(body, value));
-  return c.graphs().inlined(c.integer(name), body.module(), arguments);
+  return c.graphs().built(graph, body, arguments, variables, is_condition);
 }
 
-/// Returns the operands after the one that selects a branch; fails with E140 if that is missing.
-Values chosen_arguments(Call& c) {
-  c.input(0);
-  return {c.inputs().begin() + 1, c.inputs().end()};
+Values values_of(Call& c, const std::set<std::string>& variables) {
+  Values values;
+  for (const std::string& name : variables) values.push_back(c.graphs().variable(c, name));
+  return values;
 }
 
-Values if_then_else(Call& c) {
-  Values arguments = chosen_arguments(c);
-  constexpr std::string_view then = "then_subgraph_index", otherwise = "else_subgraph_index";
-  c.ignore(then), c.ignore(otherwise);
-  Expr condition = convert(reshape(c.input(0), {}), DType::boolean);
-  if (auto known = known_condition(condition)) return graph_of(c, *known ? then : otherwise, c, arguments);
-  auto branch = [&](std::string_view name) {
-    return build_branch(c, std::string(name), [&](const Builder& body) { return graph_of(c, name, body, arguments); });
-  };
-  Branch yes = branch(then), no = branch(otherwise);
-  return choose(c, condition, yes, no);
+/// Assigns the last results to `variables`; returns the others.
+Values assigned(Call& c, Values results, const std::set<std::string>& variables) {
+  size_t own = results.size() - variables.size();
+  for (size_t next = own; const std::string& name : variables) c.graphs().assign(c, name, results[next++]);
+  results.resize(own);
+  return results;
 }
 
-Values while_loop(Call& c) {
-  constexpr std::string_view test = "cond_subgraph_index", trip = "body_subgraph_index";
-  FlowLoop loop{.carried = c.inputs(), .stays = {}, .holds = {}, .step = {}};
-  for (size_t k = 0; k < c.input_count(); ++k) loop.stays.push_back(c.graphs().hands_on(c.integer(trip), k));
-  loop.holds = [&](const Builder& at, const Values& values) {
-    Values result = graph_of(c, test, at, values);
-    if (result.size() != 1 || !result[0].type().is_tensor() || result[0].dtype() != DType::boolean)
-      c.fail("E158", "has a condition that is not one truth value");
-    return reshape(at.module(), result[0], {});
-  };
-  loop.step = [&](const Builder& at, const Values& values) {
-    Values next = graph_of(c, trip, at, values);
-    if (next.size() != values.size())
-      c.fail("E158", cat("has a body with ", next.size(), " results where ", values.size(), " belong"));
-    return next;
-  };
-  return run_loop(c, loop);
-}
-
-/// Imports Case: runs one of several graphs, selected by its index; an index out of range selects the last.
-Values one_of(Call& c) {
-  Values arguments = chosen_arguments(c);
-  std::vector<int64_t> graphs = c.integers("branches");
-  if (graphs.empty()) c.fail("E142", "needs branches");
-  Expr number = convert(reshape(c.input(0), {}), DType::i64);
-  auto build = [&](const Builder& body, size_t k) {
-    Values own;
-    for (const Value& value : arguments) own.push_back(inside(body, value));
-    return c.graphs().inlined(graphs[k], body.module(), own);
-  };
+/// Runs the first of several graphs whose condition holds, or the last. `condition` builds that of graph k.
+Values select_graph(Call& c, const std::vector<int64_t>& graphs,
+                    const std::function<Expr(const Builder&, size_t k)>& condition) {
+  auto variables = c.graphs().written_by(graphs);
+  Values arguments(c.inputs().begin() + 1, c.inputs().end()), given = values_of(c, variables);
+  arguments.insert(arguments.end(), given.begin(), given.end());
+  auto build = [&](const Builder& body, size_t k) { return graph_of(c, graphs[k], body, arguments, variables); };
   std::function<Values(const Builder&, size_t)> from = [&](const Builder& at, size_t k) -> Values {
     if (k + 1 == graphs.size()) return build(at, k);
-    Expr here = equal(inside(at, number), static_cast<double>(k));
+    Expr here = condition(at, k);
     if (auto known = known_condition(here)) return *known ? build(at, k) : from(at, k + 1);
     Branch yes = build_branch(at, "case", [&](const Builder& body) { return build(body, k); });
     Branch no = build_branch(at, "otherwise", [&](const Builder& body) { return from(body, k + 1); });
     return choose(at, here, yes, no);
   };
-  return from(c, 0);
+  return assigned(c, from(c, 0), variables);
+}
+
+Values if_then_else(Call& c) {
+  Expr condition = convert(reshape(c.input(0), {}), DType::boolean);
+  int64_t then = c.integer("then_subgraph_index"), otherwise = c.integer("else_subgraph_index");
+  return select_graph(c, {then, otherwise}, [&](const Builder& at, size_t) { return inside(at, condition); });
+}
+
+/// Imports Case; an index out of range selects the last graph.
+Values one_of(Call& c) {
+  Expr index = convert(reshape(c.input(0), {}), DType::i64);
+  std::vector<int64_t> graphs = c.integers("branches");
+  if (graphs.empty()) c.fail("E142", "needs branches");
+  return select_graph(c, graphs, [&](const Builder& at, size_t k) {
+    return equal(inside(at, index), static_cast<double>(k));
+  });
+}
+
+Values while_loop(Call& c) {
+  int64_t test = c.integer("cond_subgraph_index"), trip = c.integer("body_subgraph_index");
+  auto variables = c.graphs().written_by({&trip, 1});
+  FlowLoop loop{.carried = c.inputs(), .stays = {}, .holds = {}, .step = {}};
+  for (size_t k = 0; k < c.input_count(); ++k) loop.stays.push_back(c.graphs().hands_on(trip, k));
+  for (Value value : values_of(c, variables)) loop.carried.push_back(value), loop.stays.push_back(false);
+  loop.holds = [&](const Builder& at, const Values& values) {
+    Values result = graph_of(c, test, at, values, variables, true);
+    if (result.size() != 1 || !result[0].type().is_tensor() || result[0].dtype() != DType::boolean)
+      c.fail("E158", "has a condition that is not one truth value");
+    return reshape(at.module(), result[0], {});
+  };
+  loop.step = [&](const Builder& at, const Values& values) {
+    Values next = graph_of(c, trip, at, values, variables);
+    if (next.size() != values.size())
+      c.fail("E158", cat("has a body with ", next.size() - variables.size(), " results where ", c.input_count(),
+                         " belong"));
+    return next;
+  };
+  return assigned(c, run_loop(c, loop), variables);
 }
 
 /// Imports a variable's handle: a string with the variable's name.
