@@ -56,29 +56,31 @@ def test_quantised(saved, tmp_path):
             assert np.sqrt(((model.run(inputs)[key] - right) ** 2).mean() / (right**2).mean()) < 0.1
 
 
-def test_state(saved):
-    """A variable that a run writes is given to the next; one that is left out has the saved value."""
-    model, state = weft.compile(saved / "several", device="cpu", signature="add"), {}
-    for inputs, wanted in runs(saved, "several-add"):
+def check_states(model, saved, name, tolerance):
+    """Runs a model whose variables are written, each run with the values that the one before left."""
+    state = {}
+    for inputs, wanted in runs(saved, name):
         found = model.run(inputs | state)
-        state = {name: value for name, value in found.items() if name not in wanted}
+        state = {key: value for key, value in found.items() if key not in wanted}
         for key, expected in wanted.items():
-            np.testing.assert_allclose(found[key], expected, rtol=1e-6)
-    assert len(state) == 1
-    (name,) = state
-    fixed = weft.compile(saved / "several", device="cpu", signature="add", fixed_defaults=[name])
+            np.testing.assert_allclose(found[key], expected, rtol=tolerance, err_msg=key)
+    return state
+
+
+@pytest.mark.parametrize("folder", ["several", "shards"])
+def test_state(folder, saved):
+    """A variable that a run writes is given to the next; one that is left out has the saved value."""
+    model = weft.compile(saved / folder, device="cpu", signature="add")
+    (name,) = check_states(model, saved, f"{folder}-add", 1e-6)
+    fixed = weft.compile(saved / folder, device="cpu", signature="add", fixed_defaults=[name])
     assert [i.name for i in fixed.inputs] == ["x"] and fixed.run({"x": np.float32(1)})["after"] == 1.25
 
 
-def test_written_in_bodies(saved):
+@pytest.mark.parametrize("folder", ["several", "shards"])
+def test_written_in_bodies(folder, saved):
     """Variables that branches and loops write."""
-    model, state = weft.compile(saved / "several", device="cpu", signature="write"), {}
-    for inputs, wanted in runs(saved, "several-write"):
-        found = model.run(inputs | state)
-        state = {name: value for name, value in found.items() if name not in wanted}
-        for key, expected in wanted.items():
-            np.testing.assert_allclose(found[key], expected, rtol=1e-5, err_msg=key)
-    assert len(state) == 2
+    model = weft.compile(saved / folder, device="cpu", signature="write")
+    assert len(check_states(model, saved, f"{folder}-write", 1e-5)) == 2
 
 
 def test_ways_in(saved, tmp_path):
