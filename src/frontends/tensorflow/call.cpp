@@ -61,8 +61,7 @@ Value Graphs::variable(const Builder& at, const std::string& name) {
 void Graphs::assign(const Builder& at, const std::string& name, Value value) {
   if (bodies_.empty()) return assign_in_main(at, name, value);
   OpenBody& open = bodies_.back();
-  if (&at.module() != &open.body->module())
-    at.unsupported("inside of a branch or loop of version 1 is not supported");
+  if (&at.module() != &open.body->module()) at.unsupported("inside of a branch or loop of version 1 is not supported");
   if (open.is_condition) at.unsupported("in the condition of a loop is not supported");
   written_.all.insert(name);
   written_.by_body[open.graph].insert(name);

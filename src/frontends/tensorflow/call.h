@@ -51,7 +51,8 @@ struct LookupTable {
 /// The variables that a model writes. An import adds those that it meets, and is repeated while there are new ones.
 struct WrittenVariables {
   std::set<std::string> all = {};
-  std::map<int64_t, std::set<std::string>> by_body = {};  ///< by the number of a graph that is the body of a branch or loop
+  std::map<int64_t, std::set<std::string>> by_body =
+      {};  ///< by the number of a graph that is the body of a branch or loop
 
   size_t count() const;
 };

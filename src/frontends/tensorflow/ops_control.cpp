@@ -61,9 +61,8 @@ Values one_of(Call& c) {
   Expr index = convert(reshape(c.input(0), {}), DType::i64);
   std::vector<int64_t> graphs = c.integers("branches");
   if (graphs.empty()) c.fail("E142", "needs branches");
-  return select_graph(c, graphs, [&](const Builder& at, size_t k) {
-    return equal(inside(at, index), static_cast<double>(k));
-  });
+  return select_graph(c, graphs,
+                      [&](const Builder& at, size_t k) { return equal(inside(at, index), static_cast<double>(k)); });
 }
 
 Values while_loop(Call& c) {
@@ -81,8 +80,8 @@ Values while_loop(Call& c) {
   loop.step = [&](const Builder& at, const Values& values) {
     Values next = graph_of(c, trip, at, values, variables);
     if (next.size() != values.size())
-      c.fail("E158", cat("has a body with ", next.size() - variables.size(), " results where ", c.input_count(),
-                         " belong"));
+      c.fail("E158",
+             cat("has a body with ", next.size() - variables.size(), " results where ", c.input_count(), " belong"));
     return next;
   };
   return assigned(c, run_loop(c, loop), variables);
