@@ -7,7 +7,8 @@
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
 with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
 greatest element of eager's answer. The command line, which has no torch in its process, gives the same bits. torch.compile
-compiles one graph for all batches from 2 to 8, with no node in eager. On a GPU torch runs there, in f32 without TF32. With --precision
+compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one for a slow
+emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU torch runs there, in f32 without TF32. With --precision
 f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the greatest element; further
 only where torch's own answers in this type do, and no further than they (`as_torch` counts these). --out appends a row for timm
 and one for transformers to a file of bench/results; no model begins after --limit seconds.
@@ -15,6 +16,7 @@ and one for transformers to a file of bench/results; no model begins after --lim
 import argparse
 import copy
 import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -40,6 +42,7 @@ import weft
 import weft.torch
 
 RELATIVE = {"f32": 1e-4, "f16": 2e-2, "bf16": 5e-2}
+BATCHES, LENGTHS = (1, 3, 8), (9, 16, 24)
 NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -62,8 +65,8 @@ class Answer(torch.nn.Module):
         return out if isinstance(out, torch.Tensor) else out[0]
 
 
-def loaded(name, place):
-    """The model, a function from batch and length to inputs, dynamic shapes, and the sizes to try. On a processor the largest
+def loaded(name, place, batches=BATCHES):
+    """The model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
     models take smaller pictures, where they take any."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
@@ -74,14 +77,14 @@ def loaded(name, place):
         size = SMALLER.get(rest, size) if place == "cpu" else size
         model = timm.create_model(model_name, pretrained=False, num_classes=10).eval()
         batch = Dim("batch", min=1, max=64)
-        return Answer(model), lambda b, _: (torch.randn(b, *size),), (({0: batch},),), [(1, 0), (3, 0), (8, 0)]
+        return Answer(model), lambda b, _: (torch.randn(b, *size),), (({0: batch},),), [(b, 0) for b in batches]
     config, kind_of, ports, options = TEXTS[rest]
     model = kind_of(configured(rest, config)).eval()
     axes = {"b": Dim("batch", min=1, max=64), "t": Dim("tokens", min=2, max=64)}
     shapes = (tuple({i: axes[a] for i, a in enumerate(PORTS[port][0])} for port in ports),)
     has_length = any("t" in PORTS[port][0] for port in ports)
     return (Answer(model, ports, **options), lambda b, t: tuple(PORTS[port][1](b, t) for port in ports), shapes,
-            list(zip((1, 3, 8), (9, 16, 24) if has_length else (0, 0, 0))))  # fmt: skip
+            list(zip(batches, itertools.cycle(LENGTHS if has_length else (0,)))))  # fmt: skip
 
 
 def spread(model, inputs):
@@ -143,19 +146,19 @@ def of_torch(model, inputs, wanted, place, kind):
         return 0.0
 
 
-def checked(name, device="cpu", precision="f32", with_compile=True):
+def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
     """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
     those of torch.compile, "apart", "seconds"}"""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
-    model, inputs, shapes, sizes = loaded(name, place)
+    model, inputs, shapes, sizes = loaded(name, place, batches)
     given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
     spread(model, given[0])
     file = io.BytesIO()
     try:
         with torch.no_grad():
-            torch.export.save(torch.export.export(model, inputs(2, sizes[1][1]), dynamic_shapes=shapes, strict=False), file)
+            torch.export.save(torch.export.export(model, inputs(2, LENGTHS[1]), dynamic_shapes=shapes, strict=False), file)
     except Exception as error:
         found["archive"] = f"not exported: {type(error).__name__}: {error}"[:300]
     wanted, most = in_eager(model, given, place), RELATIVE[precision]
@@ -166,7 +169,9 @@ def checked(name, device="cpu", precision="f32", with_compile=True):
     if "archive" not in found:
         found |= through_archive(file.getvalue(), given, wanted[1:], options, most, got)
     if with_compile:
-        found |= through_compile(model, given, wanted, place, options, most, got[1:])
+        kept = [i for i, size in enumerate([(2, 0), *sizes]) if size[0] != 1]  # torch always compiles batch 1 apart
+        of_archive = [got[i - 1] for i in kept[1:] if i <= len(got)]
+        found |= through_compile(model, [given[i] for i in kept], [wanted[i] for i in kept], place, options, most, of_archive)
     return {**found, "seconds": round(time.time() - begin, 1)}
 
 
@@ -183,14 +188,13 @@ def through_archive(file, given, wanted, options, most, got):
             got.append(torch.as_tensor(y[0] if isinstance(y, tuple) else y))
         worst = max(map(apart, got, wanted))
         row = {"apart": worst, "archive": verdict(worst, most)}
-        return row | {"command": command_line(file, run, given[2], options) or "right"}
+        return row | {"command": command_line(file, run, given[min(2, len(given) - 1)], options) or "right"}
     except weft.Error as error:
         return {"archive": str(error)[:400]}
 
 
 def through_compile(model, given, wanted, place, options, most, of_archive):
-    """"compile" and "bits" of checked(); batch 1, which torch always compiles apart, is left out."""
-    given, wanted = ([of[0], *of[2:]] for of in (given, wanted))
+    """"compile" and "bits" of checked()."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)
@@ -257,24 +261,27 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f32", choices=RELATIVE)
     parser.add_argument("--no-compile", action="store_true", help="archives only")
+    parser.add_argument("--batches", type=lambda text: tuple(map(int, text.split(","))), default=BATCHES)
     parser.add_argument("--only", default="", help="timm or transformers")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--json", help="a row for each model")
     parser.add_argument("--out", help="a file of bench/results")
     args = parser.parse_args()
     rows, chosen = [], [name for name in names(args.names) if name.startswith(args.only)]
+    tasks = [(name, args.device, args.precision, not args.no_compile, args.batches) for name in chosen]
     with multiprocessing.get_context("spawn").Pool(args.jobs, prepare, maxtasksperchild=4) as pool:
-        for row in results(pool, [(name, args.device, args.precision, not args.no_compile) for name in chosen], args.limit):
+        for row in results(pool, tasks, args.limit):
             rows.append(row)
             print(json.dumps(row), flush=True)
             if args.json:
                 Path(args.json).write_text("\n".join(map(json.dumps, rows)))
+    of_batches = {} if args.batches == BATCHES else {"batches": ",".join(map(str, args.batches))}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     for kind in ("timm", "transformers"):
         of_kind = [row for row in rows if row["name"].startswith(kind)]
         if of_kind:
             counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
-            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **versions}, counts, machine=machine.of_device(args.device)), args.out)
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **of_batches, **versions}, counts, machine=machine.of_device(args.device)), args.out)
     return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 
