@@ -254,6 +254,25 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 }
 #endif
 
+/// Computes all pieces of C of this block, with no warp groups.
+template <class T, BlockTile tile, int Lanes, class L, class A, class B, class Store>
+WEFT_INLINE void gemm_by_waves(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
+  constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
+  const PieceOrder order(s, tile, parts);
+  const u32 apart = u32(launch.blocks()) / together;
+  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < order.pieces; task += apart) {
+    const Piece piece = order.piece(task);
+    const u32 batch = piece.batch / parts;
+    [[maybe_unused]] const int part = int(piece.batch - batch * parts);
+#ifdef WEFT_MMA
+    if constexpr (tile.stages > 1 && A::direct && B::direct)
+      gemm_async_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
+    else
+#endif
+      gemm_gpu_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
+  }
+}
+
 /// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
 /// tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of
 /// those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
@@ -261,29 +280,11 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");
-  // Numbers of blocks fit in 32 bits, where division is fast: a block has at least 256 sums.
-  constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
-  const u32 m_blocks = u32(ceil_div(s.m, tile.rows)), n_blocks = u32(ceil_div(s.n, tile.cols)),
-            all = m_blocks * n_blocks, tasks = u32(s.batch) * parts * all, apart = u32(launch.blocks()) / together;
-  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < tasks; task += apart) {
-    const u32 to = task / all, block = task - to * all, batch = to / parts;
-    [[maybe_unused]] const int part = int(to - batch * parts);
-    // Eight rows of blocks use the same columns of B while those are in the L2 cache.
-    const u32 band = block / (8 * n_blocks), first = band * 8, inside = block - first * n_blocks;
-    const u32 height = m_blocks - first < 8 ? m_blocks - first : 8, col_at = inside / height;
-    const i64 row = first + (inside - col_at * height), col = col_at;
-#if defined(WEFT_WARP_GROUPS)
-    if constexpr (tile.groups)
-      gemm_wgmma_block<T, tile, Lanes>(s, batch, row * tile.rows, col * tile.cols, a, b, store);
-    else
+#ifdef WEFT_WARP_GROUPS
+  if constexpr (tile.groups) gemm_wgmma<T, tile, Lanes>(launch, s, a, b, store);
+  else
 #endif
-#ifdef WEFT_MMA
-        if constexpr (tile.stages > 1 && A::direct && B::direct)
-      gemm_async_block<T, tile, Lanes>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
-    else
-#endif
-      gemm_gpu_block<T, tile, Lanes>(s, batch, to, part, row * tile.rows, col * tile.cols, a, b, store);
-  }
+    gemm_by_waves<T, tile, Lanes>(launch, s, a, b, store);
 }
 
 }  // namespace weft::kernel

@@ -15,6 +15,54 @@ struct GpuGemmSizes {
 using tasks::BlockTile;
 using tasks::gemm_lanes;
 
+/// An epilogue in two steps: `begin(batch, row, col, lanes)` loads its operands and returns a function of the sums. A
+/// kernel that begins several before it ends the first has all their loads in flight.
+template <class Begin>
+struct Epilogue {
+  Begin begin;
+  template <class V, class L>
+  WEFT_INLINE void operator()(i64 batch, i64 row, i64 col, V sums, L lanes) const {
+    begin(batch, row, col, lanes)(sums);
+  }
+};
+template <class Begin>
+WEFT_INLINE Epilogue<Begin> epilogue(const Begin& begin) {
+  return {begin};
+}
+template <class Begin, class L>
+WEFT_INLINE auto begin_epilogue(const Epilogue<Begin>& store, i64 batch, i64 row, i64 col, L lanes) {
+  return store.begin(batch, row, col, lanes);
+}
+template <class Store, class L>
+WEFT_INLINE auto begin_epilogue(const Store& store, i64 batch, i64 row, i64 col, L lanes) {
+  return [=, &store](auto sums) WEFT_LAMBDA { store(batch, row, col, sums, lanes); };
+}
+
+/// A piece of C: its batch (or batch and part of k), and where it begins.
+struct Piece {
+  u32 batch;
+  i64 row, col;
+};
+
+/// The order in which blocks compute pieces of C: eight rows of pieces use the same columns of B while those are in the
+/// L2 cache. Numbers of pieces fit in 32 bits, where division is fast: a piece has at least 256 sums.
+struct PieceOrder {
+  int rows, cols;
+  u32 down, across, pieces;
+  WEFT_INLINE PieceOrder(const GpuGemmSizes& s, const BlockTile& tile, int parts = 1)
+      : rows(tile.rows),
+        cols(tile.cols),
+        down(u32(ceil_div(s.m, tile.rows))),
+        across(u32(ceil_div(s.n, tile.cols))),
+        pieces(u32(s.batch) * parts * down * across) {}
+  WEFT_INLINE Piece piece(u32 task) const {
+    const u32 batch = task / (down * across), at = task - batch * down * across;
+    const u32 band = at / (8 * across), first = band * 8, inside = at - first * across;
+    const u32 height = down - first < 8 ? down - first : 8, col = inside / height;
+    return {batch, i64(first + (inside - col * height)) * rows, i64(col) * cols};
+  }
+};
+
 /// Rows and columns of C per block: products without a matrix core (and f32) need the registers.
 template <class T>
 inline constexpr int default_block_side =

@@ -56,11 +56,10 @@ struct SwizzledStage {
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums of this block, or the totals over all blocks of the cluster.
+/// Eight sums, added up over all blocks of the cluster.
 template <BlockTile tile, class Acc>
-WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
+WEFT_INLINE Vec<Acc, gemm_lanes> cluster_sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
-  if constexpr (tile.split == 1) return load_sums(from);
   Vec<Acc, gemm_lanes> v{}, theirs[tile.split];  // all loads in flight at once, added up in order
   WEFT_UNROLL for (int peer = 0; peer < tile.split; peer++) {
     const u32 there = address_in_peer(shared_address(from), peer);
@@ -70,42 +69,109 @@ WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   return v;
 }
 
-/// Passes rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one if rows of
-/// the result are not aligned; then neighbouring threads store neighbouring elements.
-template <BlockTile tile, class Acc, int Lanes, class Store>
-WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
-                                   const Store& store) {
-  constexpr int vectors = tile.cols / Lanes, threads = tile.threads(wave_size);
-  const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
-  const auto sums = [&](int row, int col) WEFT_LAMBDA {
-    if constexpr (Lanes == gemm_lanes) return sums_at<tile, Acc>(row, col);
-    else return Acc(((Shared<Acc>)weft_dynamic_shared)[row * sums_stride<tile> + col]);
-  };
-  if (col0 + tile.cols <= s.n) {
-    WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
-      const int row = at / vectors, col = at % vectors * Lanes;
-      store(batch, row0 + row, col0 + col, sums(row, col), Full{});
-    }
-    return;
-  }
-  WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
-    const int row = at / vectors, col = at % vectors * Lanes;
-    if (col0 + col >= s.n) continue;
-    const auto v = sums(row, col);
-    if (col0 + col + Lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
-    else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
-  }
-}
-
-/// Adds the sums that the blocks of a cluster left in shared memory; block `rank` stores its part of the rows.
+/// Adds the sums that the blocks of a cluster left in shared memory; block `rank` passes its part of the rows to the
+/// epilogue.
 template <BlockTile tile, class Acc, class Store>
 WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int rank,
                                     const Store& store) {
-  constexpr int part = (tile.rows + tile.split - 1) / tile.split;
+  constexpr int vectors = tile.cols / gemm_lanes, threads = tile.threads(wave_size),
+                part = (tile.rows + tile.split - 1) / tile.split;
+  const int past = int(least(least((rank + 1) * part, tile.rows), s.m - row0)) * vectors;
   cluster_barrier();
-  store_shared_sums<tile, Acc, gemm_lanes>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)),
-                                           store);
+  WEFT_NO_UNROLL for (int at = rank * part * vectors + thread_id(); at < past; at += threads) {
+    const int row = at / vectors, col = at % vectors * gemm_lanes;
+    if (col0 + col >= s.n) continue;
+    const auto v = cluster_sums_at<tile, Acc>(row, col);
+    if (col0 + col + gemm_lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
+    else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
+  }
   cluster_barrier();  // other blocks may still be reading these sums
+}
+
+/// Transposes 4 x 4 pairs of sums among four neighbouring lanes: lane q gets pair q of each lane.
+template <class Acc>
+WEFT_INLINE Vec<Acc, gemm_lanes> pairs_of_lanes(const Vec<Acc, 2> (&v)[4]) {
+  const bool odd = lane_id() & 1, high = lane_id() & 2;
+  Vec<Acc, 2> w[4], r[4];
+  const auto exchange = [&](const Vec<Acc, 2>& x, const Vec<Acc, 2>& y, bool second, int mask, Vec<Acc, 2>& first,
+                            Vec<Acc, 2>& last) WEFT_LAMBDA {
+    const Vec<Acc, 2> sent = second ? x : y;
+    const Vec<Acc, 2> got{shuffle_xor(sent[0], mask), shuffle_xor(sent[1], mask)};
+    first = second ? got : x;
+    last = second ? y : got;
+  };
+  exchange(v[0], v[1], odd, 1, w[0], w[1]);
+  exchange(v[2], v[3], odd, 1, w[2], w[3]);
+  exchange(w[0], w[2], high, 2, r[0], r[2]);
+  exchange(w[1], w[3], high, 2, r[1], r[3]);
+  return join(join(r[0], r[1]), join(r[2], r[3]));
+}
+
+/// Where eight sums of a lane belong; outside of C, the nearest place inside.
+struct SumsPlace {
+  i64 row, col;
+  bool is_inside;
+};
+
+/// Begins the epilogues of sums I to Count - 1, then ends them. C has whole vectors of columns.
+template <int I, int Count, class Place, class Sums, class Store>
+WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums, const Store& store) {
+  if constexpr (I < Count) {
+    const SumsPlace at = place(I);
+    const auto end = begin_epilogue(store, batch, at.row, at.col, Full{});
+    store_together<I + 1, Count>(batch, place, sums, store);
+    const auto eight = sums(I);
+    if (at.is_inside) end(eight);
+  }
+}
+
+/// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop moves the sums down, so
+/// the epilogue occurs a few times in the code only. Lanes: eight columns at a time, or one if rows of the result are
+/// not aligned.
+template <class Core, int Lanes, int FM, class Store>
+WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
+                                  const Store& store) {
+  using Acc = typename Core::Acc;
+  constexpr int count = Core::c_count, part = count < 16 ? 8 : 16, parts = count / part, all = FM * parts;
+  constexpr int at_once = all % 2 || Lanes == 1 ? 1 : 2, vectors = at_once * part / 8;
+  constexpr bool is_narrow = part == 8;  // 16 columns: a lane's eight sums are of either half of the rows
+  const int lane = lane_id() % 4;
+  const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_id() / 4;
+  Acc v[FM * count];
+  WEFT_UNROLL for (int i = 0; i < FM * count; i++) v[i] = c[i / count].v[i % count];
+  const auto sums = [&](int at) WEFT_LAMBDA {
+    Vec<Acc, 2> pairs[4];
+    WEFT_UNROLL for (int i = 0; i < 4; i++) {
+      const int e = is_narrow ? at * 8 + 2 * i : at / 2 * 16 + 4 * i + at % 2 * 2;
+      pairs[i] = {v[e], v[e + 1]};
+    }
+    return pairs_of_lanes<Acc>(pairs);
+  };
+  WEFT_NO_UNROLL for (int done = 0; done < all; done += at_once) {
+    const auto place = [&](int at) WEFT_LAMBDA {
+      const int piece = done + (is_narrow ? at : at / 2), half = is_narrow ? lane % 2 : at % 2;
+      const i64 row = first + piece / parts * 64 + half * 8;
+      const i64 col = col0 + piece % parts * 32 + (is_narrow ? lane / 2 : lane) * gemm_lanes;
+      return SumsPlace{least(row, s.m - 1), col < s.n ? col : 0, row < s.m && col < s.n};
+    };
+    if constexpr (Lanes == 1) {
+      WEFT_UNROLL for (int e = 0; e < part; e++) {
+        const i64 row = first + done / parts * 64 + e / 2 % 2 * 8, col = col0 + done % parts * 32 + Core::col(e);
+        if (row < s.m && col < s.n) store(batch, row, col, v[e], Full{});
+      }
+    } else if (s.n % gemm_lanes == 0) {
+      store_together<0, vectors>(batch, place, sums, store);
+    } else {
+      WEFT_UNROLL for (int at = 0; at < vectors; at++) {
+        const SumsPlace to = place(at);
+        const auto eight = sums(at);
+        if (!to.is_inside) continue;
+        if (to.col + gemm_lanes <= s.n) store(batch, to.row, to.col, eight, Full{});
+        else store(batch, to.row, to.col, eight, Part{int(s.n - to.col)});
+      }
+    }
+    WEFT_UNROLL for (int i = 0; i + at_once * part < FM * count; i++) v[i] = v[i + at_once * part];
+  }
 }
 
 /// c += a b for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the first.
@@ -132,96 +198,118 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
   }
 }
 
-/// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
-template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
-WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
-                                  const Store& store) {
+/// All pieces of C of this block, or its part of their k steps. A block that does not share its pieces loads the first
+/// steps of the next piece while it stores the sums of the last. Lanes: see store_group_sums; a split has eight.
+template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
+WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
   constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
   constexpr int together = is_float8<T> ? 2 : 1;  // steps that are multiplied, and copied, at once
   constexpr int depth = 128 / sizeof(T), slots = tile.stages / together, ahead = is_float8<T> ? slots - 1 : slots - 2;
   constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
+  constexpr bool is_shared = tile.split > 1;
   static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1 &&
                 slots * together == tile.stages);
-  static_assert(Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
+  static_assert(Lanes == gemm_lanes || (Lanes == 1 && !is_shared));
   using Core = Wgmma<T, n>;
   using Acc = typename Core::Acc;
 
   const int group = thread_id() / 128, group_row = group / groups_n * fm * 64, group_col = group % groups_n * n;
   const u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
-  typename Core::Sums c[fm] = {};
+  const PieceOrder order(s, tile);
+  const u32 apart = u32(launch.blocks()) / tile.split;
   const int all = int(ceil_div(s.k, depth)), rank = cluster_rank_of<tile.split>();
   const int first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
+  const int tail = int(s.k - i64(all - 1) * depth);  // elements of the last step
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
-  stage_a.begin(a, batch, row0, s.m, i64(first) * depth);
-  stage_b.begin(b, batch, col0, s.n, i64(first) * depth);
-  const int tail = int(s.k - i64(all - 1) * depth);  // elements of the last step
-  const auto left = [&](int step) WEFT_LAMBDA { return step >= last ? 0 : step + 1 < all ? depth : tail; };
-  const auto start_a = [&](int slot, int step) WEFT_LAMBDA {
+  u32 task = u32(launch.block()) / tile.split, loaded = task;  // the piece that is multiplied, and that is loaded
+  int next = 0, slot = 0;  // the k step that is loaded next, and where the step that is multiplied lies
+  const auto begin_loads = [&](const Piece& piece) WEFT_LAMBDA {
+    next = first;
+    stage_a.begin(a, piece.batch, piece.row, s.m, i64(first) * depth);
+    stage_b.begin(b, piece.batch, piece.col, s.n, i64(first) * depth);
+  };
+  const auto start = [&](auto& stage, const auto& from, u32 to, int step) WEFT_LAMBDA {
+    if (step >= last) return;
     WEFT_UNROLL for (int i = 0; i < together; i++) {
-      if (step < last) stage_a.start(a, shared + u32((slot * together + i) * stage_bytes), left(step + i));
+      const int left = step + i >= last ? 0 : step + i + 1 < all ? depth : tail;
+      stage.start(from, shared + to + u32(i * stage_bytes), left);
     }
   };
-  const auto start_b = [&](int slot, int step) WEFT_LAMBDA {
-    WEFT_UNROLL for (int i = 0; i < together; i++) {
-      if (step < last) stage_b.start(b, shared + u32((slot * together + i) * stage_bytes + a_bytes), left(step + i));
+  const auto start_a = [&](int to) WEFT_LAMBDA { start(stage_a, a, u32(to * together * stage_bytes), next); };
+  const auto start_b = [&](int to, int step)
+                           WEFT_LAMBDA { start(stage_b, b, u32(to * together * stage_bytes + a_bytes), step); };
+  const auto start_next = [&](int to) WEFT_LAMBDA {
+    if (!is_shared && next >= last && loaded < order.pieces) {
+      loaded += apart;
+      if (loaded < order.pieces) begin_loads(order.piece(loaded));
     }
+    start_a(to), start_b(to, next), end_async_group();
+    next += together;
   };
-  barrier();  // waits until the previous block's sums have been read
-  // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
-  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) start_b(i, first + i * together);
-  if constexpr (tile.ahead) wait_for_inputs();
-  WEFT_NO_UNROLL for (int i = 0; i < ahead; i++) {
-    start_a(i, first + i * together);
-    end_async_group();
-  }
-  int slot = 0;
-  WEFT_NO_UNROLL for (int step = first; step < last; step += together) {
-    wait_async_groups<ahead - 1>();
-    share_with_units();
-    barrier();
-    const u32 at = shared + u32(slot * together * stage_bytes);
-    const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
-    const auto start_next = [&]() WEFT_LAMBDA {
-      constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
-      const int fill = slot < since ? slot + ahead : slot - since;
-      start_a(fill, step + ahead * together);
-      start_b(fill, step + ahead * together);
-      end_async_group();
-    };
-    if constexpr (is_float8<T>) {
-      add_float8_steps<T, n>(da, db, stage_bytes, c, start_next);
-    } else {
-      wgmma_begin();
-      WEFT_UNROLL for (int k = 0; k < 4; k++) {
-        WEFT_UNROLL for (int i = 0; i < fm; i++) {
-          Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+  bool is_first = true;
+  WEFT_NO_UNROLL for (; task < order.pieces; task += apart) {
+    const Piece piece = order.piece(task);
+    if (is_shared || is_first) {
+      begin_loads(piece);
+      slot = 0;
+      barrier();  // waits until the previous piece's sums have been read
+      // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
+      const int own = int(least(ahead, ceil_div(last - first, together)));
+      if constexpr (tile.ahead) {
+        WEFT_NO_UNROLL for (int i = 0; i < own; i++) start_b(i, first + i * together);
+        wait_for_inputs();
+      }
+      WEFT_NO_UNROLL for (int i = 0; i < own; i++) {
+        if constexpr (!tile.ahead) start_b(i, next);
+        start_a(i), end_async_group();
+        next += together;
+      }
+      WEFT_NO_UNROLL for (int i = own; i < ahead; i++) start_next(i);
+      is_first = false;
+    }
+    typename Core::Sums c[fm] = {};
+    WEFT_NO_UNROLL for (int step = first; step < last; step += together) {
+      wait_async_groups<ahead - 1>();
+      share_with_units();
+      barrier();
+      const u32 at = shared + u32(slot * together * stage_bytes);
+      const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
+      const auto refill = [&]() WEFT_LAMBDA {
+        constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
+        start_next(slot < since ? slot + ahead : slot - since);
+      };
+      if constexpr (is_float8<T>) {
+        add_float8_steps<T, n>(da, db, stage_bytes, c, refill);
+      } else {
+        wgmma_begin();
+        WEFT_UNROLL for (int k = 0; k < 4; k++) {
+          WEFT_UNROLL for (int i = 0; i < fm; i++) {
+            Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+          }
+        }
+        wgmma_commit();
+        refill();
+        wgmma_wait<1>();
+      }
+      slot = slot + 1 == slots ? 0 : slot + 1;
+    }
+    wgmma_wait<0>();
+    if constexpr (is_shared) {
+      wait_async_groups<0>();
+      barrier();
+      const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + group_row * sums_stride<tile> + group_col;
+      WEFT_UNROLL for (int i = 0; i < fm; i++) {
+        WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
+          const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
+          *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (i * 64 + Core::row(j)) * sums_stride<tile> + Core::col(j)) = pair;
         }
       }
-      wgmma_commit();
-      start_next();
-      wgmma_wait<1>();
+      store_cluster_sums<tile, Acc>(s, piece.batch, piece.row, piece.col, rank, store);
+    } else {
+      store_group_sums<Core, Lanes>(c, s, piece.batch, piece.row + group_row, piece.col + group_col, store);
     }
-    slot = slot + 1 == slots ? 0 : slot + 1;
-  }
-  wgmma_wait<0>();
-  wait_async_groups<0>();
-  barrier();
-
-  const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared;
-  WEFT_UNROLL for (int i = 0; i < fm; i++) {
-    WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
-      const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
-      *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (group_row + i * 64 + Core::row(j)) * sums_stride<tile> + group_col +
-                                        Core::col(j)) = pair;
-    }
-  }
-  if constexpr (tile.split > 1) {
-    store_cluster_sums<tile, Acc>(s, batch, row0, col0, rank, store);
-  } else {
-    barrier();
-    store_shared_sums<tile, Acc, Lanes>(s, batch, row0, col0, 0, tile.rows, store);
   }
 }
 

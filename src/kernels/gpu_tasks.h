@@ -40,10 +40,10 @@ constexpr int step_stride(int depth, int element_bits) { return depth + vector_b
 
 /// Dynamic shared memory of a block; sums have 4 bytes.
 constexpr int shared_bytes(const BlockTile& t, int element_bits) {
-  const int sums = t.rows * sums_stride(t) * 4, rows = t.stages * (t.rows + t.cols);
+  const int sums = t.split > 1 ? t.rows * sums_stride(t) * 4 : 0, rows = t.stages * (t.rows + t.cols);
   const int steps = rows * (t.groups ? group_row_bytes : step_stride(t.depth, element_bits) * element_bits / 8);
   if (t.stages == 1 && !t.groups) return 0;
-  return t.groups || t.split > 1 ? static_cast<int>(at_least(steps, sums)) : steps;
+  return static_cast<int>(at_least(steps, sums));
 }
 
 /// Query rows of a wave of attention_gpu.h, and elements of shared memory for a block's queries, keys, values and

@@ -442,6 +442,10 @@ void FusedBody::emit_first_look() {
 
 void FusedBody::emit() {
   if (!iteration_.coordinates.empty()) emit_coordinates();
+  if (!iteration_.after_loads.empty()) {
+    for (const Access& access : loads_) operand(access.value, register_type(access.value.dtype()));
+    kernel_.line(iteration_.after_loads);
+  }
   if (!quick_loads_.empty()) emit_first_look();
   for (const Instruction* i : instructions_) emit(*i);
   for (const Access& access : stores_) emit_store(access);

@@ -18,6 +18,7 @@ struct Iteration {
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
   bool whole_vectors = true;             ///< the size of the last coordinate is a multiple of the lanes
   bool loads_early = false;              ///< loads values without coordinates once, at the start of the kernel
+  std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
 /// Writes the elementwise part of a region as C++ for `W` lanes along the last axis: loads of values from other

@@ -136,7 +136,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     kernel.line("gemm_gpu<", kernel_type(type), ", ", tile_text(tile), ">", operands);
     kernel.line("    along_k([&](i64, i64 row, i64 k, auto) WEFT_LAMBDA { return load_weights<", kernel_type(type),
                 ", stage_lanes<", kernel_type(type), ">>(weights, row, k); }), result);");
-    Dim blocks = tile_blocks(tile, 1, m, n);
+    Dim blocks = tile_blocks(lowering, tile, type, 1, m, n);
     if (others)
       blocks = max(blocks, ceildiv(n, others->columns) *
                                min(ceildiv(m, tasks::block_few_rows), max_block_rows / tasks::block_few_rows));

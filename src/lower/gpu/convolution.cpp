@@ -108,8 +108,9 @@ std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
 
 PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
   const Window& w = c.w;
-  kernel.set_grid(tile_blocks(tile, w.groups, w.rows(), w.channels_out), tile.threads(lowering.gpu().wave),
-                  tasks::shared_bytes(tile, bits(c.operands.type)), adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
+  kernel.set_grid(tile_blocks(lowering, tile, c.operands.type, w.groups, w.rows(), w.channels_out),
+                  tile.threads(lowering.gpu().wave), tasks::shared_bytes(tile, bits(c.operands.type)),
+                  adds_parts(lowering.gpu(), tile) ? 1 : tile.split);
   if (tile.ahead) kernel.set_waits_itself();
   PlanStep step = kernel.finish(lowering.plan(), cat("conv_", c.operands.type));
   step.flops = w.rows() * w.groups * w.channels_out * w.channels_in * w.taps() * Dim(2);
@@ -126,12 +127,18 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   kernel.line("constexpr int W = ", parts ? tasks::gemm_lanes : epilogue_lanes(lowering, region), ";");
   kernel.line("const ConvSizes s", window_text(kernel, c.w), ";");
   kernel.line(call_text(c, chosen.tile), "(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.size(x.offset), ", raw(", b, "),");
-  kernel.line(
-      "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
+  kernel.line(parts ? "    [&](" : "    epilogue([&](", "[[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, ",
+              parts ? "auto acc, " : "", "auto lanes) WEFT_LAMBDA {");
   kernel.line("  [[maybe_unused]] const i64 channel = at * s.channels_out + col;");
-  if (parts) store_part(kernel, *parts);
-  else lowering.emit_epilogue(kernel, region, iteration_of(region, c.w), "acc", sum_type(type));
-  kernel.line(c.outside ? cat("}, raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : "});");
+  if (parts) {
+    store_part(kernel, *parts);
+  } else {
+    Iteration iteration = iteration_of(region, c.w);
+    iteration.after_loads = epilogue_end;
+    lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum_type(type));
+  }
+  kernel.line(parts ? "}" : "  }; })",
+              c.outside ? cat(", raw(", kernel.buffer(c.outside->buffer, c.outside->dtype, false), "));") : ");");
   auto with_tile = [&](const BlockTile& tile) {
     KernelBuilder same = kernel;
     same.replace(call_text(c, chosen.tile), call_text(c, tile));

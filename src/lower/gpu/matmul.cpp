@@ -117,7 +117,7 @@ ProductKernel tile_kernel(const Lowering& lowering, const GpuProduct& p, const B
   int columns = is_odd ? 1 : tasks::gemm_lanes;
   return ProductKernel{.header = "gemm_gpu.h",
                        .call = cat("gemm_gpu<", kernel_type(p.type), ", ", tile_text(tile), ", ", columns, ">"),
-                       .blocks = tile_blocks(tile, p.batch, p.m, p.n),
+                       .blocks = tile_blocks(lowering, tile, p.type, p.batch, p.m, p.n),
                        .threads = tile.threads(lowering.gpu().wave),
                        .shared = tasks::shared_bytes(tile, bits(p.type)),
                        .cluster = adds ? 1 : tile.split,
@@ -176,11 +176,20 @@ void write_product(Lowering& lowering, const Region& region, const Product& p, c
   kernel.line(columns_text(main));
   kernel.line(main.call, "(WEFT_LAUNCH, {", sizes, "}, ", a, ",");
   kernel.line("    ", b, ",");
-  kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
-              region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
-  if (parts) store_part(kernel, *parts);
-  else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum_type(type), p.order);
-  kernel.line("});");
+  if (parts || region.twin) {
+    kernel.line("    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, auto acc, ",
+                region.twin ? "auto second, " : "", "auto lanes) WEFT_LAMBDA {");
+    if (parts) store_part(kernel, *parts);
+    else lowering.emit_epilogue(kernel, region, result_iteration(region.dims, p), "acc", sum_type(type), p.order);
+    kernel.line("});");
+  } else {
+    kernel.line("    epilogue([&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, [[maybe_unused]] i64 col, ",
+                "auto lanes) WEFT_LAMBDA {");
+    Iteration iteration = result_iteration(region.dims, p);
+    iteration.after_loads = epilogue_end;
+    lowering.emit_epilogue(kernel, region, std::move(iteration), "acc", sum_type(type), p.order);
+    kernel.line("  }; }));");
+  }
 }
 
 void add_product(Lowering& lowering, const Region& region, const Product& p, PlanStep step, std::string reason) {

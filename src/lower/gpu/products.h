@@ -95,6 +95,10 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
-/// Returns the number of blocks for a product with this tile.
-Dim tile_blocks(const BlockTile& tile, const Dim& batch, const Dim& m, const Dim& n);
+/// Returns the number of blocks for a product with this tile: one for each tile, or at most as many as are resident at
+/// once, where a block loads its next tile while it stores the last.
+Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
+                const Dim& n);
+/// The line of an epilogue between its loads and its arithmetic (kernels/gemm_operand.h, Epilogue).
+inline constexpr const char* epilogue_end = "  return [=](auto acc) WEFT_LAMBDA {";
 }  // namespace weft

@@ -68,6 +68,12 @@ struct TileCosts {
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
 #include "base/chips.def"
 
+/// Returns how many blocks with this tile a unit of a Hopper GPU runs at once.
+int blocks_of_unit(const BlockTile& t, DType type) {
+  int most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
+  return std::clamp(227 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
+}
+
 /// Estimates the cycles of a product with this tile on a Hopper GPU, from three limits: matrix unit, L2 bandwidth,
 /// latency.
 double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
@@ -76,8 +82,7 @@ double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
   auto blocks = static_cast<double>(p.blocks(t));
-  double most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
-  double at_once = std::clamp(std::floor(227.0 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024)), 1.0, most);
+  double at_once = blocks_of_unit(t, type);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
   double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
   double step =
@@ -258,8 +263,11 @@ bool may_split_k(const Lowering& lowering, const Region& region, const Dims& siz
   return all_constant(sizes) && !lowering.is_load_time({region.anchor, 0});
 }
 
-Dim tile_blocks(const BlockTile& tile, const Dim& batch, const Dim& m, const Dim& n) {
-  return batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
+Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
+                const Dim& n) {
+  Dim tiles = batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
+  bool goes_on = tile.groups && tile.split == 1;
+  return goes_on ? min(tiles, int64_t{lowering.compute_units()} * blocks_of_unit(tile, type)) : tiles;
 }
 
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
