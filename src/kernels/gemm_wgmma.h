@@ -56,10 +56,11 @@ struct SwizzledStage {
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums, added up over all blocks of the cluster.
+/// Eight sums of this block, or the totals over all blocks of the cluster.
 template <BlockTile tile, class Acc>
-WEFT_INLINE Vec<Acc, gemm_lanes> cluster_sums_at(int row, int col) {
+WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
+  if constexpr (tile.split == 1) return load_sums(from);
   Vec<Acc, gemm_lanes> v{}, theirs[tile.split];  // all loads in flight at once, added up in order
   WEFT_UNROLL for (int peer = 0; peer < tile.split; peer++) {
     const u32 there = address_in_peer(shared_address(from), peer);
@@ -69,22 +70,41 @@ WEFT_INLINE Vec<Acc, gemm_lanes> cluster_sums_at(int row, int col) {
   return v;
 }
 
-/// Adds the sums that the blocks of a cluster left in shared memory; block `rank` passes its part of the rows to the
-/// epilogue.
+/// Passes rows [begin, end) of the block's sums to the epilogue, `Lanes` columns at a time: eight, or one if rows of
+/// the result are not aligned; then neighbouring threads store neighbouring elements.
+template <BlockTile tile, class Acc, int Lanes, class Store>
+WEFT_INLINE void store_shared_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int begin, int end,
+                                   const Store& store) {
+  constexpr int vectors = tile.cols / Lanes, threads = tile.threads(wave_size);
+  const int first = begin * vectors + thread_id(), past = int(least(end, s.m - row0)) * vectors;
+  const auto sums = [&](int row, int col) WEFT_LAMBDA {
+    if constexpr (Lanes == gemm_lanes) return sums_at<tile, Acc>(row, col);
+    else return Acc(((Shared<Acc>)weft_dynamic_shared)[row * sums_stride<tile> + col]);
+  };
+  if (col0 + tile.cols <= s.n) {
+    WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
+      const int row = at / vectors, col = at % vectors * Lanes;
+      store(batch, row0 + row, col0 + col, sums(row, col), Full{});
+    }
+    return;
+  }
+  WEFT_NO_UNROLL for (int at = first; at < past; at += threads) {
+    const int row = at / vectors, col = at % vectors * Lanes;
+    if (col0 + col >= s.n) continue;
+    const auto v = sums(row, col);
+    if (col0 + col + Lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
+    else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
+  }
+}
+
+/// Adds the sums that the blocks of a cluster left in shared memory; block `rank` stores its part of the rows.
 template <BlockTile tile, class Acc, class Store>
 WEFT_INLINE void store_cluster_sums(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, int rank,
                                     const Store& store) {
-  constexpr int vectors = tile.cols / gemm_lanes, threads = tile.threads(wave_size),
-                part = (tile.rows + tile.split - 1) / tile.split;
-  const int past = int(least(least((rank + 1) * part, tile.rows), s.m - row0)) * vectors;
+  constexpr int part = (tile.rows + tile.split - 1) / tile.split;
   cluster_barrier();
-  WEFT_NO_UNROLL for (int at = rank * part * vectors + thread_id(); at < past; at += threads) {
-    const int row = at / vectors, col = at % vectors * gemm_lanes;
-    if (col0 + col >= s.n) continue;
-    const auto v = cluster_sums_at<tile, Acc>(row, col);
-    if (col0 + col + gemm_lanes <= s.n) store(batch, row0 + row, col0 + col, v, Full{});
-    else store(batch, row0 + row, col0 + col, v, Part{int(s.n - col0 - col)});
-  }
+  store_shared_sums<tile, Acc, gemm_lanes>(s, batch, row0, col0, rank * part, int(least((rank + 1) * part, tile.rows)),
+                                           store);
   cluster_barrier();  // other blocks may still be reading these sums
 }
 
@@ -126,14 +146,13 @@ WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums,
 }
 
 /// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop moves the sums down, so
-/// the epilogue occurs a few times in the code only. Lanes: eight columns at a time, or one if rows of the result are
-/// not aligned.
-template <class Core, int Lanes, int FM, class Store>
+/// the epilogue occurs a few times in the code only.
+template <class Core, int FM, class Store>
 WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
                                   const Store& store) {
   using Acc = typename Core::Acc;
   constexpr int count = Core::c_count, part = count < 16 ? 8 : 16, parts = count / part, all = FM * parts;
-  constexpr int at_once = all % 2 || Lanes == 1 ? 1 : 2, vectors = at_once * part / 8;
+  constexpr int at_once = all % 2 ? 1 : 2, vectors = at_once * part / 8;
   constexpr bool is_narrow = part == 8;  // 16 columns: a lane's eight sums are of either half of the rows
   const int lane = lane_id() % 4;
   const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_id() / 4;
@@ -154,12 +173,7 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
       const i64 col = col0 + piece % parts * 32 + (is_narrow ? lane / 2 : lane) * gemm_lanes;
       return SumsPlace{least(row, s.m - 1), col < s.n ? col : 0, row < s.m && col < s.n};
     };
-    if constexpr (Lanes == 1) {
-      WEFT_UNROLL for (int e = 0; e < part; e++) {
-        const i64 row = first + done / parts * 64 + e / 2 % 2 * 8, col = col0 + done % parts * 32 + Core::col(e);
-        if (row < s.m && col < s.n) store(batch, row, col, v[e], Full{});
-      }
-    } else if (s.n % gemm_lanes == 0) {
+    if (s.n % gemm_lanes == 0) {
       store_together<0, vectors>(batch, place, sums, store);
     } else {
       WEFT_UNROLL for (int at = 0; at < vectors; at++) {
@@ -198,8 +212,8 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
   }
 }
 
-/// All pieces of C of this block, or its part of their k steps. A block that does not share its pieces loads the first
-/// steps of the next piece while it stores the sums of the last. Lanes: see store_group_sums; a split has eight.
+/// All pieces of C of this block, or its part of their k steps. With tile.streams a block loads the first steps of the
+/// next piece while it stores the sums of the last. Lanes: see store_shared_sums; with a split or streams eight.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
@@ -207,10 +221,10 @@ WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, 
   constexpr int together = is_float8<T> ? 2 : 1;  // steps that are multiplied, and copied, at once
   constexpr int depth = 128 / sizeof(T), slots = tile.stages / together, ahead = is_float8<T> ? slots - 1 : slots - 2;
   constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
-  constexpr bool is_shared = tile.split > 1;
   static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1 &&
                 slots * together == tile.stages);
-  static_assert(Lanes == gemm_lanes || (Lanes == 1 && !is_shared));
+  static_assert(tile.streams ? tile.split == 1 && Lanes == gemm_lanes
+                             : Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
   using Core = Wgmma<T, n>;
   using Acc = typename Core::Acc;
 
@@ -241,7 +255,7 @@ WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, 
   const auto start_b = [&](int to, int step)
                            WEFT_LAMBDA { start(stage_b, b, u32(to * together * stage_bytes + a_bytes), step); };
   const auto start_next = [&](int to) WEFT_LAMBDA {
-    if (!is_shared && next >= last && loaded < order.pieces) {
+    if (tile.streams && next >= last && loaded < order.pieces) {
       loaded += apart;
       if (loaded < order.pieces) begin_loads(order.piece(loaded));
     }
@@ -251,7 +265,7 @@ WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, 
   bool is_first = true;
   WEFT_NO_UNROLL for (; task < order.pieces; task += apart) {
     const Piece piece = order.piece(task);
-    if (is_shared || is_first) {
+    if (!tile.streams || is_first) {
       begin_loads(piece);
       slot = 0;
       barrier();  // waits until the previous piece's sums have been read
@@ -296,19 +310,24 @@ WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, 
       slot = slot + 1 == slots ? 0 : slot + 1;
     }
     wgmma_wait<0>();
-    if constexpr (is_shared) {
-      wait_async_groups<0>();
-      barrier();
-      const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + group_row * sums_stride<tile> + group_col;
-      WEFT_UNROLL for (int i = 0; i < fm; i++) {
-        WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
-          const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
-          *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (i * 64 + Core::row(j)) * sums_stride<tile> + Core::col(j)) = pair;
-        }
+    if constexpr (tile.streams) {
+      store_group_sums<Core>(c, s, piece.batch, piece.row + group_row, piece.col + group_col, store);
+      continue;
+    }
+    wait_async_groups<0>();
+    barrier();
+    const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + group_row * sums_stride<tile> + group_col;
+    WEFT_UNROLL for (int i = 0; i < fm; i++) {
+      WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
+        const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
+        *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (i * 64 + Core::row(j)) * sums_stride<tile> + Core::col(j)) = pair;
       }
+    }
+    if constexpr (tile.split > 1) {
       store_cluster_sums<tile, Acc>(s, piece.batch, piece.row, piece.col, rank, store);
     } else {
-      store_group_sums<Core, Lanes>(c, s, piece.batch, piece.row + group_row, piece.col + group_col, store);
+      barrier();
+      store_shared_sums<tile, Acc, Lanes>(s, piece.batch, piece.row, piece.col, 0, tile.rows, store);
     }
   }
 }

@@ -18,10 +18,11 @@ inline constexpr int gemm_lanes = 8;
 /// The piece of C that a block of gemm_gpu.h makes, the k step, and how many waves lie side by side in each direction.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
-  int stages = 1;       ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
-  int split = 1;        ///< blocks among which the k steps of one piece are split (shares_in_cluster)
-  bool groups = false;  ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
-  bool ahead = false;   ///< B is constant: the main loop loads it before it calls wait_for_inputs()
+  int stages = 1;        ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
+  int split = 1;         ///< blocks among which the k steps of one piece are split (shares_in_cluster)
+  bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
+  bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
+  bool streams = false;  ///< groups: a block computes several pieces and loads the next while it stores the last
   constexpr int threads(int wave) const { return waves_m * waves_n * wave; }
   constexpr bool operator==(const BlockTile&) const = default;
 };
@@ -40,7 +41,8 @@ constexpr int step_stride(int depth, int element_bits) { return depth + vector_b
 
 /// Dynamic shared memory of a block; sums have 4 bytes.
 constexpr int shared_bytes(const BlockTile& t, int element_bits) {
-  const int sums = t.split > 1 ? t.rows * sums_stride(t) * 4 : 0, rows = t.stages * (t.rows + t.cols);
+  const int sums = (t.groups && !t.streams) || t.split > 1 ? t.rows * sums_stride(t) * 4 : 0,
+            rows = t.stages * (t.rows + t.cols);
   const int steps = rows * (t.groups ? group_row_bytes : step_stride(t.depth, element_bits) * element_bits / 8);
   if (t.stages == 1 && !t.groups) return 0;
   return static_cast<int>(at_least(steps, sums));

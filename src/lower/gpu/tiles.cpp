@@ -169,7 +169,11 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
   if (has_groups && narrow) {
     std::vector<BlockTile> tiles = group_tiles(p.type);
-    for (BlockTile& tile : tiles) tile.ahead = p.ahead;
+    bool is_odd = p.n.is_constant() && p.n.value() % tasks::gemm_lanes != 0;
+    for (BlockTile& tile : tiles) {
+      tile.ahead = p.ahead;
+      tile.streams = tile.split == 1 && !is_odd && numbers.blocks(tile) > int64_t{units} * blocks_of_unit(tile, p.type);
+    }
     return ranked_by_cycles(tiles, numbers, p.type, units);
   }
   if (has_groups && p.type == DType::f32) return ranked_by_cycles(shared_tf32_tiles(), numbers, p.type, units);
@@ -194,7 +198,10 @@ Dim open_work(const GpuProduct& p) {
 BlockTile kept_or_best(const BlockTile& tile, const std::vector<RankedTile>& ranked) {
   constexpr double good_deal = 1.1;
   auto best = std::ranges::min_element(ranked, {}, &RankedTile::cost);
-  auto is_kept = [&](const RankedTile& r) { return r.tile == tile && r.cost <= good_deal * best->cost; };
+  auto is_kept = [&](RankedTile r) {
+    r.tile.streams = tile.streams;
+    return r.tile == tile && r.cost <= good_deal * best->cost;
+  };
   return best == ranked.end() || std::ranges::any_of(ranked, is_kept) ? tile : best->tile;
 }
 
@@ -240,7 +247,7 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 
 std::string tile_text(const BlockTile& t) {
   return cat("BlockTile{", t.rows, ", ", t.cols, ", ", t.depth, ", ", t.waves_m, ", ", t.waves_n, ", ", t.stages, ", ",
-             t.split, ", ", t.groups, ", ", t.ahead, "}");
+             t.split, ", ", t.groups, ", ", t.ahead, ", ", t.streams, "}");
 }
 
 std::string describe(const BlockTile& t) {
@@ -266,8 +273,7 @@ bool may_split_k(const Lowering& lowering, const Region& region, const Dims& siz
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n) {
   Dim tiles = batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
-  bool goes_on = tile.groups && tile.split == 1;
-  return goes_on ? min(tiles, int64_t{lowering.compute_units()} * blocks_of_unit(tile, type)) : tiles;
+  return tile.streams ? min(tiles, int64_t{lowering.compute_units()} * blocks_of_unit(tile, type)) : tiles;
 }
 
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {
