@@ -187,32 +187,32 @@ typedef struct weft_allocator {
   void* user;
 } weft_allocator;
 
-/* Threads of the caller's for kernels. `parallel_for` calls body(context, i) once for each i below `count`, which is at
- * most `width`, on any threads, in any order, one after another if need be; it returns when all have returned. */
+/* The caller's threads, which run kernels. `parallel_for` must call body(context, i) once for each i below `count`, and
+ * return when all calls have returned. Calls may run on any threads and in any order, also one after another. */
 typedef struct weft_executor {
-  int32_t width; /* how many pieces of work are worth running at once */
+  int32_t width; /* number of threads that run at once; `count` is at most this */
   void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context);
   void* user;
 } weft_executor;
 
-/* An operator of the caller's: nodes of ONNX models reach it by domain and name ("mine:Squash"), graphs by
- * weft_graph_operator. `rule` gives the result's type from those of the operands, over sizes that it names:
+/* A custom operator. `name` is the DOMAIN:NAME of its nodes in ONNX models ("mine:Squash"), or a name for graphs.
+ * `rule` gives the types of operands and results, and names their sizes:
  *     "f32[n,k], f32[k] -> f32[n]", "f32[...] -> f32[...]" (any sizes, all the same); ';' separates alternatives.
- * What it does is source in the kernel language (C++ templates of src/kernels/README.md), for the CPU:
+ * It is computed by `call`, a function of this process that any thread may call, or by `source` for the CPU. The latter
+ * is in the kernel language (src/kernels/README.md), with the node's attributes as constants of the same names:
  *     is_pointwise: template <class V> V squash(V x)
- *     else:         template <class L> void row_dot(const L& launch, const f32* x, const f32* w, f32* y, i64 n, i64 k),
- *                   operands, results, sizes in order of appearance; it does tasks [launch.begin, launch.end) of
- * `tasks` with the node's attributes as constants of their names; or `call`, a function of this process, from any
- * thread. */
+ *     else:         template <class L> void row_dot(const L& launch, const f32* x, const f32* w, f32* y, i64 n, i64 k)
+ *                   with operands, results, then sizes in order of appearance; each call does the tasks from
+ *                   launch.begin up to launch.end. `tasks` is their number. */
 typedef struct weft_operator {
   size_t struct_size;
   const char* name;
   const char* rule;
   const char* source;
-  const char* function; /* what `source` defines */
+  const char* function; /* name of the function in `source` */
   const char* tasks;    /* "n", an expression over the rule's sizes; NULL: 1 */
   int32_t is_pointwise;
-  /* Operands, then results; sizes in order of appearance; attributes as "alpha=0.5\nmode=\"x\"". Not 0: E302. */
+  /* `buffers`: operands, results; `sizes` as above; `attributes`: "alpha=0.5\nmode=\"x\"". Not 0 ends the run: E302. */
   int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes);
   void* user;
 } weft_operator;
@@ -439,10 +439,10 @@ WEFT_API weft_status* weft_graph_output_port(weft_graph* graph, size_t index, we
 WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
 WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
 WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value);
-/* One operator: "softmax {axis=1}". Operands are broadcast only by a `broadcast` of their own. */
+/* Appends one operator: "softmax {axis=1}". Operands are not broadcast implicitly; append `broadcast` for that. */
 WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
                                         weft_value* result);
-/* An operator of the caller's, for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
+/* Adds a custom operator for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
 WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op);
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
