@@ -6,7 +6,7 @@
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
 /// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` is B^T along one side,
-/// `weights` G, `output` A^T, and `finish` what follows when both sides are done.
+/// `weights` G and `output` A^T; `finish` follows when both sides are done.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"

@@ -90,7 +90,7 @@ class Lowering {
   DType product_type(const Instruction& instruction) const;
   /// Makes a buffer for a value that the current region computes, and returns its view.
   View new_result(Value value);
-  /// The same, with axes stored in the order `stored` (outermost first); an output of the program ignores it.
+  /// Makes such a buffer with axes in the order `stored` (outermost first); outputs of the program ignore the order.
   View new_result(Value value, const std::vector<size_t>& stored);
   /// True if a view of the value has been set.
   bool has_view(Value value) const { return all_.views.contains(value.def); }

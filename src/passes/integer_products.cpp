@@ -655,7 +655,7 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
   if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
-  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // with the sizes of the scale
+  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // the sum includes the scale
   return module.append(*op, inputs);
 }
 

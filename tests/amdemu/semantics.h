@@ -5,7 +5,7 @@
 
 #include "instruction.h"
 
-/// The table of instructions: by canonical name, what to do and which unit does it. Its rows come from scalar.def,
+/// The table of instructions: for each canonical name its function and its unit. Its rows come from scalar.def,
 /// vector.def and a few functions; the names of memory and matrix instructions are parsed.
 namespace weft::amdemu {
 
