@@ -31,7 +31,7 @@ bool is_inside(const weft_dim& dim, std::string_view name) {
   return false;
 }
 
-/// Inputs that a request must give, and outputs.
+/// Returns the ports without a default: all outputs, and the inputs that a request must give.
 std::vector<const Port*> required(const std::vector<Port>& ports) {
   std::vector<const Port*> list;
   for (const Port& port : ports) {

@@ -54,8 +54,8 @@ template <int Buffers>
 struct DeviceArgs {
   void* buffers[Buffers];
   const i64* sizes;
-  // Checked kernels only: the last stamp of the steps before, then for each buffer its bytes and the address of its
-  // stamps (0: not followed). A block is a task, whose stamp is that of the steps before + 1 + its number.
+  // Checked kernels only: the last stamp of the earlier steps, then for each buffer its bytes and the address of its
+  // stamps (0: writes are not tracked). Block number i writes the stamp (last stamp of the earlier steps) + 1 + i.
   const i64* watched;
   KernelFault* fault;
 };

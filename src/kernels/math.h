@@ -612,8 +612,8 @@ WEFT_INLINE Turn<f64> turn_large(f64 x) {
   const u64 bits = __builtin_bit_cast(u64, x);
   const int exponent = int(bits >> 52 & 2047) - 1075;  // |x| = mantissa * 2^exponent
   const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-  // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126: digits above weight 4 / 2^53 do not matter.
-  const int first = exponent - 2;  // its weight times the mantissa's unit is 2^(exponent - first - 1) = 2
+  // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126.
+  const int first = exponent - 2;  // the first digit that counts: times 2^exponent it is 2; earlier ones are 0 mod 4
   const u64 d0 = digits_of_two_over_pi(first), d1 = digits_of_two_over_pi(first + 64),
             d2 = digits_of_two_over_pi(first + 128);
   using u128 = unsigned __int128;

@@ -382,8 +382,8 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   end_sums();
 }
 
-/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and more than one
-/// stream of memory.
+/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and several streams of
+/// memory to load from.
 inline constexpr int thin_panels = 4;
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile

@@ -174,7 +174,7 @@ struct Row {
   }
 };
 
-/// Runs body(row number, Row) for the rows of this call's tasks; tasks::row_tasks, tasks::row_scratch.
+/// Runs body(row number, Row) for the rows of this call's tasks (see tasks::row_tasks and tasks::row_scratch).
 template <class Acc, int N, Team, int Held = 0, Fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);

@@ -144,13 +144,13 @@ struct SoftmaxParts {
   }
 };
 
-/// 0 for an empty row.
+/// Returns the first element of a row; 0 for an empty row.
 template <class Acc, class Load>
 WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// store(row * parts + part, first, second): the rule's result for the part.
+/// The first kernel: measures each part of each row and calls store(row * parts + part, first, second).
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {
@@ -161,7 +161,8 @@ WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 part
   });
 }
 
-/// store(row, col, Vec, lanes) for all elements; `found(row * parts + part)` gives the two numbers as a PartFound.
+/// The second kernel: merges the parts of each row and calls store(row, col, Vec, lanes) for all elements.
+/// `found(row * parts + part)` returns the numbers that the first kernel stored, as a PartFound.
 template <class Acc, int N, class L, class Rule, class Load, class Given, class Store>
 WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                   const Given& found, const Store& store) {

@@ -308,7 +308,7 @@ void flat_atomic(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-/// A load to LDS: the lanes' words go to M0, in lane order.
+/// Returns the target of a load to LDS: the lanes' words lie in lane order from the address in M0 on.
 u8* direct_target(Wave& w, const Instruction& i, u32 lane) {
   const u32 base = (w.s[m0] & 0x3ffff) + static_cast<u32>(i.modifiers.offset);
   return local_pointer(w, i, lane, base + 4 * lane, 4, Touch::write);
