@@ -92,7 +92,7 @@ struct CompileOptions {
 /// by its first bytes). A saved program takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and
 /// `progress`; options that were fixed when it was compiled are refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// The same from bytes; external data is looked for in `folder`, nowhere if empty.
+/// Compiles or loads bytes likewise; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},
                                           const std::filesystem::path& folder = {});
 /// A program already in the IR.

@@ -272,7 +272,7 @@ typedef struct weft_compile_options {
  * a device. Where values of inputs decide which program is compiled (weft_port.is_static), the first run with each
  * value compiles one; the last 32 used are kept. Such a program cannot be saved (E406). */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
-/* The same from memory, which is copied unless `borrow` is set. */
+/* Compiles or loads a file's bytes, which are copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
 /* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; those
@@ -280,7 +280,7 @@ WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const we
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
-/* The same for further chips, here or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
+/* Saves it for further chips, present or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
 /* Releases the memory of given constants: those that runs still read are copied, packed ones are dropped; those of
@@ -492,7 +492,7 @@ typedef struct weft_quantize_options {
 /* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: each layer's new form and why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
                                     char** report);
-/* The same of an ONNX file's bytes, which stay as they are; gives the new file's as u8[size]. Takes no metric. */
+/* Quantises an ONNX file's bytes, which stay as they are; returns the new file as u8[size]. Takes no metric. */
 WEFT_API weft_status* weft_quantize_bytes(const void* model, size_t size, const weft_quantize_options* options,
                                           weft_tensor** quantized, char** report);
 

@@ -58,7 +58,7 @@ WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* 
   return true;
 }
 
-/// The same for a transposed convolution.
+/// Writes the row pointers of one pixel of a transposed convolution, `step` apart in the table.
 template <class Unit, class X>
 WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros,
                                       const Unit** to, i64 step) {
@@ -109,7 +109,7 @@ WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
 }
 
-/// Writes x `count` times, in whole vectors too.
+/// Writes x `count` times; whole vectors are written, so up to one vector beyond the end.
 template <class T>
 WEFT_INLINE void set_row(T* to, T x, i64 count) {
   constexpr int W = copied_lanes<T, T>;

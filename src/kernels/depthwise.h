@@ -271,8 +271,8 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
   }
 }
 
-/// Some forms of kernels have a tile of their own. Returns how many channels are done; the others are left to
-/// depthwise_any.
+/// Computes channels with a tile that suits the kernel's form (tasks::depthwise_forms). Returns how many channels are
+/// done; the others are left to depthwise_any.
 template <int G, int O, int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
                                    Acc* out) {
@@ -353,7 +353,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
 #else
 namespace weft::kernel {
 
-/// The same on a GPU for any kernel: a thread makes four channels of a pixel.
+/// The depthwise convolution of GPUs for any kernel: a thread computes four channels of a pixel.
 template <class Sum = f32, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                            const Store& store) {
@@ -382,7 +382,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// The same for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a thread makes
+/// GPUs, for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a thread computes
 /// `Lanes` channels of `Pixels` neighbours, reading each column of the input once for all of them. The channels of a
 /// pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>

@@ -213,7 +213,7 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   const i64 end = least(launch.end, total);
   WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
 }
-/// The same; on a GPU each item gets its own thread.
+/// Runs body(item) for this call's share of the items [0, total); on a GPU each item gets its own thread.
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, total, body);

@@ -133,7 +133,7 @@ WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
 #endif
     return convert<i32>(round_even(x));
 }
-/// The same for |x| < 2^31, clamped after rounding: fewer steps.
+/// Rounds x to an integer and clamps it to [low, high]. |x| < 2^31 lets it clamp after rounding, in fewer steps.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   [[maybe_unused]] constexpr int N = lanes_of<V>;
@@ -160,8 +160,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for f32, where the exact value is between x and x + `width`. Lanes that might round differently are marked
-/// in `doubt`.
+/// Rounds and clamps f32 values that lie between x and x + `width`. Sets the lanes of `doubt` in which the two ends
+/// round differently.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));
@@ -194,14 +194,14 @@ WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
   return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
 }
-/// The same for all bytes of a type.
+/// Rounds such values and clamps them to all numbers of an 8-bit type.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));
   doubt |= least ^ greatest;
   return saturated<To>(least);
 }
-/// The same for any x: NaN gives 0.
+/// Rounds any x to an integer of [low, high]; NaN gives 0.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
@@ -327,7 +327,7 @@ WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
   WEFT_UNROLL for (int i = 0; i < N; i++) if (i < count) set_lane(v, i, p[i * stride]);
   return v;
 }
-/// The same element in all lanes.
+/// Loads one element into all lanes.
 template <int N, class P>
 WEFT_INLINE auto load_uniform(P p) {
   using T = Pointee<decltype(p)>;

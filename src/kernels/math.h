@@ -558,7 +558,7 @@ WEFT_INLINE V erf(V x) {
 }
 
 // ---- gated by a distribution ----
-/// x times the share of a normal distribution that lies below x. f32: the logarithm of the tail is a polynomial, so
+/// GELU: x times the share of a normal distribution below x. f32: the logarithm of the tail is a polynomial, so
 /// that negative results keep their digits; within 2^-24 |x| elsewhere.
 template <class V>
 WEFT_INLINE V gelu(V x) {
@@ -572,7 +572,7 @@ WEFT_INLINE V gelu(V x) {
     return x * select(x > constant<V>(0), one - tail, tail);
   }
 }
-/// The same by way of tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class V>
 WEFT_INLINE V tanh_gelu(V x) {
   const V z = x * x, one = constant<V>(1);

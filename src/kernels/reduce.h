@@ -89,7 +89,7 @@ WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const
     store(row, col, part, lanes);
   });
 }
-/// The same with the reduced axis cut into parts: store(outer * parts + part, col, Vec, lanes).
+/// Reduces each part of the reduced axis by itself: store(outer * parts + part, col, Vec, lanes).
 template <class Op, class Acc, int N, int Ways, class L, class Load, class Store>
 WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64 parts, i64 inner, const Load& load,
                                      const Store& store) {
@@ -157,7 +157,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// The same for candidates from anywhere: among equals the position decides.
+  /// Takes v at position `at` if it is better, whatever the order of candidates: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);
@@ -253,7 +253,7 @@ WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 #endif
 }
 
-/// The same over the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec<i64, N>, lanes).
+/// The best position along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec, lanes).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load, const Store& store) {
   using V = Vec<T, N>;

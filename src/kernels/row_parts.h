@@ -180,7 +180,7 @@ WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The best of each part, Found{value, position}: store(row * parts + part, Found).
+/// The first kernel: finds the best element of each part and calls store(row * parts + part, Found).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load, const Store& store) {
   const i64 length = part_length<L::threads, N>(cols, parts);
@@ -192,7 +192,7 @@ WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, c
     if (thread_id() == 0) store(task, best);
   });
 }
-/// The best of those, found(row * parts + part): store(row, i64).
+/// The second kernel: finds the best of found(row * parts + part) and calls store(row, i64) with its position.
 template <class Rule, class T, class L, class Given, class Store>
 WEFT_INLINE void finish_arg_row_parts(const L& launch, i64 rows, i64 parts, const Given& found, const Store& store) {
   for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {

@@ -59,7 +59,7 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
-/// The same with a block for each row: each pass finds the best element that ranks after the last one found.
+/// On GPUs a block does a row: each pass finds the best element that ranks after the last one found.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;

@@ -31,7 +31,7 @@ WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + (
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The same for an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
+/// The descriptor of an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
@@ -165,7 +165,7 @@ struct Wgmma {
   }
   /// Waits until all products are finished; the sums are read after it.
   static WEFT_INLINE void wait_for(Sums& c) { WEFT_ANY_WIDTH(WEFT_WGMMA_WAIT, "+f"); }
-  /// The same with the 64 x 16 piece of A in registers: pairs of k as mma.sync holds them. They must not change before
+  /// One k step with the 64 x 16 piece of A in registers: pairs of k as in mma.sync. They must not change before
   /// the product is done: see wgmma_wait_for.
   template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(const u32 (&a)[4], u64 b, Sums& c) {

@@ -97,7 +97,7 @@ WEFT_INLINE void for_each_source(const ConvSizes& s, int d, i64 o, const Visit& 
     if (from >= 0 && from < s.in[d]) visit(t, from);
   }
 }
-/// The same for all dimensions: visit(tap, element offset of the input pixel).
+/// Calls visit(tap, element offset of the input pixel) for all taps of a transposed convolution that read the input.
 template <class Visit>
 WEFT_INLINE void for_each_source(const ConvSizes& s, const ConvPixel& p, const Visit& visit) {
   for_each_source(s, 0, p.at[0], [&](i64 td, i64 d) WEFT_LAMBDA {

@@ -82,7 +82,7 @@ class Lowering {
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                double less = 0);
-  /// The same for the value's own view, but elements that a broadcast repeats are copied once.
+  /// Copies the value's own view likewise, but elements that a broadcast repeats only once.
   View distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type = {}, double less = 0);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }

@@ -434,7 +434,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// The same for convolutions whose weights have no zero point.
+/// Rewrites a convolution likewise, if its weights have no zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
