@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// A program -> passes -> plan -> machine code -> executable.
+/// Runs all stages: passes, lowering to a plan, code generation, and makes the executable.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
   check_watch();

@@ -53,7 +53,7 @@ WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   return __builtin_bit_cast(Vec<f32, 8>, convert<typename Mac::Direct>(raw));
 }
 
-/// One unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
+/// Returns one unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
 template <class Mac, int L, class T>
 WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64 cols) {
   const auto row = [&](const T* at) WEFT_LAMBDA {

@@ -43,13 +43,13 @@ struct PackedBlock {
   }
 };
 
-/// The index in k of part `i` of a word; part 0 has the lowest bits.
+/// Returns the index in k of part `i` of a word; part 0 has the lowest bits.
 template <int Bits>
 constexpr int k_of_part(int i) {
   return Bits == 4 ? i % 2 * 4 + i / 2 : i;
 }
 
-/// Four numbers of 4 bits to the low halves of four bytes.
+/// Moves four numbers of 4 bits to the low halves of four bytes.
 WEFT_INLINE u32 to_low_halves(u32 four) {
   const u32 two = (four | four << 8) & 0x00ff00ffu;
   return (two | two << 4) & 0x0f0f0f0fu;

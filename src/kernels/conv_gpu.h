@@ -75,7 +75,7 @@ struct ConvRows {
       measure(w);
     }
   }
-  /// The input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
+  /// Returns the input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
   WEFT_INLINE i32 source(const Row& r, int d, i32 t) const {
     const i32 at = r.at[d] - t * i32(s.dilation[d]), stride = i32(s.stride[d]);
     return at >= 0 && at % stride == 0 && at / stride < s.in[d] ? at / stride : -1;

@@ -64,7 +64,7 @@ WEFT_INLINE auto spread(V v) {
   if constexpr (O == 1) return v;
   else return spread_lanes<G, O, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V> / G * O>());
 }
-/// The lanes of the input that belong to lanes of the result.
+/// Returns the lanes of the input that belong to lanes of the result.
 template <int G, int O>
 WEFT_INLINE Full input_lanes(Full) {
   return {};
@@ -105,7 +105,7 @@ struct DepthwiseTile {
   i64 count, channel, channels, first, low, high;
 };
 
-/// All weights of a tap.
+/// Returns the number of weights of a tap.
 WEFT_INLINE i64 tap_weights(const ConvSizes& s) { return s.groups * s.channels_in * s.channels_out; }
 
 /// Calls visit(input line, its weights) for each line of taps [depth, height] inside the image.

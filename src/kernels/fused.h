@@ -235,7 +235,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   return {p};
 #endif
 }
-/// The bytes of the table at the bytes of x.
+/// Returns the bytes of the table at the bytes of x.
 template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;
@@ -294,8 +294,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 #endif
 }
 
-/// An index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted for the
-/// host, and element 0 is read.
+/// Returns an index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted
+/// for the host, and element 0 is read.
 template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);

@@ -165,7 +165,7 @@ struct NearPanel {
 };
 
 struct None {};
-/// All vectors of a row of a tile as one.
+/// Returns all vectors of a row of a tile as one.
 template <int from, int count, class V, int n>
 WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];

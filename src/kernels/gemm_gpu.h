@@ -36,7 +36,7 @@ struct Stage {
   Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
-  /// The first coordinates of this thread's piece i, in the operand's memory order.
+  /// Returns the first coordinates of this thread's piece i, in the operand's memory order.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
@@ -135,7 +135,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Where part `part` of a split k begins; it ends where the next part begins.
+/// Returns where part `part` of a split k begins; it ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;

@@ -56,7 +56,7 @@ struct SwizzledStage {
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums of this block, or the totals over all blocks of the cluster.
+/// Returns eight sums of this block, or the totals over all blocks of the cluster.
 template <BlockTile tile, class Acc>
 WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;

@@ -26,7 +26,7 @@ struct BlockTile {
   constexpr bool operator==(const BlockTile&) const = default;
 };
 
-/// Whether split k uses a cluster, which adds the sums; otherwise each block stores its own partial sums.
+/// True if split k uses a cluster, which adds the sums; otherwise each block stores its own partial sums.
 constexpr bool shares_in_cluster(const BlockTile& tile, bool has_warp_groups) {
   return has_warp_groups && (tile.groups || tile.stages > 1);
 }
@@ -54,7 +54,7 @@ constexpr int attention_elements(int rows, int keys, int d, int vector) {
 }
 /// Bytes of shared memory for these, and the keys of the least block, which has one wave.
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
-/// The widest head: registers hold 256 elements, and the least block fits.
+/// Returns the widest head: registers hold 256 elements, and the least block fits.
 constexpr int attention_widest_head(int element_bits) {
   const int vector = vector_bits / element_bits;
   int d = 256;

@@ -144,7 +144,7 @@ template <class M>
 WEFT_INLINE M both(M a, M b) {
   return M(a & b);
 }
-/// The larger (smaller); NaN if either is.
+/// Returns the larger (smaller); NaN if either is.
 template <class V>
 WEFT_INLINE V maximum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
@@ -155,7 +155,7 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
-/// The lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
+/// Returns the lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
 template <class V>
 WEFT_INLINE V bounded_above(V x, V bound) {
   return select(bound < x, bound, x);
@@ -343,7 +343,7 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// A fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
+/// Returns a fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA
@@ -424,7 +424,7 @@ WEFT_INLINE Split<V> split_any(V x) {
   s.k = select(tiny, s.k - constant<V>(is_f64<V> ? 54 : 25), s.k);
   return s;
 }
-/// The results of every logarithm outside (0, inf).
+/// Returns y where x is in (0, inf), else the logarithm of x in any base: infinity, -infinity or NaN.
 template <class V>
 WEFT_INLINE V log_edges(V x, V y) {
   y = select(x == infinity<V>(), x, y);
@@ -607,7 +607,7 @@ WEFT_INLINE u64 digits_of_two_over_pi(int first) {
   const u64 high = word < 0 ? 0 : two_over_pi(word), low = word < -1 ? 0 : two_over_pi(word + 1);
   return shift ? high << shift | low >> (64 - shift) : high;
 }
-/// One large argument (Payne and Hanek): only the digits of 2 / pi that matter are multiplied.
+/// Reduces one large argument (Payne and Hanek): multiplies only the digits of 2 / pi that matter.
 WEFT_INLINE Turn<f64> turn_large(f64 x) {
   const u64 bits = __builtin_bit_cast(u64, x);
   const int exponent = int(bits >> 52 & 2047) - 1075;  // |x| = mantissa * 2^exponent
@@ -753,7 +753,7 @@ WEFT_INLINE V atan(V x) {
   return copysign(fma(base, constant<V>(F::half_pi[0]), t + tail), x);
 }
 
-/// The angle of the point (x, y), in (-pi, pi].
+/// Returns the angle of the point (x, y), in (-pi, pi].
 template <class V>
 WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
@@ -850,14 +850,14 @@ WEFT_INLINE V fmod(V x, V y) {
     return select(either(x != x, y != y), quiet_nan<V>(), copysign(r, x));
   }
 }
-/// The remainder with the sign of y (Python's %).
+/// Returns the remainder with the sign of y (Python's %).
 template <class V>
 WEFT_INLINE V floor_mod(V x, V y) {
   const V r = fmod(x, y), zero = V(Elem<V>(0));
   if constexpr (Elem<V>(-1) > Elem<V>(0)) return r;
   else return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
 }
-/// The quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
+/// Returns the quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
 template <class V>
 WEFT_INLINE V divide(V x, V y) {
   if constexpr (is_float<V>) return x / y;

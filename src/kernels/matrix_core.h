@@ -226,7 +226,7 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_MMA
-/// The address form of instructions on shared memory.
+/// Returns the address form of instructions on shared memory.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
@@ -246,7 +246,7 @@ WEFT_INLINE void wait_async_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
 }
 
-/// The number of this block in its cluster of `Split` blocks.
+/// Returns the number of this block in its cluster of `Split` blocks.
 template <int Split>
 WEFT_INLINE int cluster_rank_of() {
   if constexpr (Split > 1) return int(__nvvm_read_ptx_sreg_cluster_ctarank());

@@ -98,7 +98,7 @@ WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to
   }
 }
 
-/// Whether 16 rows are at equal distances.
+/// True if 16 rows are at equal distances.
 template <class Unit>
 WEFT_INLINE bool are_even(const Unit* const* rows) {
   const auto* at = reinterpret_cast<const i64*>(rows);

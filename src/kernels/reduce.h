@@ -171,7 +171,7 @@ struct Found {
     else return __builtin_convertvector(mask != 0, Index);
   }
 };
-/// The best of the lanes that hold a candidate.
+/// Returns the best of the lanes that hold a candidate.
 template <class Rule, class V>
 WEFT_INLINE Found<Elem<V>> best_lane(const Found<V>& f) {
   Found<Elem<V>> best{Elem<V>(0), -1};
@@ -187,7 +187,7 @@ WEFT_INLINE typename Found<V>::Index positions(i64 col) {
   return iota<i32, lanes_of<V>>() + splat<i32, lanes_of<V>>(i32(col));
 }
 
-/// The best of columns `first`, `first + step` ... before `end`, N at a time.
+/// Returns the best of columns `first`, `first + step` ... before `end`, N at a time.
 template <class Rule, class T, int N, class Load>
 WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end, i64 step) {
   using V = Vec<T, N>;
@@ -208,7 +208,7 @@ WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end,
 }
 
 #ifdef WEFT_GPU
-/// The best of all threads of a team. All threads of the block call it.
+/// Returns the best of all threads of a team. All threads of the block call it.
 template <class Rule, Team team, int Threads, class T>
 WEFT_INLINE Found<T> team_best(Found<T> best) {
   constexpr int waves = (team == Team::wave ? wave_size : Threads) / wave_size;

@@ -31,7 +31,7 @@ WEFT_INLINE f64 resize_divided(const ResizeAxis& r, f64 x) {
   return r.mode == ResizeMode::nearest ? f64(f32(x) / f32(r.scale)) : x / r.scale;
 }
 
-/// The operand's coordinate for result coordinate `at`.
+/// Returns the operand's coordinate for result coordinate `at`.
 WEFT_INLINE f64 resize_coordinate(const ResizeAxis& r, i64 at) {
 #pragma clang fp contract(off)
   const f64 x = f64(at), size = f64(r.in), result = r.scale * size;
@@ -127,7 +127,7 @@ WEFT_INLINE auto resize_taps(P places, A weights, i64 taps, i64 at) {
   return ResizeTaps<Acc>{raw(places) + at * (taps + 1), raw(weights) + at * taps};
 }
 
-/// The sum over the taps of all axes of weight * load(offset); axes are summed from the last one on.
+/// Returns the sum over the taps of all axes of weight * load(offset); axes are summed from the last one on.
 template <class Acc, int N, class Load>
 WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset) {
   return load(offset);

@@ -40,7 +40,7 @@ struct Product {
     return a * b;
   }
 };
-/// The smallest value of a type, the neutral element of max; its negative is that of min.
+/// Returns the smallest value of a type, the neutral element of max; its negative is that of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -150,7 +150,7 @@ struct Row {
   i64 cols;
 
   WEFT_INLINE bool leads() const { return true; }
-  /// The first element; 0 of an empty row.
+  /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const { return cols > 0 ? at[0] : Acc(0); }
   /// Reduces f(Vec) over the row.
   template <class Op, class F>
@@ -229,7 +229,7 @@ struct Row {
   }
   /// True for the one thread of the team that writes results which a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
-  /// The first element; 0 of an empty row.
+  /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {
     if constexpr (Held > 0 && fill != Fill::any) return lane(load(row, 0, Full{}), 0);
     else return lane(load(row, 0, Part{int(least(cols, 1))}), 0);

@@ -84,7 +84,7 @@ struct GemmBlocks {
   bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
 };
 
-/// The largest number of rows of a block, before and after rounding up to whole tiles.
+/// Returns the largest number of rows of a block, before and after rounding up to whole tiles.
 constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.mr : 128; }
 constexpr i64 max_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
 

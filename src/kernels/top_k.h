@@ -12,7 +12,7 @@ struct Ranked {
   i64 index;
 };
 
-/// Whether an element ranks before another. NaN is the greatest value; among equals the lower index comes first.
+/// True if an element ranks before another. NaN is the greatest value; among equals the lower index comes first.
 template <bool Largest, class T>
 WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
   const auto less = [](T x, T y) WEFT_LAMBDA { return x < y || (y != y && x == x); };

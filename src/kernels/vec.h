@@ -224,7 +224,7 @@ struct __attribute__((packed, aligned(sizeof(T)))) Loose {
 
 #ifdef WEFT_CPU
 #define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
-/// All ones in the first n of N lanes.
+/// Returns all ones in the first n of N lanes.
 template <class T, int N>
 WEFT_INLINE auto lane_mask(int n) {
   return iota<T, N>() < Vec<T, N>(T(n));
@@ -456,7 +456,7 @@ WEFT_INLINE V select(M mask, V a, V b) {
   else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>)) return (mask != 0) ? a : b;
   else return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
 }
-/// A mask as stored booleans, 0 and 1.
+/// Returns a mask as stored booleans, 0 and 1.
 template <class M>
 WEFT_INLINE Vec<u8, lanes_of<M>> as_bool(M mask) {
   if constexpr (lanes_of<M> == 1) return mask ? 1 : 0;
@@ -545,7 +545,7 @@ struct PowerOfTwo {
     const U power = select(bits == U(0), U(0x00400000), bits << 23);
     return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
   }
-  /// The next power of two above; negative numbers give NaN.
+  /// Returns the next power of two above; negative numbers give NaN.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;

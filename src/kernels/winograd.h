@@ -273,7 +273,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   }
 }
 
-/// The taps [begin, end) along the depth that lie inside the input for results at these depths.
+/// Returns the taps [begin, end) along the depth that lie inside the input for results at these depths.
 WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_depth) {
   const TapRange low = valid_taps(s, 0, first_depth * s.stride[0] - s.pad[0]),
                  high = valid_taps(s, 0, last_depth * s.stride[0] - s.pad[0]);

@@ -113,7 +113,7 @@ class Lowering {
   bool are_connected() const { return all_.options.are_connected; }
   /// Returns the buffer through which ranks exchange values; makes it at the first call.
   int mailbox();
-  /// The vendors' libraries that may replace kernels.
+  /// Returns the vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
   /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.

@@ -45,7 +45,7 @@ auto with_elements(const Wide& x, F f) {
 int64_t wrap(DType type, int64_t value);
 /// Rounds `value` to the nearest number of a float type.
 double round_to(DType type, double value, bool saturate = false);
-/// The least and the greatest value of an integer type of at most 32 bits, or of i64.
+/// Return the least and the greatest value of an integer type of at most 32 bits, or of i64.
 int64_t lowest_integer(DType type);
 int64_t highest_integer(DType type);
 /// Converts a number to an integer type: truncates and saturates; NaN gives 0.

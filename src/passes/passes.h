@@ -20,7 +20,7 @@ struct PassInfo {
   bool (*applies)(const PassContext&);  ///< false: this chip or precision does not need the pass
 };
 
-/// All passes in the order in which they run.
+/// Returns all passes in the order in which they run.
 std::span<const PassInfo> pass_list();
 
 /// Runs the passes of one group whose `applies` is true for the pipeline's context.

@@ -36,7 +36,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// The chip of this machine with a feature that no kernel asks for, and a processor to tune for.
+/// Returns the chip of this machine with a feature that no kernel asks for, and a processor to tune for.
 Chip tuned_chip() {
   Chip chip = host_chip();
   chip.features += cat(chip.features.empty() ? "" : ",", "+bmi2");
