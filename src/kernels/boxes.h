@@ -16,7 +16,7 @@ WEFT_INLINE BoxCorners corners_of(P box) {
   return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
 }
 
-/// Intersection over union; 0 for boxes that share no area.
+/// Returns the intersection over union; 0 for boxes that share no area.
 WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
   const f32 y1 = a.y1 > b.y1 ? a.y1 : b.y1, x1 = a.x1 > b.x1 ? a.x1 : b.x1;
   const f32 y2 = a.y2 < b.y2 ? a.y2 : b.y2, x2 = a.x2 < b.x2 ? a.x2 : b.x2;

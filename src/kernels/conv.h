@@ -67,10 +67,10 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
                   [&](i64 tap, i64 offset) WEFT_LAMBDA { to[tap * step] = reinterpret_cast<const Unit*>(x + offset); });
 }
 
-/// Row pointers of a block in the order in which multiply_block meets its tiles: [tile][segment][row of the tile]. Rows
-/// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart, and says
-/// whether its window lies inside the image: then the next pixel's pointers are `step` bytes further, as long as its
-/// window does too.
+/// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
+/// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
+/// apart, and says whether its window lies inside the image: then the next pixel's pointers are `step` bytes further,
+/// as long as its window does too.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {

@@ -125,7 +125,7 @@ struct Writers {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Unchecked code may write any of these bytes.
+  /// Notes that unchecked code may write any of these bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;

@@ -53,7 +53,7 @@ inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 
 template <class I>
 inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
-/// Conversion of computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
+/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
 /// is "not zero"; integers wrap; 8-bit floats saturate.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
@@ -318,7 +318,7 @@ WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L l
   return v;
 }
 
-/// N lanes along an axis whose elements are `stride` apart.
+/// Loads N lanes along an axis whose elements are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
   using T = Pointee<decltype(p)>;

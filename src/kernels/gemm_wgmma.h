@@ -132,7 +132,7 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
   }
 }
 
-/// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
+/// Computes one block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
                                   const Store& store) {

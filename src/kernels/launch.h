@@ -46,7 +46,7 @@ struct LaunchArgs {
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };
-/// Written by unchecked code.
+/// The stamp of bytes that unchecked code has written.
 inline constexpr u32 unknown_stamp = ~u32(0);
 
 /// Arguments of a kernel on a GPU, passed by value: these bytes are the kernarg block.

@@ -414,7 +414,7 @@ WEFT_INLINE Split<V> split_mantissa(V x) {
   const V k = __builtin_bit_cast(V, exponent | as_uint(magic)) - (magic + constant<V>(F::bias));
   return {m - constant<V>(1), k, __builtin_bit_cast(IntOf<V>, exponent) - IntOf<V>(typename F::Int(F::bias))};
 }
-/// Like split_mantissa, for denormal x too.
+/// Splits x as split_mantissa does; x may be denormal.
 template <class V>
 WEFT_INLINE Split<V> split_any(V x) {
   using F = FormatOf<V>;
@@ -676,7 +676,7 @@ WEFT_INLINE V cos_small(V r) {
   const V high = fma(-half, z, one);  // the rounding of 1 - z / 2 is added back
   return high + fma(z * z, tail, fma(-half, z, one - high));
 }
-/// sin of r plus n quarter turns.
+/// Returns the sine of r plus n quarter turns.
 template <class V>
 WEFT_INLINE V sin_rotated(V r, IntOf<V> n) {
   using I = typename FormatOf<V>::Int;

@@ -54,7 +54,7 @@ struct TileRowsOfA {
   i64 stride;
 };
 
-/// One step of 16 units; units of B are `b_stride` bytes apart.
+/// Multiplies one step of 16 units; units of B are `b_stride` bytes apart.
 template <class Mac, int RowTiles>
 WEFT_INLINE void amx_step(const TileRowsOfA (&a)[RowTiles], const void* b, i64 b_stride) {
   load_tile<amx_b>(b, b_stride);
@@ -88,7 +88,7 @@ WEFT_INLINE void clear_sums() {
   if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
 }
 
-/// 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
+/// Gathers 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
 template <class Unit>
 WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
   WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {

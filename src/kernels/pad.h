@@ -18,7 +18,7 @@ WEFT_INLINE i64 padded_source(PadMode mode, i64 i, i64 size) {
   return at < size ? at : period - at;
 }
 
-/// N lanes from index i on along an axis of `size` > 0 elements that are `stride` apart.
+/// Loads N lanes from index i on along an axis of `size` > 0 elements that are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_padded(PadMode mode, P from, i64 i, i64 size, i64 stride, L lanes) {
   using T = Pointee<decltype(from)>;

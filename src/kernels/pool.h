@@ -65,9 +65,9 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
   });
 }
 
-/// Max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of each
-/// largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value; the
-/// first of equals counts. L is native_lanes; otherwise like pool.
+/// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
+/// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
+/// the first of equals counts. L is native_lanes; otherwise like pool.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

@@ -232,7 +232,8 @@ WEFT_INLINE Found<T> team_best(Found<T> best) {
 }
 #endif
 
-/// The position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols < 2^31.
+/// Finds the position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols <
+/// 2^31.
 template <class Rule, class T, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU
@@ -253,7 +254,8 @@ WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 #endif
 }
 
-/// The best position along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec, lanes).
+/// Finds the best position along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec,
+/// lanes).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load, const Store& store) {
   using V = Vec<T, N>;

@@ -97,8 +97,8 @@ WEFT_INLINE void resize_row(const ResizeAxis& r, i64 at, WEFT_GLOBAL i64* places
   places[0] = count;
 }
 
-/// The whole table of an axis: (taps + 1) * out places, taps * out weights. CPU tasks: ceil_div(out, 256); GPU: a
-/// thread for each row.
+/// Writes the whole table of an axis: (taps + 1) * out places, taps * out weights. CPU tasks: ceil_div(out, 256); GPU:
+/// a thread for each row.
 template <class Acc, class L>
 WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, WEFT_GLOBAL i64* places, WEFT_GLOBAL Acc* weights) {
 #ifdef WEFT_CPU

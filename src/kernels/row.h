@@ -97,7 +97,7 @@ struct Total {
     }
   }
 };
-/// v with its invalid lanes replaced by the neutral element.
+/// Returns v with its invalid lanes replaced by the neutral element.
 template <class Op, class V>
 WEFT_INLINE V mask_lanes(V v, Full) {
   return v;

@@ -42,7 +42,7 @@ WEFT_INLINE void reduce_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The two numbers of a part, and how many elements it has.
+/// The two numbers that a rule measures of a part, and the number of its elements.
 template <class Acc>
 struct PartFound {
   Acc first, second, count;

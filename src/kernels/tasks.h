@@ -115,7 +115,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
 /// Rows of A in scratch are this many units apart: past a multiple of 4 KiB, so that they do not share cache sets.
 constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 
-/// Scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
+/// Returns the scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
 constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill, int unit_bytes = 4) {
   const GemmBlocks b = gemm_blocks(tile, batch, m, n, units, fill);
   return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
@@ -158,7 +158,8 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled rows.
+/// Returns the scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled
+/// rows.
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
@@ -201,15 +202,16 @@ struct WinogradGrowth {
 };
 constexpr WinogradGrowth winograd_growth(int out) { return out == 4 ? WinogradGrowth{100, 49} : WinogradGrowth{4, 9}; }
 
-/// Scratch bytes of a thread for winograd: transformed pixels, sums, padding, and terms of tiles.
+/// Returns the scratch bytes of a thread for winograd: transformed pixels, sums, padding, and terms of tiles.
 constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
                                i64 words) {
   const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, words);
   return (b.positions * (b.mt * (b.stride + 1) + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
 }
 
-/// Output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has whole lines
-/// of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one row.
+/// Returns the output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has
+/// whole lines of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one
+/// row.
 constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {
   const i64 line = at_least(width * channels * taps, 1);
   const i64 pixels = line <= 3 * work ? width * at_least(work / line, 1) : ceil_div(width, ceil_div(line, work));
@@ -279,7 +281,7 @@ constexpr i64 block_dot_bytes(int bits, i64 block, bool zeros, int lanes) {
 constexpr i64 packed_block_bytes(int bits, i64 n, i64 k, i64 block, bool zeros, int lanes) {
   return ceil_div(n, block_dot_panels * lanes) * ceil_div(k, block) * block_dot_bytes(bits, block, zeros, lanes);
 }
-/// Scratch bytes of a thread for rows of f32.
+/// Returns the scratch bytes of a thread for rows of f32.
 constexpr i64 block_dot_scratch(int lanes, i64 m, i64 n, i64 k, i64 block) {
   return block_dot_blocks(lanes, m, n, k).mc * ceil_div(k, block) * (block + 1) * 4;
 }
