@@ -62,11 +62,9 @@ std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, cons
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report);
 
-/// Returns the context of the passes for this chip.
 PassContext context_of(const Chip& chip, const CompileOptions& options);
-/// The passes that every chip shares.
 void run_shared_passes(Program& program, const CompileOptions& options, CompileReport& report);
-/// The passes for one chip, after the shared ones.
+/// Runs the passes for one chip, after the shared ones.
 void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
                      CompileReport& report);
 

@@ -53,7 +53,6 @@ class Lowering {
   const Chip& chip() const { return all_.chip; }
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
-  /// Returns the features of the target GPU.
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   /// Returns the number of compute units of the target GPU.
   int compute_units() const;

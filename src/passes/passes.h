@@ -12,7 +12,6 @@ enum class PassGroup : uint8_t {
   for_chip,  ///< passes that depend on the chip in PassContext
 };
 
-/// A pass of the pipeline.
 struct PassInfo {
   std::string_view name;
   PassGroup group;
