@@ -81,7 +81,7 @@ void make_room(const Program& program, size_t bytes, Memory& memory) {
   memory.data = static_cast<std::byte*>(data);
 }
 
-/// The result lies in `memory`.
+/// Joins the rows of one input of all requests; the result lies in `memory`.
 Tensor join_input(const Program& program, std::span<const Inputs* const> requests, size_t port, Memory& memory) {
   Dims dims = dims_of((*requests[0])[port]);
   dims[0] = 0;

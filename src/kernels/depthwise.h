@@ -242,7 +242,7 @@ __attribute__((noinline)) i64 GroupTiles<G, O, Acc, X, W>::run(const ConvSizes& 
                                       : group_tile<G, O, true>(s, t, line, out);
 }
 
-/// Channels [c, end) of a tile for any kernel, pixel by pixel.
+/// Computes the channels from `c` on of a tile for any kernel, pixel by pixel.
 template <int G, int O, class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
                                                     i64 c, const X* x, const W* w, Acc* out) {
