@@ -115,7 +115,7 @@ WEFT_INLINE void fetch_step(const void* b) {
   }
 }
 
-/// Sums for rows at equal distances, over whole tiles of units.
+/// Adds products for rows at equal distances, over whole tiles of units.
 template <class Mac, int RowTiles, class Call>
 WEFT_INLINE void add_even_rows(const Call& call) {
   constexpr i64 b_step = amx_side * 2 * amx_side;

@@ -28,10 +28,10 @@ void write_mask(Wave& w, const Operand& o, u64 mask);
 
 /// Returns the lane that DPP reads from, or -1 where there is none.
 int dpp_source(const Modifiers& m, u32 lane, u32 lanes);
-/// Lanes of the first source moved as DPP says, into `moved`.
+/// Moves the lanes of the first source as DPP says; returns them, in `moved`.
 const u32* moved_by_dpp(const Wave& w, const Instruction& i, const u32* row, u32* moved);
 
-/// Word `word` of a source as one u32 for each lane; `room` holds it if it is not in registers as it is.
+/// Returns word `word` of a source as one u32 for each lane; `room` holds it if registers do not.
 const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* room, int word = 0,
                       Meaning meaning = Meaning::word);
 
