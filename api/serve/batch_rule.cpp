@@ -101,7 +101,7 @@ class Examples {
  public:
   Examples(const std::vector<Port>& inputs, const BatchRule& rule) : inputs_(inputs), rule_(rule) {}
 
-  /// Makes inputs with `rows` rows, `length` along the padded axes and, as far as bounds allow, `size` along other axes.
+  /// Makes inputs with `rows` rows, `length` along padded axes and, as far as bounds allow, `size` along other axes.
   Inputs make(int64_t rows, int64_t size, int64_t length) {
     Inputs request;
     for (size_t i = 0; i < inputs_.size(); ++i) {
