@@ -61,7 +61,7 @@ def test_the_cpu_is_right(on_cpu):
     assert not counted("cpu", on_cpu)
 
 
-def test_the_host_does_what_it_may(on_cpu):
+def test_only_listed_cases_run_on_the_host(on_cpu):
     lines = (pathlib.Path(__file__).parent / "onnx_host.txt").read_text().splitlines()
     known = {line for line in lines if not line.startswith("#")}
     assert {name for name, verdict in on_cpu.items() if verdict.startswith("right ")} <= known

@@ -82,7 +82,7 @@ Tensor mapped(const fs::path& path, std::vector<int64_t> dims) {
 
 }  // namespace
 
-TEST_CASE("files: what is cut off a mapped file reads as zeros, and is an error") {
+TEST_CASE("files: the part that was cut off a mapped file reads as zeros, and is an error") {
   Scratch folder;
   fs::path path = full_file(folder);
   FileReading reading;

@@ -61,7 +61,7 @@ TEST_CASE("gpu: the chip of an NVIDIA device by its compute capability") {
         std::string::npos);
 }
 
-TEST_CASE("gpu: kernels are told what their chip has") {
+TEST_CASE("gpu: kernels get macros for the features of their chip") {
   using Macros = std::vector<std::string>;
   CHECK(kernel_macros(chip_named("x86-64-v4")).empty());
   CHECK(kernel_macros(chip_named("gfx906")) == Macros{"WEFT_WAVE=64"});
