@@ -64,7 +64,7 @@ typedef enum weft_error_kind {
   WEFT_INTERNAL = 70    /* a bug of Weft */
 } weft_error_kind;
 
-/* A status of the caller's own, to be returned by its callbacks. `where` and `hint` may be NULL. */
+/* Makes a status, for callbacks of the caller to return. `where` and `hint` may be NULL. */
 WEFT_API weft_status* weft_status_new(weft_error_kind kind, const char* code, const char* what, const char* where,
                                       const char* hint);
 WEFT_API void weft_status_free(weft_status* status);
@@ -140,7 +140,7 @@ WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, siz
  * another; a run that misses what was cut off it fails with E106. E161: it is too short. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
-/* A tensor of its own memory, aligned to 64 bytes. */
+/* Makes a tensor with a copy of the data, aligned to 64 bytes. */
 WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, weft_tensor** tensor);
 /* A tensor to fill through `data` before its first use, in memory that runs of `program` (or NULL) read fastest. */
@@ -179,7 +179,7 @@ typedef enum weft_precision {
   WEFT_PRECISION_UNKNOWN = 0x7fffffff
 } weft_precision;
 
-/* Memory of the caller's for weights, working memory and results. Calls come from any thread; the functions must work
+/* The caller's memory for weights, working memory and results. Calls come from any thread; the functions must work
  * until everything made with them is gone. */
 typedef struct weft_allocator {
   void* (*allocate)(void* user, size_t bytes, size_t alignment); /* a power of 2; NULL: there is none (E401) */

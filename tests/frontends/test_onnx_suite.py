@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node cases through `weft.compile` and `run`, on the reference (as the model is read, and after the passes for this
 processor) and on the CPU: every answer is right. The CPU takes all cases under WEFT_TEST_FULL, and otherwise some: those of
-control flow, of sizes that depend on data and of inputs that decide what there is to compile, and one in twelve of the others.
+control flow, of sizes that depend on data and of static inputs, and one in twelve of the others.
 
 A case that the CPU does with steps of the host must stand in onnx_host.txt: only texts, sequences and optionals may."""
 import os
