@@ -627,7 +627,7 @@ class LedContext final : public GpuRun {
   bool follows_from_sizes_;                  // runs with equal sizes and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
-  gpu::Event queued_;              // records the end of the last run on the caller's stream
+  gpu::Event queued_;              // records the end of the last run that was queued as a graph on the caller's stream
   Trace* trace_ = nullptr;         // if set, launches are recorded here and not made
   bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
   std::vector<std::unique_ptr<Context>> parts_;
