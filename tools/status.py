@@ -145,7 +145,7 @@ def against(row, peer):
 
 
 def by_machine(rows):
-    """Machine -> its rows of batch 1, one for each case; the machine measured last comes first."""
+    """Returns {machine: its rows of batch 1, one for each case}; the machine measured last comes first."""
     rows, found = [row for row in cpu_rows(rows) if first_sizes(row)], collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], *by_case(row))).values():
         found[row["machine"]].append(row)

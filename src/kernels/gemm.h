@@ -127,7 +127,7 @@ WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typen
   }
 }
 
-/// Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
+/// Computes Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
 template <class Mac, GemmTile tile, class Pointers>
 WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 typename Mac::Acc* terms) {
@@ -165,13 +165,13 @@ struct NearPanel {
 };
 
 struct None {};
-/// All vectors of a row of a tile as one.
+/// Returns all vectors of a row of a tile as one.
 template <int from, int count, class V, int n>
 WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
   else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
 }
-/// A whole tile over one short run: its sums go to `finish(row of the tile, Vec<nr>)` from registers.
+/// Computes a whole tile over one short run; its sums go to `finish(row of the tile, Vec<nr>)` from registers.
 template <class Mac, GemmTile tile, class Finish>
 WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
                             const Finish& finish) {

@@ -36,7 +36,7 @@ struct Stage {
   Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
-  /// The first coordinates of this thread's piece i, in the operand's memory order.
+  /// Returns the first coordinates of this thread's piece i, in the operand's memory order.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
@@ -118,7 +118,8 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
-/// A wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory, `Stride` apart.
+/// Multiplies a wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory,
+/// `Stride` apart.
 template <class Core, int Depth, int Stride, class P, int FM, int FN>
 WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
@@ -135,7 +136,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Where part `part` of a split k begins; it ends where the next part begins.
+/// Returns where part `part` of a split k begins; it ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;
@@ -189,7 +190,8 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// One block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in transit.
+/// Computes one block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in
+/// transit.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {

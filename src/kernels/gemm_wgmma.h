@@ -56,7 +56,7 @@ struct SwizzledStage {
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums of this block, or the totals over all blocks of the cluster.
+/// Returns eight sums of this block, or the totals over all blocks of the cluster.
 template <BlockTile tile, class Acc>
 WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
@@ -132,7 +132,7 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
   }
 }
 
-/// One block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
+/// Computes one block of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0, const A& a, const B& b,
                                   const Store& store) {

@@ -248,7 +248,7 @@ struct MacQuads : macs::MacQuads {
     }
     WEFT_UNROLL for (int j = 0; j < NV; ++j) store(reinterpret_cast<Acc*>(panel) + j * L, -sum[j], Full{});
   }
-  /// The header of the panel whose first unit is at `b`.
+  /// Returns the header of the panel whose first unit is at `b`.
   template <GemmTile tile>
   static WEFT_INLINE const Acc* header_of(const B* b) {
     return reinterpret_cast<const Acc*>(b - header * tile.nr() * group);
@@ -313,8 +313,8 @@ struct MicroCall {
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
-/// The initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns (once,
-/// at the first step) and of its row.
+/// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns
+/// (once, at the first step) and of its row.
 template <class Mac, GemmTile tile>
 WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::B* b, int j, bool first,
                                                             const typename Mac::Acc* terms, int row) {
@@ -382,8 +382,8 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   end_sums();
 }
 
-/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and more than one
-/// stream of memory.
+/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and several streams of
+/// memory to load from.
 inline constexpr int thin_panels = 4;
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
@@ -411,7 +411,7 @@ constexpr RowPlan<tile> make_row_plan() {
 template <GemmTile tile>
 inline constexpr RowPlan<tile> row_plan = make_row_plan<tile>();
 
-/// The index of the row count to use when `left` > 0 rows remain.
+/// Returns the index of the row count to use when `left` > 0 rows remain.
 template <GemmTile tile>
 WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];

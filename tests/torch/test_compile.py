@@ -62,7 +62,7 @@ def test_quotients_of_open_sizes():
             torch.testing.assert_close(fast(x), f(x))
 
 
-def test_what_weft_lacks_runs_in_eager():
+def test_operators_that_weft_lacks_run_in_eager():
     class Mixed(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -146,7 +146,7 @@ def test_types_that_numpy_lacks():
     torch.testing.assert_close(got, model(x).detach(), rtol=2e-2, atol=1e-2)
 
 
-def test_what_weft_lacks_is_decomposed_where_torch_knows_how():
+def test_operators_that_weft_lacks_are_decomposed_by_torch():
     class Turned(torch.nn.Module):
         def forward(self, x, theta):
             grid = torch.nn.functional.affine_grid(theta, [2, 3, 5, 5], align_corners=False)

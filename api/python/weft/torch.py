@@ -441,7 +441,7 @@ class _Graph:
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
-        """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
+        """Decomposes the nodes that Weft refuses, as torch defines; returns False if torch decomposes none of them."""
         known = _decompositions()
         targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         table = {target: known[target] for target in targets - self.decomposed}

@@ -134,7 +134,7 @@ class Call : public Builder {
   Expr flat(size_t i) const;
   /// Returns the elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The same as numbers; E159 for run-time values.
+  /// Returns the elements of integer input `i` as numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   std::optional<Tensor> constant(size_t i) const;
