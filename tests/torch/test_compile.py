@@ -47,6 +47,40 @@ def test_one_compile_for_several_sizes():
     assert len(weft.torch.placements) == 1
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_asserted_values(in_parts):
+    """Assertions of tensors hold in each call, and leave no node in eager."""
+
+    def f(x):
+        torch._assert_async((x > 0).all(), "x is positive")
+        torch._assert_async(x.isfinite().all(), "x is finite")
+        return x.log().sum(0), torch.linalg.ldl_factor(x)[0] if in_parts else x + 1
+
+    fast = torch.compile(f, backend="weft", dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for side in (3, 5):
+            x = torch.rand(side, side) + 1
+            torch.testing.assert_close(fast(x), f(x))
+        for value, message in ((-1.0, "x is positive"), (math.inf, "x is finite")):
+            x[1, 2] = value
+            with pytest.raises(RuntimeError, match=message):
+                fast(x)
+            x[1, 2] = 1
+            torch.testing.assert_close(fast(x), f(x))
+    assert [placement.on_weft == placement.total for placement in weft.torch.placements] == [not in_parts]
+
+
+def test_only_asserted_values():
+    def f(x):
+        torch._assert_async(x, "x holds")
+
+    fast = torch.compile(f, backend="weft")
+    with torch.no_grad():
+        fast(torch.tensor(True))
+        with pytest.raises(RuntimeError, match="x holds"):
+            fast(torch.tensor(False))
+
+
 def test_quotients_of_open_sizes():
     """Rounded to sizes, and as floats that multiply, add to and bound tensors."""
 
