@@ -28,6 +28,7 @@ CHIPS = {
             SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
 }  # fmt: skip
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
+NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # where networks have batch norms
 
 
 class Network:
@@ -85,10 +86,15 @@ class Network:
                 return self.op("Mul", half, self.op("Add", error, self.constant(np.float32(1))))
 
     def conv(self, x, inputs, outputs, kernel, stride=1, groups=1, bias=True):
+        """With a bias, without one (False), or with the batch norm that graphs of PyTorch have there ("norm")."""
         operands = [x, self.weight(outputs, inputs // groups, kernel, kernel)]
-        if bias:
+        if bias is True:
             operands.append(self.weight(outputs))
-        return self.op("Conv", *operands, strides=[stride] * 2, group=groups, pads=[kernel // 2] * 4)
+        y = self.op("Conv", *operands, strides=[stride] * 2, group=groups, pads=[kernel // 2] * 4)
+        if bias != "norm":
+            return y
+        scale, shift, mean = (self.weight(outputs) for _ in range(3))
+        return self.op("BatchNormalization", y, scale, shift, mean, self.constant(np.ones(outputs, np.float32)))
 
     def layer_norm(self, x, width, bias=True, epsilon=1e-5):
         scale = [self.weight(width), self.weight(width)] if bias else [self.constant(np.ones(width, np.float32))]
@@ -199,7 +205,7 @@ def bench_model(name, folder):
 
 def make_models(folder):
     for activation in ACTIVATIONS:
-        for bias in (True, False):
+        for bias in (True, False, *(["norm"] if activation in NORMED else [])):
             convolutions(activation, bias, folder)
         heads(activation, folder)
     for activation in ("gelu", "relu", "silu"):
