@@ -105,6 +105,20 @@ class Network:
         return self.op("Add", y, self.weight(outputs)) if bias else y
 
 
+def residual_blocks(net, x, width, activation, bias):
+    """The blocks of residual networks, of two and of three convolutions, with and without a shortcut that is a convolution."""
+    quarter = width // 4
+    for stride, outputs in ((1, width), (1, 2 * width), (2, 2 * width)):
+        two = net.activate(net.conv(x, width, outputs, 3, stride, bias=bias), activation)
+        two = net.conv(two, outputs, outputs, 3, bias=bias)
+        three = net.activate(net.conv(x, width, quarter, 1, bias=bias), activation)
+        three = net.activate(net.conv(three, quarter, quarter, 3, stride, bias=bias), activation)
+        three = net.conv(three, quarter, outputs, 1, bias=bias)
+        for main in (two, three):
+            short = x if outputs == width else net.conv(x, width, outputs, 1, stride, bias=bias)
+            net.keep(net.activate(net.op("Add", main, short), activation))
+
+
 def convolutions(activation, bias, folder):
     """Every kind of convolution with an activation, with and without a residual."""
     net = Network()
@@ -129,6 +143,9 @@ def convolutions(activation, bias, folder):
         net.keep(net.activate(net.op("Add", net.conv(narrow, 24, 24, 3, bias=bias), narrow), activation))
         net.keep(net.op("Add", net.conv(narrow, 24, 24, 1, bias=bias), narrow))
         net.keep(net.op("Add", value, net.activate(net.conv(value, width, width, 3, bias=bias), activation)))
+    if bias is not False:
+        residual_blocks(net, deep, 256, activation, bias)
+        residual_blocks(net, small, 256, activation, bias)
     net.write(folder / f"conv_{activation}_{bias}.onnx")
 
 
