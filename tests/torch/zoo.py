@@ -305,13 +305,14 @@ def main():
             print(json.dumps(row), flush=True)
             if args.json:
                 Path(args.json).write_text("\n".join(map(json.dumps, rows)))
-    of_batches = {} if args.batches == BATCHES else {"batches": ",".join(map(str, args.batches))}
+    part = {} if args.batches == BATCHES else {"batches": ",".join(map(str, args.batches))}
+    part |= {"chosen": ", ".join(args.names)} if args.names else {}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     for kind in ("timm", "transformers"):
         of_kind = [row for row in rows if row["name"].startswith(kind)]
         if of_kind:
             counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
-            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **of_batches, **versions}, counts, machine=machine.of_device(args.device)), args.out)
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **part, **versions}, counts, machine=machine.of_device(args.device)), args.out)
     return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 
