@@ -359,3 +359,24 @@ def test_inverses_from_triangles():
     l = torch.randn(5, 5).tril() + 4 * torch.eye(5)
     for got, wanted in zip(run(Inverses(), l, fullgraph=True), Inverses()(l), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sums_in_both_orders_have_one_kernel():
+    """A residual block adds its shortcut on either side."""
+    parts = [torch.nn.Conv2d(16, 16, 3 if i < 2 else 1, padding=int(i < 2)).eval() for i in range(4)]
+
+    def kernels(f):
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                left, right = parts[0](x).relu(), parts[1](x).relu()
+                return f(parts[2](left), parts[3](left), right)
+
+        x = torch.randn(1, 16, 9, 9)
+        with torch.no_grad():
+            program = weft.torch.from_torch(torch.export.export(Model().eval(), (x,)), device="cpu")
+            for got, wanted in zip(program(x), Model()(x), strict=True):
+                torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+        return [step["kernel"] for step in program.steps()]  # a name ends with a hash of the source
+
+    assert kernels(lambda a, b, r: ((a + r).relu(), (r + b).relu())) == kernels(lambda a, b, r: ((a + r).relu(), (b + r).relu()))
+    assert kernels(lambda a, b, r: ((a * r).relu(), (r * b).relu())) == kernels(lambda a, b, r: ((a * r).relu(), (b * r).relu()))
