@@ -217,9 +217,9 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   };
   MicroCall<typename Near::Near> call{.segments = step.segments,
                                       .stride = stride,
-                                      .ahead = Near::used                  ? 0
-                                               : block.rows <= 9 * tile.mr ? 4096
-                                                                           : tile.ahead,
+                                      .ahead = Near::used                      ? 0
+                                               : block.rows <= tile.few_rows() ? 4096
+                                                                               : tile.ahead,
                                       .zeros = block.zeros,
                                       .first = step.first};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {

@@ -355,28 +355,39 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
     }
     first = false;
   };
+  const typename Mac::Unit* a[R];
+  const auto take_unit = [&](i64 k, bool fetch) WEFT_LAMBDA {
+    if (fetch) {
+      WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
+        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + line * 64, 0, 3);
+      }
+    }
+    decltype(Mac::template splat<L>(a[0][0])) bv[NV];
+    Mac::template load_b<L, NV>(b, bv);
+    WEFT_UNROLL for (int i = 0; i < R; ++i) {
+      const auto av = Mac::template splat<L>(a[i][k]);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+    }
+    b += tile.nr() * Mac::group;
+  };
+  const auto take_units = [&](i64 k, i64 end, bool fetch) WEFT_LAMBDA {
+    WEFT_NO_UNROLL for (; tile.unrolled > 1 && k + tile.unrolled <= end; k += tile.unrolled) {
+      WEFT_UNROLL for (int u = 0; u < tile.unrolled; ++u) take_unit(k + u, fetch);
+    }
+    WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
+  };
   i64 summed = 0;
   WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
-    const typename Mac::Unit* a[R];
     WEFT_UNROLL for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
     bool is_padding = has_partial_sums<Mac> && rows[0] == call.zeros;
     WEFT_UNROLL for (int i = 1; i < R; ++i) is_padding = is_padding && rows[i] == call.zeros;
-    WEFT_NO_UNROLL for (i64 k = 0; k < length;) {
+    WEFT_NO_UNROLL for (i64 k = 0, end; k < length; k = end) {
       if (has_partial_sums<Mac> && summed >= tasks::partial_sum) end_sums(), summed = 0;
-      const i64 end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
+      end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
       summed += end - k;
-      if (is_padding) b += (end - k) * tile.nr() * Mac::group, k = end;
-      WEFT_NO_UNROLL for (; k < end; ++k, b += tile.nr() * Mac::group) {
-        WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
-          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + line * 64, 0, 3);
-        }
-        decltype(Mac::template splat<L>(a[0][0])) bv[NV];
-        Mac::template load_b<L, NV>(b, bv);
-        WEFT_UNROLL for (int i = 0; i < R; ++i) {
-          const auto av = Mac::template splat<L>(a[i][k]);
-          WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
-        }
-      }
+      if (is_padding) b += (end - k) * tile.nr() * Mac::group;
+      else if (tile.unrolled > 1 && ahead == 0) take_units(k, end, false);
+      else take_units(k, end, true);
     }
   }
   end_sums();

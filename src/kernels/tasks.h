@@ -18,7 +18,8 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 /// starts per cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
 /// `few` units divided by the rows. A task has at least `columns`. B is packed in panels of nr() columns. Runs of a row
 /// of at most `short_runs` units are too short for the hardware prefetcher. At most `near` bytes of B stay in the cache
-/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance.
+/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance. Sums take `unrolled`
+/// units of k in one turn of their loop: two threads that share a core also share the instructions it starts.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
@@ -26,13 +27,15 @@ struct GemmTile {
   int deep = 512, few = 4096, columns = 1;
   int short_runs = 0, near = 131072, ahead = 0;
   int together = 1;  ///< panels whose sums of a row go to the epilogue at once
+  int unrolled = 1;
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
+  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< that do not hide how far away a panel is
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
 
 /// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
-inline constexpr GemmTile avx2_tile{};
+inline constexpr GemmTile avx2_tile{.unrolled = 4};
 inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
 /// The AVX-512 tile for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.

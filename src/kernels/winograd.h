@@ -243,7 +243,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   constexpr int nr = tile.nr();
   const i64 units = depth.all_planes * depth.units, plane = whole ? units : depth.units,
             begin = whole ? 0 : depth.planes.begin * plane, end = whole ? units : depth.planes.end * plane;
-  const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
+  const i64 row = positions * nr, ahead = tiles <= tile.few_rows() ? 4096 : 0;
   WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr, terms += tiles) {
     const typename Mac::B* from = panel + (p * (units + Mac::header) + Mac::header + begin) * nr * Mac::group;
     i64 plane_end = least(begin + plane, end), k = begin;
