@@ -370,9 +370,10 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
     }
     b += tile.nr() * Mac::group;
   };
+  constexpr int unrolled = has_partial_sums<Mac> ? tile.unrolled : 1;  // sums of integers would be spilled
   const auto take_units = [&](i64 k, i64 end, bool fetch) WEFT_LAMBDA {
-    WEFT_NO_UNROLL for (; tile.unrolled > 1 && k + tile.unrolled <= end; k += tile.unrolled) {
-      WEFT_UNROLL for (int u = 0; u < tile.unrolled; ++u) take_unit(k + u, fetch);
+    WEFT_NO_UNROLL for (; unrolled > 1 && k + unrolled <= end; k += unrolled) {
+      WEFT_UNROLL for (int u = 0; u < unrolled; ++u) take_unit(k + u, fetch);
     }
     WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
   };
@@ -386,7 +387,7 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
       end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
       summed += end - k;
       if (is_padding) b += (end - k) * tile.nr() * Mac::group;
-      else if (tile.unrolled > 1 && ahead == 0) take_units(k, end, false);
+      else if (unrolled > 1 && ahead == 0) take_units(k, end, false);
       else take_units(k, end, true);
     }
   }
