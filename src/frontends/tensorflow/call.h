@@ -48,14 +48,27 @@ struct LookupTable {
   Tensor keys, values;
 };
 
-/// The variables that a model writes. An import adds those that it meets, and is repeated while there are new ones.
+/// The variables that a model writes. An import adds those that it meets.
 struct WrittenVariables {
   std::set<std::string> all = {};
-  std::map<int64_t, std::set<std::string>> by_body =
-      {};  ///< by the number of a graph that is the body of a branch or loop
+  /// The variables that a graph writes as the body of a branch or loop, by its number.
+  std::map<int64_t, std::set<std::string>> by_body = {};
 
   size_t count() const;
 };
+
+/// Repeats `import(written)` until it meets no further written variable: such a one may have been read as a constant
+/// before. Returns the last program.
+template <class Options, class Import>
+auto import_with_variables(const Options& options, const Import& import) {
+  WrittenVariables written;
+  for (;;) {
+    size_t known = written.count();
+    if (options.judged) options.judged->clear();
+    auto program = import(written);
+    if (written.count() == known) return program;
+  }
+}
 
 /// What operators with graphs, variables, lists and tables need from the importer.
 class Graphs {

@@ -366,13 +366,8 @@ class Importer final : public Graphs {
 }  // namespace
 
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options) {
-  WrittenVariables written;
-  for (;;) {  // repeated if a variable is written that was read as a constant before
-    size_t known = written.count();
-    if (options.judged) options.judged->clear();
-    auto program = Importer(model, options, written).run();
-    if (written.count() == known) return program;
-  }
+  return import_with_variables(options,
+                               [&](WrittenVariables& written) { return Importer(model, options, written).run(); });
 }
 
 }  // namespace weft::tensorflow
