@@ -373,8 +373,8 @@ def fresh_of_machine(drawn, machine, networks, page):
     head = ["network, f32, one thread", "batch", *[f"first: to {name}" for name in PEERS.values()], "Weft ms",
             *[f"now: to {name}" for name in PEERS.values()]]
     first, now = ([better_peer(rows[at]) for rows in both.values()] for at in (0, 1))
-    short = f"at first {in_short(first, 'the better peer')}; now {in_short(now, 'it')}"
-    return (f"\n\n**Drawn on {drawn}, {machine}**\n\nIn short: {short}.\n" + table(head, lines)
+    short = f"First measurement: {in_short(first, 'the better peer')}.\n\nNow: {in_short(now, 'the better peer')}"
+    return (f"\n\n**Drawn on {drawn}, {machine}**\n\n{short}.\n" + table(head, lines)
             + sources([row for rows in both.values() for row in rows], page))
 
 
