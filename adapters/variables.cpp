@@ -9,7 +9,7 @@ extern char** environ;
 namespace weft::adapters {
 namespace {
 
-/// The edit distance of two words.
+/// Returns the edit distance of two words.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

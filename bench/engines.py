@@ -16,12 +16,12 @@ class Job:
     model: str  # path of an ONNX file, a SavedModel or a .tflite file
     threads: int
     sizes: dict[str, int] = field(default_factory=dict)  # symbol -> number bound when loading; empty: all stay free
-    cache: str = ""  # folder in which the engine may keep what it compiled
+    cache: str = ""  # folder for the engine's cache of compiled code
     python: str = ""  # that can import the engine; empty: the one that runs the benchmark
 
 
 def bound_shapes(job, inputs):
-    """Input name -> dims, with the symbols of `job.sizes` bound; `inputs` holds (name, dims) with symbols as text."""
+    """Returns {input name: dims}, with symbols replaced by `job.sizes`; `inputs` holds (name, dims)."""
     return {name: [job.sizes.get(dim, dim) for dim in dims] for name, dims in inputs}
 
 

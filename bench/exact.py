@@ -144,7 +144,7 @@ def as_double(model):
 
 
 def run(path, feeds):
-    """Output name -> array, 64-bit."""
+    """Runs the model in 64-bit floats; returns {output name: array}."""
     model = as_double(onnx.load(path))
     evaluator = ReferenceEvaluator(model, new_ops=OURS)
     feeds = {name: value.astype(np.float64) if value.dtype == np.float32 else value for name, value in feeds.items()}

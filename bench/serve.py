@@ -159,7 +159,7 @@ async def load(server, request, clients, seconds):
 
 
 def measure(servers, request, clients, arguments):
-    """Engine -> figures; servers take turns."""
+    """Measures all servers in turns; returns {engine: figures}."""
     times, rates, memory = ({engine: [] for engine in servers} for _ in range(3))
     for round_ in range(arguments.rounds + 1):
         for engine, server in servers.items():

@@ -36,8 +36,8 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def ready(name, arguments):
-    """The module and its inputs on the device, in the type."""
-    import networks
+    """The module and its inputs on the device, in the type; its batch norms have statistics, as trained ones do."""
+    import export
     import torch
 
     torch.set_num_threads(arguments.threads)
@@ -47,7 +47,7 @@ def ready(name, arguments):
     def moved(value):
         return value.to(place, kind) if value.is_floating_point() else value.to(place)
 
-    network = networks.NETWORKS[name]()
+    network, _ = export.prepare(name)
     inputs = list(map(moved, network.inputs.values()))
     return network.module.eval().to(place, kind), inputs
 

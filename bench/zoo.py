@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times forty networks that are not among the bench models. Weft and the other engines run alternately.
+"""Times networks that are not among the bench models. Weft and the other engines run alternately.
 
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
+  python bench/zoo.py --fresh 2026-11-27   # the networks that were drawn on that day: the first rows precede any tuning
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
 
 On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the
@@ -55,6 +56,8 @@ def on_cpu(name, batch, arguments, caches):
     right = error < TOLERANCE.get(first, 1e-3)
     print(f"    relative error to torch {error:.1e}{'' if right else ', WRONG'}", flush=True)
     of = {"model": name, "sizes": sizes, "threads": 1, "engine": first}
+    if arguments.fresh:
+        of["drawn"] = arguments.fresh
     values = measured.pop(first) | {"error": error, "rounds": arguments.rounds, "load": load()}
     if arguments.out:
         keep(result("zoo on a CPU", of, values, measured), arguments.out)
@@ -110,6 +113,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     comma = lambda text: text.split(",")
     parser.add_argument("--half", choices=HALVES, default="all")
+    parser.add_argument("--fresh", choices=zoo.FRESH, help="the networks drawn on that day, instead of the forty")
     parser.add_argument("--only", type=comma, help="networks by name")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8])
     parser.add_argument("--engines", type=comma, default=["weft", "onnxruntime", "openvino"])
@@ -124,7 +128,7 @@ def main():
     arguments, ratios = parse(), {}
     measure = on_gpu if arguments.gpu else on_cpu
     with tempfile.TemporaryDirectory(prefix="weft-zoo-") as folder:
-        for name in arguments.only or HALVES[arguments.half]:
+        for name in arguments.only or zoo.FRESH.get(arguments.fresh, HALVES[arguments.half]):
             for batch in arguments.batches:
                 ratio = measure(name, batch, arguments, folder)
                 if ratio is not None:

@@ -112,7 +112,8 @@ MULTIPLY_ADDS(multiply_adds, , float, same, multiply_then_add)
 #endif
 #undef MULTIPLY_ADDS
 
-/// The best rate of several short measurements, in `work()` per second, because other processes only ever slow it down.
+/// Returns the best rate of several short measurements, in `work()` per second, because other processes only ever slow
+/// it down.
 template <class Work>
 double best_rate(const Work& work) {
   double best = 0;

@@ -74,7 +74,7 @@ void declare(CommandLine& line, QuantizeSettings& s) {
   line.value("--to", "KIND", s.to, "int8 (default), fp8, fp8-fnuz, int8-dynamic, int8-weights, int4");
   line.value("--data", "PATH", s.data, "examples of inputs: a folder, pictures, .npz, .npy, test_data_set; repeatable");
   line.value("--ranges", "FILE", s.ranges, "a calibration table in place of data: .json, or TensorRT's text");
-  line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy");
+  line.value("--method", "NAME", s.method, "range of inputs: mse (default), minmax, percentile, entropy; fp8: minmax");
   line.value("--percentile", "P", s.choices.percentile, "share of values inside the range, in percent (99.99)");
   line.value(
       "--weights", "NAME", s.weights,

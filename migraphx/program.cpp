@@ -68,7 +68,8 @@ migraphx_shape shape_of_result(const Tensor& tensor) {
   return make_shape(type_of(tensor.dtype()), {tensor.dims().begin(), tensor.dims().end()});
 }
 
-/// An argument that owns a result. Copies memory shared with the program, because the caller may write to the argument.
+/// Returns an argument that owns a result. Copies memory shared with the program, because the caller may write to the
+/// argument.
 migraphx_argument owned(Tensor tensor) {
   migraphx_shape shape = shape_of_result(tensor);
   if (weft_tensor_is_shared(tensor.get())) {

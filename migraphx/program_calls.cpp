@@ -91,8 +91,8 @@ weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
   }
 }
 
-/// A model's own initialisers are never parameters in MIGraphX, and sizes are fixed unless a range was asked for. Sizes
-/// for unknown inputs are ignored as in MIGraphX, because onnxruntime's provider passes some.
+/// Reads an ONNX model. As in MIGraphX, initialisers are never parameters, and sizes are fixed unless a range was asked
+/// for. Sizes for unknown inputs are ignored, because onnxruntime's provider passes some.
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
@@ -105,7 +105,7 @@ std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_option
   return program;
 }
 
-/// The same of a graph of TensorFlow.
+/// Reads a graph of TensorFlow.
 std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_options* options) {
   const migraphx_tf_options asked = options ? *options : migraphx_tf_options{};
   source.is_onnx = false;

@@ -75,7 +75,7 @@ size_t count_nodes(const GraphView& graph);
 /// Makes a tensor that views onnxruntime's data (strings are copied). Throws E149 for element types that Weft lacks.
 Tensor view_of(const OrtValue* value);
 
-/// The same, also for sequences, optionals and maps, whose items are copied. `is_optional`: the value may be absent.
+/// Makes a tensor of any value: sequences, optionals and maps are copied. `is_optional`: the value may be absent.
 Tensor value_of(const OrtValue* value, bool is_optional);
 
 /// Converts ONNX's element type; throws E149 for one that Weft lacks.

@@ -54,7 +54,7 @@ class ProgramStore {
   const Options& options_;
   const Device& device_;
   const Log& log_;
-  bool is_saved_;  // so that programs keep all of their weights
+  bool is_saved_;  // programs may be saved, so they keep all of their weights
   Quantization quantization_;
   std::shared_ptr<Memory> memory_;  // null: the library's own
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;

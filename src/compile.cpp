@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// A program -> passes -> plan -> machine code -> executable.
+/// Runs all stages: passes, lowering to a plan, code generation, and makes the executable.
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report) {
   check_watch();
@@ -71,7 +71,7 @@ std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> m
 namespace {
 
 std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& read, const CompileOptions& options) {
-  find_place(options);  // before any work
+  find_place(options);  // reports a missing device before any work
   Timer timer;
   auto model = std::make_shared<const onnx::Model>(read());
   onnx::SizeDecisions decisions;

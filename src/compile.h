@@ -92,10 +92,10 @@ struct CompileOptions {
 /// by its first bytes). A saved program takes `threads`, `memory_limit`, `device`, `recompile`, `use_cache` and
 /// `progress`; options that were fixed when it was compiled are refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// The same from bytes; external data is looked for in `folder`, nowhere if empty.
+/// Compiles or loads bytes likewise; external data is looked for in `folder`, nowhere if empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {},
                                           const std::filesystem::path& folder = {});
-/// A program already in the IR.
+/// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
 
 /// Writes a saved program: the executable's own code (or all the code that it was loaded with), and code for each of
@@ -104,7 +104,7 @@ std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const Comp
 CompileReport save(const Executable& executable, const std::filesystem::path& path,
                    std::span<const std::string> targets, const CompileOptions& options = {});
 
-/// The program that a saved program was made of.
+/// Returns the program that a saved program was made of.
 std::unique_ptr<Program> read_source(const ProgramSource& source);
 
 /// A node of a model's main graph and whether a device runs it.
@@ -113,14 +113,14 @@ struct NodeSupport {
   std::string op;    ///< "Concat", "com.microsoft:Gelu"
   std::string why;   ///< why not; empty: it runs
 };
-/// Whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the rules
-/// of lowering; no kernel is compiled. A node whose inputs come from a refused node is reported as unknown.
+/// Returns whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the
+/// rules of lowering; no kernel is compiled. A node whose inputs come from a refused node is reported as unknown.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
-/// The model as the frontend gives it.
+/// Returns the model as the frontend gives it.
 std::unique_ptr<Program> import_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// The program after the shared passes (`stage` empty), after the pass called `stage`, or after all passes for the
-/// device of the options ("final"). E503 if there is no such pass.
+/// Returns the program after the shared passes (`stage` empty), after the pass called `stage`, or after all passes for
+/// the device of the options ("final"). E503 if there is no such pass.
 std::unique_ptr<Program> optimised(std::unique_ptr<Program> program, const CompileOptions& options,
                                    std::string_view stage = {});
 

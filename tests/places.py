@@ -14,7 +14,7 @@ sys.path.insert(0, str(BUILD / "python"))
 
 
 def keep_count(what, of, **values):
-    """Notes what a test has counted for bench/results/counts.jsonl, where `./x test --release` or `./x count` asks for it."""
+    """Records a test's counts for bench/results/counts.jsonl, if `./x test --release` or `./x count` runs the test."""
     if file := os.environ.get("RESULTS_FILE"):
         with open(file, "a") as out:
             out.write(json.dumps({"what": what, "of": of, "values": values}) + "\n")

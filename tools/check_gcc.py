@@ -28,7 +28,7 @@ CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unk
 
 
 def commands(build):
-    """Source file, relative to the root -> the words that have g++ read it, and where."""
+    """Returns {source file, relative to the root: (command that checks it with g++, folder to run it in)}."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"])

@@ -53,7 +53,7 @@ def weft_operators(weft):
 
 
 def schemas():
-    """(domain, name) -> schemas, oldest first: ONNX's own, and onnxruntime's for what ONNX does not know."""
+    """Returns {(domain, name): schemas, oldest first}, from ONNX, or from onnxruntime for operators that ONNX lacks."""
     found = collections.defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         found[schema.domain or "ai.onnx", schema.name].append(schema)

@@ -28,6 +28,7 @@ CHIPS = {
             SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
 }  # fmt: skip
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
+NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # where networks have batch norms
 
 
 class Network:
@@ -85,10 +86,15 @@ class Network:
                 return self.op("Mul", half, self.op("Add", error, self.constant(np.float32(1))))
 
     def conv(self, x, inputs, outputs, kernel, stride=1, groups=1, bias=True):
+        """With a bias, without one (False), or with the batch norm that graphs of PyTorch have there ("norm")."""
         operands = [x, self.weight(outputs, inputs // groups, kernel, kernel)]
-        if bias:
+        if bias is True:
             operands.append(self.weight(outputs))
-        return self.op("Conv", *operands, strides=[stride] * 2, group=groups, pads=[kernel // 2] * 4)
+        y = self.op("Conv", *operands, strides=[stride] * 2, group=groups, pads=[kernel // 2] * 4)
+        if bias != "norm":
+            return y
+        scale, shift, mean = (self.weight(outputs) for _ in range(3))
+        return self.op("BatchNormalization", y, scale, shift, mean, self.constant(np.ones(outputs, np.float32)))
 
     def layer_norm(self, x, width, bias=True, epsilon=1e-5):
         scale = [self.weight(width), self.weight(width)] if bias else [self.constant(np.ones(width, np.float32))]
@@ -97,6 +103,20 @@ class Network:
     def linear(self, x, inputs, outputs, bias=True):
         y = self.op("MatMul", x, self.weight(inputs, outputs))
         return self.op("Add", y, self.weight(outputs)) if bias else y
+
+
+def residual_blocks(net, x, width, activation, bias):
+    """The blocks of residual networks, of two and of three convolutions, with and without a shortcut that is a convolution."""
+    quarter = width // 4
+    for stride, outputs in ((1, width), (1, 2 * width), (2, 2 * width)):
+        two = net.activate(net.conv(x, width, outputs, 3, stride, bias=bias), activation)
+        two = net.conv(two, outputs, outputs, 3, bias=bias)
+        three = net.activate(net.conv(x, width, quarter, 1, bias=bias), activation)
+        three = net.activate(net.conv(three, quarter, quarter, 3, stride, bias=bias), activation)
+        three = net.conv(three, quarter, outputs, 1, bias=bias)
+        for main in (two, three):
+            short = x if outputs == width else net.conv(x, width, outputs, 1, stride, bias=bias)
+            net.keep(net.activate(net.op("Add", main, short), activation))
 
 
 def convolutions(activation, bias, folder):
@@ -123,6 +143,9 @@ def convolutions(activation, bias, folder):
         net.keep(net.activate(net.op("Add", net.conv(narrow, 24, 24, 3, bias=bias), narrow), activation))
         net.keep(net.op("Add", net.conv(narrow, 24, 24, 1, bias=bias), narrow))
         net.keep(net.op("Add", value, net.activate(net.conv(value, width, width, 3, bias=bias), activation)))
+    if bias is not False:
+        residual_blocks(net, deep, 256, activation, bias)
+        residual_blocks(net, small, 256, activation, bias)
     net.write(folder / f"conv_{activation}_{bias}.onnx")
 
 
@@ -199,7 +222,7 @@ def bench_model(name, folder):
 
 def make_models(folder):
     for activation in ACTIVATIONS:
-        for bias in (True, False):
+        for bias in (True, False, *(["norm"] if activation in NORMED else [])):
             convolutions(activation, bias, folder)
         heads(activation, folder)
     for activation in ("gelu", "relu", "silu"):

@@ -64,7 +64,7 @@ def compile_all(models, folder, objects):
 
 
 def compare(before, after):
-    """Prints the first lines that differ of each text; gives the names of those that do."""
+    """Prints the first different lines of each text that changed; returns the names of these texts."""
     names = sorted({path.name for folder in (before, after) for path in folder.glob("*.txt")})
     different = []
     for name in names:

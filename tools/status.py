@@ -145,7 +145,7 @@ def against(row, peer):
 
 
 def by_machine(rows):
-    """Machine -> its rows of batch 1, one for each case; the machine measured last comes first."""
+    """Returns {machine: its rows of batch 1, one for each case}; the machine measured last comes first."""
     rows, found = [row for row in cpu_rows(rows) if first_sizes(row)], collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], *by_case(row))).values():
         found[row["machine"]].append(row)
@@ -337,7 +337,7 @@ def better_peer(row):
 
 def zoo_cpu(rows, page):
     """A table for each machine, newest first; rows by time relative to the better peer, slowest first."""
-    rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft"]
+    rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft" and "drawn" not in row["of"]]
     found = collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
         found[row["machine"]].append(row)
@@ -353,6 +353,29 @@ def zoo_of_machine(rows, page):
     head = ["network, f32, one thread", "batch", "Weft ms", *[f"to {name}" for name in PEERS.values()], "load"]
     summary = in_short([better_peer(row) for row in rows], "the better peer")
     return f"\n\n**{rows[0]['machine']}**\n\nIn short: {summary}.\n" + table(head, lines) + sources(rows, page)
+
+
+def zoo_fresh(rows, page):
+    """A table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in rows:
+        if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
+            found[row["of"]["drawn"], row["machine"]][row["of"]["model"], row["of"]["sizes"]["batch"]].append(row)
+    return "\n".join(fresh_of_machine(*of, found[of], page) for of in sorted(found, reverse=True))
+
+
+def fresh_of_machine(drawn, machine, networks, page):
+    by_age = lambda row: (row["date"], row["file"])  # noqa: E731 (rows of one file stand in the order in which they were measured)
+    both = {key: [rows[0], rows[-1]] for key, rows in ((key, sorted(rows, key=by_age)) for key, rows in networks.items())}
+    cells = lambda row: [ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]  # noqa: E731
+    lines = [[*key, *cells(first), number(last["values"]["cpu_ms"]), *(cells(last) if last is not first else [""] * len(PEERS))]
+             for key, (first, last) in sorted(both.items(), key=lambda item: -better_peer(item[1][0]))]
+    head = ["network, f32, one thread", "batch", *[f"first: to {name}" for name in PEERS.values()], "Weft ms",
+            *[f"now: to {name}" for name in PEERS.values()]]
+    first, now = ([better_peer(rows[at]) for rows in both.values()] for at in (0, 1))
+    short = f"First measurement: {in_short(first, 'the better peer')}.\n\nNow: {in_short(now, 'the better peer')}"
+    return (f"\n\n**Drawn on {drawn}, {machine}**\n\n{short}.\n" + table(head, lines)
+            + sources([row for rows in both.values() for row in rows], page))
 
 
 def tensorflow_cpu(rows, page):
@@ -643,7 +666,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 

@@ -241,7 +241,7 @@ weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* o
   return guarded([&] {
     required(program, "program");
     program_of(graph);
-    CompileOptions asked = to_compile_options(options);  // read before the graph is used up
+    CompileOptions asked = to_compile_options(options);  // read first, because the graph is moved below
     graph->instructions.clear();
     graph->results.clear();
     *program = new weft_program(compile({std::move(graph->program), std::move(graph->model)}, asked));

@@ -66,7 +66,7 @@ size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
 }
 
-/// The same; also checks that `bytes` fits the sizes.
+/// Checks type and sizes, that `bytes` fits them, and that there are data; returns a tensor without data.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
   Tensor tensor = checked_tensor(type, dims, rank);
   size_t wanted = bytes_of(tensor);

@@ -39,7 +39,7 @@ class Leftovers {
   std::vector<Tensor> tensors_;
 };
 
-/// A tensor over the same memory, which threads without the interpreter's lock may free.
+/// Returns a tensor over the same memory, which threads without the interpreter's lock may free.
 Tensor lent(const Tensor& tensor, const std::shared_ptr<Leftovers>& leftovers) {
   bool has_bytes = weft_tensor_kind(tensor.get()) == WEFT_TENSOR && tensor.dtype() != WEFT_STRING;
   if (!has_bytes) return tensor;

@@ -31,7 +31,7 @@ bool is_inside(const weft_dim& dim, std::string_view name) {
   return false;
 }
 
-/// Inputs that a request must give, and outputs.
+/// Returns the ports without a default: all outputs, and the inputs that a request must give.
 std::vector<const Port*> required(const std::vector<Port>& ports) {
   std::vector<const Port*> list;
   for (const Port& port : ports) {
@@ -101,7 +101,7 @@ class Examples {
  public:
   Examples(const std::vector<Port>& inputs, const BatchRule& rule) : inputs_(inputs), rule_(rule) {}
 
-  /// `size` for each free size, as far as its bounds allow; `length` for the padded one.
+  /// Makes inputs with `rows` rows, `length` along padded axes and, as far as bounds allow, `size` along other axes.
   Inputs make(int64_t rows, int64_t size, int64_t length) {
     Inputs request;
     for (size_t i = 0; i < inputs_.size(); ++i) {

@@ -22,7 +22,7 @@ int64_t product(std::span<const int64_t> dims) {
 
 size_t element_bytes(weft_dtype type) { return static_cast<size_t>(weft_dtype_bits(type)) / 8; }
 
-/// Copies the corner that both arrays have.
+/// Copies the elements at all indices that both arrays have.
 void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std::byte* to,
                  std::span<const int64_t> to_dims, size_t bytes) {
   size_t from_inner = static_cast<size_t>(product(from_dims.subspan(1))) * bytes;
@@ -81,7 +81,7 @@ void make_room(const Program& program, size_t bytes, Memory& memory) {
   memory.data = static_cast<std::byte*>(data);
 }
 
-/// The result lies in `memory`.
+/// Joins the rows of one input of all requests; the result lies in `memory`.
 Tensor join_input(const Program& program, std::span<const Inputs* const> requests, size_t port, Memory& memory) {
   Dims dims = dims_of((*requests[0])[port]);
   dims[0] = 0;
@@ -110,7 +110,7 @@ Tensor join_input(const Program& program, std::span<const Inputs* const> request
   return Tensor(joined);
 }
 
-/// Rows [first, first + rows) of an output, with `dims` of them kept.
+/// Returns dims[0] rows of an output from row `first` on; the other axes are cut to `dims`.
 Tensor part_of(const Tensor& output, int64_t first, const Dims& dims) {
   Dims all = dims_of(output);
   all[0] = dims[0];

@@ -87,7 +87,7 @@ def enliven(module):
 
 
 def draw_convolutions(module):
-    """Gives each convolution the weights that `fill.py` will draw; returns name -> (weights, standard deviation)."""
+    """Gives each convolution the weights that `fill.py` will draw; returns {name: (weights, standard deviation)}."""
     drawn = {}
     with torch.no_grad():
         for name, part in module.named_modules():

@@ -121,7 +121,7 @@ def quantized(how, graph, dtype):
 
 
 def load_stripped(name):
-    """A copy of the graph without weights, and name -> (dims, dtype) of each missing weight."""
+    """Loads the graph without weights; returns it and {name of a missing weight: (dims, dtype)}."""
     model = onnx.load(HERE / f"{name}.onnx")
     wanted = {}
     for value in model.graph.input:
@@ -153,7 +153,7 @@ def filled(name):
 
 
 def feeds(name, sizes, seed=1):
-    """Inputs for a run of the model, input name -> array; `sizes` gives every symbol a number."""
+    """Returns inputs for a run of the model: {input name: array}. `sizes` gives every symbol a number."""
     model, wanted = load_stripped(name)
     arrays = {}
     for value in model.graph.input:
@@ -166,7 +166,7 @@ def feeds(name, sizes, seed=1):
 
 
 def cases(name):
-    """The sizes at which the model is measured and checked: a list of symbol -> number."""
+    """Returns the sizes at which the model is measured and checked: a list of {symbol: number}."""
     return [{symbol: size for symbol, size in case.items() if symbol != "gflop"} for case in recipe(name)["cases"]]
 
 

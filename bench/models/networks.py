@@ -50,7 +50,7 @@ class Network:
     inputs: dict[str, torch.Tensor]
     outputs: list[str]
     free: dict[str, dict[int, str]]  # input -> axis -> the symbol of its size
-    multiple_of: dict[str, int] = field(default_factory=dict)  # symbol -> what it must be a multiple of
+    multiple_of: dict[str, int] = field(default_factory=dict)  # symbol -> a number that must divide it
     calibrate: bool = False  # batch normalisation takes its statistics from a first batch
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty networks of torchvision, timm and transformers with random weights.
+"""Forty networks of torchvision, timm and transformers with random weights, and lists of further ones in `FRESH`.
 
-`ZOO[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)` the
+`RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)` the
 path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
-list is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them.
+forty is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them. A list of `FRESH` is named after the day on
+which it was drawn. It is measured once before anybody looks at a network of it, and only these rows judge the heuristics.
 """
 
 import sys
@@ -37,11 +38,17 @@ def segmentation(name):
     return Recipe(build, (3, 256, 320))
 
 
-def timm_model(name, shape=PICTURE):
+def timm_model(name, shape=PICTURE, fused=True):
+    """`fused=False` writes attention out: the export to ONNX refuses scaled_dot_product_attention of five axes."""
+
     def build():
         import timm
 
-        return timm.create_model(name, pretrained=False)
+        timm.layers.set_fused_attn(fused)
+        try:
+            return timm.create_model(name, pretrained=False)
+        finally:
+            timm.layers.set_fused_attn(True)
 
     return Recipe(build, shape)
 
@@ -165,14 +172,195 @@ FITTED = list(ZOO)[::2]
 JUDGING = list(ZOO)[1::2]
 
 
+class DilatedBlock(nn.Module):
+    """A residual block of a temporal convolutional network: gated, dilated, causal."""
+
+    def __init__(self, channels, dilation):
+        super().__init__()
+        self.pad = nn.ConstantPad1d((2 * dilation, 0), 0.0)
+        self.gated = nn.Conv1d(channels, 2 * channels, 3, dilation=dilation)
+        self.out = nn.Conv1d(channels, channels, 1)
+        self.norm = nn.BatchNorm1d(channels)
+
+    def forward(self, x):
+        value, gate = self.gated(self.pad(x)).chunk(2, 1)
+        return self.norm(x + self.out(torch.tanh(value) * torch.sigmoid(gate)))
+
+
+class TemporalNet(nn.Sequential):
+    """Frames of a spectrogram [80, t] to 40 classes for each frame."""
+
+    def __init__(self, channels=96):
+        blocks = [DilatedBlock(channels, 2 ** (depth % 6)) for depth in range(12)]
+        super().__init__(nn.Conv1d(80, channels, 5, padding=2), *blocks, nn.Conv1d(channels, 40, 1))
+
+
+class SpeechGRU(nn.Module):
+    """Two strided convolutions over a spectrogram [t, 80], then a GRU of two layers: the form of a streaming recogniser."""
+
+    def __init__(self):
+        super().__init__()
+        self.front = nn.Sequential(nn.Conv1d(80, 192, 5, 2, 2), nn.GELU(), nn.Conv1d(192, 192, 5, 2, 2), nn.GELU())
+        self.net = nn.GRU(192, 320, 2, batch_first=True)
+        self.head = nn.Linear(320, 500)
+
+    def forward(self, x):
+        return self.head(self.net(self.front(x.transpose(1, 2)).transpose(1, 2))[0]).log_softmax(-1)
+
+
+def volume_block(channels, out):
+    layer = lambda a, b: (nn.Conv3d(a, b, 3, padding=1), nn.InstanceNorm3d(b, affine=True), nn.LeakyReLU(0.01))
+    return nn.Sequential(*layer(channels, out), *layer(out, out))
+
+
+class VolumeUNet(nn.Module):
+    """A U-Net over volumes, as for medical pictures: instance norms, strided and transposed convolutions."""
+
+    def __init__(self, widths=(16, 32, 64, 128)):
+        super().__init__()
+        self.first = volume_block(1, widths[0])
+        self.down = nn.ModuleList(nn.Conv3d(a, b, 2, 2) for a, b in zip(widths, widths[1:]))
+        self.left = nn.ModuleList(volume_block(a, a) for a in widths[1:])
+        self.up = nn.ModuleList(nn.ConvTranspose3d(b, a, 2, 2) for a, b in zip(widths[-2::-1], widths[:0:-1]))
+        self.right = nn.ModuleList(volume_block(2 * a, a) for a in widths[-2::-1])
+        self.head = nn.Conv3d(widths[0], 4, 1)
+
+    def forward(self, x):
+        kept = [self.first(x)]
+        for down, block in zip(self.down, self.left):
+            kept.append(block(down(kept[-1])))
+        x = kept.pop()
+        for up, block in zip(self.up, self.right):
+            x = block(torch.cat((up(x), kept.pop()), 1))
+        return self.head(x)
+
+
+class SuperResolution(nn.Module):
+    """EDSR, baseline: residual blocks without norms, PixelShuffle twice to four times the size."""
+
+    def __init__(self, channels=64, blocks=8):
+        super().__init__()
+        conv = lambda a, b: nn.Conv2d(a, b, 3, padding=1)
+        self.head, self.last = conv(3, channels), conv(channels, channels)
+        self.body = nn.ModuleList(
+            nn.Sequential(conv(channels, channels), nn.ReLU(), conv(channels, channels)) for _ in range(blocks)
+        )
+        up = [conv(channels, 4 * channels), nn.PixelShuffle(2)]
+        self.tail = nn.Sequential(*up, conv(channels, 4 * channels), nn.PixelShuffle(2), conv(channels, 3))
+
+    def forward(self, x):
+        x = kept = self.head(x)
+        for block in self.body:
+            x = x + 0.1 * block(x)
+        return self.tail(kept + self.last(x))
+
+
+class StyleLayer(nn.Module):
+    """Scales the channels by a style before a convolution and normalises them after it."""
+
+    def __init__(self, channels, out, style):
+        super().__init__()
+        self.conv, self.scale = nn.Conv2d(channels, out, 3, padding=1), nn.Linear(style, channels)
+        self.weight = nn.Parameter(torch.full((1, out, 1, 1), 0.1))
+
+    def forward(self, x, style, noise):
+        x = self.conv(x * (1 + self.scale(style))[:, :, None, None]) + self.weight * noise
+        return nn.functional.leaky_relu(x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-8), 0.2)
+
+
+class StyleDecoder(nn.Module):
+    """A vector of 128 numbers to a picture of 128 x 128: bilinear upsampling, styles, a picture summed over all sizes."""
+
+    def __init__(self, widths=(256, 256, 128, 96, 64, 32)):
+        super().__init__()
+        self.mapping = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(128, 128), nn.LeakyReLU(0.2))])
+        self.start = nn.Parameter(torch.randn(1, widths[0], 4, 4))
+        pairs = list(zip((widths[0], *widths), widths))
+        self.layers = nn.ModuleList(nn.ModuleList((StyleLayer(a, b, 128), StyleLayer(b, b, 128))) for a, b in pairs)
+        self.pictures = nn.ModuleList(nn.Conv2d(b, 3, 1) for b in widths)
+        self.noise = nn.ParameterList(torch.randn(1, 1, 4 << k, 4 << k) for k in range(len(widths)))
+
+    def forward(self, z):
+        style, picture, larger = self.mapping(z), None, nn.Upsample(scale_factor=2, mode="bilinear")
+        x = self.start.expand(z.shape[0], -1, -1, -1)
+        for depth, (layers, to_picture) in enumerate(zip(self.layers, self.pictures)):
+            x = larger(x) if depth else x
+            for layer in layers:
+                x = layer(x, style, self.noise[depth])
+            picture = to_picture(x) if picture is None else larger(picture) + to_picture(x)
+        return torch.tanh(picture)
+
+
+class Detector(nn.Module):
+    """RetinaNet without its last step: ResNet-18, a feature pyramid, heads with group norms on five sizes."""
+
+    def __init__(self, channels=128, classes=20):
+        super().__init__()
+        trunk = torchvision.models.resnet18(weights=None)
+        self.stem = nn.Sequential(trunk.conv1, trunk.bn1, trunk.relu, trunk.maxpool, trunk.layer1)
+        self.stages = nn.ModuleList((trunk.layer2, trunk.layer3, trunk.layer4))
+        self.side = nn.ModuleList(nn.Conv2d(width, channels, 1) for width in (128, 256, 512))
+        self.smooth = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(3))
+        self.coarse = nn.ModuleList((nn.Conv2d(512, channels, 3, 2, 1), nn.Conv2d(channels, channels, 3, 2, 1)))
+        self.classes, self.boxes = self.head(channels, 9 * classes), self.head(channels, 9 * 4)
+
+    @staticmethod
+    def head(channels, out):
+        layers = [(nn.Conv2d(channels, channels, 3, padding=1), nn.GroupNorm(16, channels), nn.ReLU()) for _ in range(2)]
+        return nn.Sequential(*[layer for group in layers for layer in group], nn.Conv2d(channels, out, 3, padding=1))
+
+    def forward(self, x):
+        x, kept = self.stem(x), []
+        for stage in self.stages:
+            x = stage(x)
+            kept.append(x)
+        levels = [self.coarse[0](x)]
+        levels.append(self.coarse[1](torch.relu(levels[0])))
+        x = None
+        for side, smooth, beside in list(zip(self.side, self.smooth, kept))[::-1]:
+            beside = side(beside)
+            x = beside if x is None else beside + nn.functional.interpolate(x, scale_factor=2.0, mode="nearest")
+            levels.insert(0, smooth(x))
+        flat = lambda y: y.flatten(2).transpose(1, 2)
+        return torch.cat([torch.cat((flat(self.classes(y)), flat(self.boxes(y))), 2) for y in levels], 1)
+
+
+FRESH = {
+    "2026-11-27": {
+        "pit_s": timm_model("pit_s_224"),
+        "twins_svt_small": timm_model("twins_svt_small", fused=False),
+        "volo_d1": timm_model("volo_d1_224"),
+        "mobileone_s1": timm_model("mobileone_s1"),
+        "fastvit_t8": timm_model("fastvit_t8", (3, 256, 256)),
+        "gcvit_xxtiny": timm_model("gcvit_xxtiny"),
+        "rexnet_100": timm_model("rexnet_100", (3, 192, 256)),
+        "cspdarknet53": timm_model("cspdarknet53", (3, 256, 320)),
+        "dpn68": timm_model("dpn68"),
+        "vovnet19b_dw": timm_model("ese_vovnet19b_dw", (3, 288, 288)),
+        "convit_tiny": timm_model("convit_tiny"),
+        "dla34": timm_model("dla34"),
+        "electra_small": text("ElectraModel", "ElectraConfig", 110, 30522),
+        "bloom_4layer": text("BloomForCausalLM", "BloomConfig", 64, 32000, hidden_size=512, n_layer=4, n_head=8,
+                             vocab_size=32000),
+        "temporal_net": Recipe(TemporalNet, (80, 400)),
+        "speech_gru": Recipe(SpeechGRU, (200, 80)),
+        "volume_unet": Recipe(VolumeUNet, (1, 32, 48, 48)),
+        "super_resolution": Recipe(SuperResolution, (3, 64, 80)),
+        "style_decoder": Recipe(StyleDecoder, (128,)),
+        "detector": Recipe(Detector, (3, 256, 384)),
+    }
+}  # fmt: skip
+RECIPES = {name: recipe for recipes in (ZOO, *FRESH.values()) for name, recipe in recipes.items()}
+
+
 def module(name):
     torch.manual_seed(0)
-    return ZOO[name].build().eval().requires_grad_(False)
+    return RECIPES[name].build().eval().requires_grad_(False)
 
 
 def inputs(name, batch):
     """One tensor, [batch, *shape]."""
-    recipe, generator = ZOO[name], torch.Generator().manual_seed(1)
+    recipe, generator = RECIPES[name], torch.Generator().manual_seed(1)
     if recipe.vocabulary:
         return torch.randint(2, recipe.vocabulary, (batch, *recipe.shape), generator=generator)
     return torch.randn(batch, *recipe.shape, generator=generator)

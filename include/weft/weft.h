@@ -64,7 +64,7 @@ typedef enum weft_error_kind {
   WEFT_INTERNAL = 70    /* a bug of Weft */
 } weft_error_kind;
 
-/* A status of the caller's own, to be returned by its callbacks. `where` and `hint` may be NULL. */
+/* Makes a status, for callbacks of the caller to return. `where` and `hint` may be NULL. */
 WEFT_API weft_status* weft_status_new(weft_error_kind kind, const char* code, const char* what, const char* where,
                                       const char* hint);
 WEFT_API void weft_status_free(weft_status* status);
@@ -140,7 +140,7 @@ WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, siz
  * another; a run that misses what was cut off it fails with E106. E161: it is too short. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
-/* A tensor of its own memory, aligned to 64 bytes. */
+/* Makes a tensor with a copy of the data, aligned to 64 bytes. */
 WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, weft_tensor** tensor);
 /* A tensor to fill through `data` before its first use, in memory that runs of `program` (or NULL) read fastest. */
@@ -179,7 +179,7 @@ typedef enum weft_precision {
   WEFT_PRECISION_UNKNOWN = 0x7fffffff
 } weft_precision;
 
-/* Memory of the caller's for weights, working memory and results. Calls come from any thread; the functions must work
+/* The caller's memory for weights, working memory and results. Calls come from any thread; the functions must work
  * until everything made with them is gone. */
 typedef struct weft_allocator {
   void* (*allocate)(void* user, size_t bytes, size_t alignment); /* a power of 2; NULL: there is none (E401) */
@@ -187,32 +187,32 @@ typedef struct weft_allocator {
   void* user;
 } weft_allocator;
 
-/* Threads of the caller's for kernels. `parallel_for` calls body(context, i) once for each i below `count`, which is at
- * most `width`, on any threads, in any order, one after another if need be; it returns when all have returned. */
+/* The caller's threads, which run kernels. `parallel_for` must call body(context, i) once for each i below `count`, and
+ * return when all calls have returned. Calls may run on any threads and in any order, also one after another. */
 typedef struct weft_executor {
-  int32_t width; /* how many pieces of work are worth running at once */
+  int32_t width; /* number of threads that run at once; `count` is at most this */
   void (*parallel_for)(void* user, int64_t count, void (*body)(void* context, int64_t index), void* context);
   void* user;
 } weft_executor;
 
-/* An operator of the caller's: nodes of ONNX models reach it by domain and name ("mine:Squash"), graphs by
- * weft_graph_operator. `rule` gives the result's type from those of the operands, over sizes that it names:
+/* A custom operator. `name` is the DOMAIN:NAME of its nodes in ONNX models ("mine:Squash"), or a name for graphs.
+ * `rule` gives the types of operands and results, and names their sizes:
  *     "f32[n,k], f32[k] -> f32[n]", "f32[...] -> f32[...]" (any sizes, all the same); ';' separates alternatives.
- * What it does is source in the kernel language (C++ templates of src/kernels/README.md), for the CPU:
+ * It is computed by `call`, a function of this process that any thread may call, or by `source` for the CPU. The latter
+ * is in the kernel language (src/kernels/README.md), with the node's attributes as constants of the same names:
  *     is_pointwise: template <class V> V squash(V x)
- *     else:         template <class L> void row_dot(const L& launch, const f32* x, const f32* w, f32* y, i64 n, i64 k),
- *                   operands, results, sizes in order of appearance; it does tasks [launch.begin, launch.end) of
- * `tasks` with the node's attributes as constants of their names; or `call`, a function of this process, from any
- * thread. */
+ *     else:         template <class L> void row_dot(const L& launch, const f32* x, const f32* w, f32* y, i64 n, i64 k)
+ *                   with operands, results, then sizes in order of appearance; each call does the tasks from
+ *                   launch.begin up to launch.end. `tasks` is their number. */
 typedef struct weft_operator {
   size_t struct_size;
   const char* name;
   const char* rule;
   const char* source;
-  const char* function; /* what `source` defines */
+  const char* function; /* name of the function in `source` */
   const char* tasks;    /* "n", an expression over the rule's sizes; NULL: 1 */
   int32_t is_pointwise;
-  /* Operands, then results; sizes in order of appearance; attributes as "alpha=0.5\nmode=\"x\"". Not 0: E302. */
+  /* `buffers`: operands, results; `sizes` as above; `attributes`: "alpha=0.5\nmode=\"x\"". Not 0 ends the run: E302. */
   int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes);
   void* user;
 } weft_operator;
@@ -272,7 +272,7 @@ typedef struct weft_compile_options {
  * a device. Where values of inputs decide which program is compiled (weft_port.is_static), the first run with each
  * value compiles one; the last 32 used are kept. Such a program cannot be saved (E406). */
 WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options* options, weft_program** program);
-/* The same from memory, which is copied unless `borrow` is set. */
+/* Compiles or loads a file's bytes, which are copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
 /* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; those
@@ -280,7 +280,7 @@ WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const we
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
-/* The same for further chips, here or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
+/* Saves it for further chips, present or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
 /* Releases the memory of given constants: those that runs still read are copied, packed ones are dropped; those of
@@ -439,10 +439,10 @@ WEFT_API weft_status* weft_graph_output_port(weft_graph* graph, size_t index, we
 WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
 WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
 WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value);
-/* One operator: "softmax {axis=1}". Operands are broadcast only by a `broadcast` of their own. */
+/* Appends one operator: "softmax {axis=1}". Operands are not broadcast implicitly; append `broadcast` for that. */
 WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_value* inputs, size_t input_count,
                                         weft_value* result);
-/* An operator of the caller's, for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
+/* Adds a custom operator for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
 WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op);
 /* Names the place that errors and profiles show for what is appended next; NULL ends it. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
@@ -492,7 +492,7 @@ typedef struct weft_quantize_options {
 /* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: each layer's new form and why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
                                     char** report);
-/* The same of an ONNX file's bytes, which stay as they are; gives the new file's as u8[size]. Takes no metric. */
+/* Quantises an ONNX file's bytes, which stay as they are; returns the new file as u8[size]. Takes no metric. */
 WEFT_API weft_status* weft_quantize_bytes(const void* model, size_t size, const weft_quantize_options* options,
                                           weft_tensor** quantized, char** report);
 

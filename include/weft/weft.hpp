@@ -68,7 +68,7 @@ std::string own_text(const Give& give) {
   return own<char, weft_text_free>(give).get();
 }
 
-/// The element type of a C++ type.
+/// Returns the element type of a C++ type.
 template <class T>
 constexpr weft_dtype dtype_of() {
   if constexpr (std::is_same_v<T, bool>) return WEFT_BOOL;
@@ -88,13 +88,13 @@ class Tensor {
   Tensor() = default;  ///< no tensor: an input that is left out
   explicit Tensor(weft_tensor* owned) : tensor_(owned, weft_tensor_free) {}
 
-  /// The caller's memory, without copying: it must outlive the tensor and stay as it is.
+  /// Makes a tensor over the caller's memory, without copying: it must outlive the tensor and stay as it is.
   static Tensor view(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
     return make([&](weft_tensor** out) {
       return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr, nullptr, out);
     });
   }
-  /// A file from `offset` on, read when it is needed.
+  /// Makes a tensor over a file from `offset` on, which is read when it is needed.
   static Tensor map(weft_dtype type, const std::string& path, size_t offset, std::span<const int64_t> dims) {
     return make([&](auto out) { return weft_tensor_map(type, dims.data(), dims.size(), path.c_str(), offset, out); });
   }
@@ -110,7 +110,7 @@ class Tensor {
   std::span<const std::byte> bytes() const {
     return {static_cast<const std::byte*>(weft_tensor_data(get())), weft_tensor_bytes(get())};
   }
-  /// The elements; throws unless they are of this type.
+  /// Returns the elements; throws unless they are of this type.
   template <class T>
   std::span<const T> as() const& {
     if (dtype() != dtype_of<T>())
@@ -126,7 +126,7 @@ class Tensor {
     const char* text = weft_tensor_string(get(), index, &length);
     return text ? std::string_view(text, length) : std::string_view();
   }
-  /// A sequence, optional or map of these items.
+  /// Makes a sequence, optional or map of these items.
   static Tensor collect(weft_kind kind, const std::vector<Tensor>& items) {
     std::vector<const weft_tensor*> pointers;
     for (const Tensor& item : items) pointers.push_back(item.get());
@@ -145,7 +145,7 @@ class Tensor {
   std::shared_ptr<weft_tensor> tensor_;
 };
 
-/// The caller's numbers as a tensor, without copying; they must outlive it.
+/// Makes a tensor over the caller's numbers, without copying; they must outlive it.
 template <class T>
 Tensor view(std::span<const T> values, std::initializer_list<int64_t> dims) {
   return Tensor::view(dtype_of<T>(), std::as_bytes(values), {dims.begin(), dims.size()});
@@ -266,7 +266,7 @@ struct RunOptions {
   int32_t on_device = 0;  ///< 1: inputs and outputs are memory of the GPU; 2: and the work is queued on `stream`
   void* stream = nullptr;
 
-  /// The options in the form of weft.h, valid as long as this object.
+  /// Returns the options in the form of weft.h, valid as long as this object.
   weft_run_options get() const {
     weft_run_options c WEFT_RUN_OPTIONS_INIT;
     c.outputs = outputs.empty() ? nullptr : outputs.data(), c.output_count = outputs.size();
@@ -325,7 +325,7 @@ class Program {
   std::string report() const {
     return own_text([&](char** out) { return weft_program_report(get(), out); });
   }
-  /// The model's metadata under `key`; "" if there is none.
+  /// Returns the model's metadata under `key`; "" if there is none.
   std::string metadata(const std::string& key) const {
     const char* value = weft_program_metadata(get(), key.c_str());
     return value ? value : "";
@@ -335,7 +335,7 @@ class Program {
   }
   /// Lets the caller free the memory of constants; see weft_program_detach.
   void detach() { check(weft_program_detach(program_.get())); }
-  /// A tensor that the caller fills through `data` before its first use; see weft_tensor_new.
+  /// Makes a tensor that the caller fills through `data` before its first use; see weft_tensor_new.
   Tensor tensor(weft_dtype type, std::span<const int64_t> dims, void** data) const {
     return Tensor::make([&](auto o) { return weft_tensor_new(get(), type, dims.data(), dims.size(), o, data); });
   }
@@ -366,7 +366,7 @@ inline Program load(const std::string& path, const CompileOptions& options = {})
   return detail::make_program(options, [&](auto o, auto out) { return weft_load(path.c_str(), o, out); });
 }
 
-/// Which nodes of a model the options' device runs: JSON, as weft_support says.
+/// Returns which nodes of a model the options' device runs: JSON, as weft_support says.
 inline std::string support(const std::string& path, const CompileOptions& options = {}) {
   detail::CompileOptionsView view(options);
   return own_text([&](char** out) { return weft_support(path.c_str(), view.get(), out); });
@@ -382,11 +382,11 @@ class Graph {
  public:
   explicit Graph(const std::string& name = {})
       : graph_(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_new(name.c_str(), out); })) {}
-  /// A whole program in text form.
+  /// Parses a whole program in text form.
   static Graph parse(const std::string& text) {
     return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
   }
-  /// A model before any pass: see weft_graph_read.
+  /// Reads a model before any pass: see weft_graph_read.
   static Graph read(const std::string& path, const CompileOptions& options = {}) {
     detail::CompileOptionsView view(options);
     auto call = [&](auto out) { return weft_graph_read(path.c_str(), view.get(), out); };

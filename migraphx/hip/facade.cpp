@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A facade of AMD's HIP runtime for machines without AMD's driver: the calls that programs use to hold memory, copy it
-// and keep order, over the host's own memory. It is installed in a folder of its own, so that it is found only by those
-// who ask for it; docs/migraphx.md says how. It runs no kernels, and what it lacks it does not export.
+// A substitute for AMD's HIP runtime on machines without AMD's driver. It has the functions for memory, streams and
+// events, over the host's own memory. It runs no kernels and exports no other functions. It lies in its own folder,
+// where programs find it only if they follow docs/migraphx.md.
 //
-// Everything has happened when its call returns: streams are in order by themselves, and events are always reached.
+// Each call is complete when it returns, so streams keep their order and events are always reached.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -146,7 +146,7 @@ void describe(Properties& p) {
   for (size_t axis = 0; axis < 3; ++axis) p.put<int>(324 + 4 * axis, 1024), p.put<int>(336 + 4 * axis, INT32_MAX);
   p.put<int>(388, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   p.put<int>(396, 1);  // integrated: it shares the host's memory
-  p.put<int>(400, 1);  // and maps it
+  p.put<int>(400, 1);  // it can map the host's memory
   p.text(1160, chip_name());
 }
 

@@ -24,7 +24,7 @@ namespace {
 enum Register : uint8_t { eax, ebx, ecx, edx };
 enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operating system must save
 
-constexpr int extra = 5;  // not part of any x86-64 level
+constexpr int extra = 5;  // the level of features that no x86-64 level includes
 
 /// How cpuid reports a feature, and the x86-64 level that implies it.
 struct Feature {

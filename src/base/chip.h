@@ -25,7 +25,7 @@ const Chip& host_chip();
 /// E204 on a name that is not known.
 Chip chip_named(const std::string& name);
 
-/// One line for messages and cache keys: "x86-64-v3 +avxvnni,+gfni".
+/// Returns one line for messages and cache keys: "x86-64-v3 +avxvnni,+gfni".
 std::string to_string(const Chip& chip);
 
 /// True when `chip` lists the feature ("avx512bf16") or its x86-64 level implies it.

@@ -53,14 +53,14 @@ struct GpuModel : GpuFamily {
   bool is_tested;          ///< tests compile or run kernels for it
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
-/// A float of 8 bits that has a sign and a mantissa.
+/// True for the floats of 8 bits that have a sign and a mantissa.
 bool is_float8(DType type);
 /// True if the chip's matrix unit multiplies this 8-bit float.
 bool multiplies_float8(const GpuModel& gpu, DType type);
 /// Throws E204 for a chip that the compiler does not know; the error lists the known chips of its family.
 const GpuModel& gpu_model(std::string_view arch);
-/// The chip of an NVIDIA device with this compute capability (90 is 9.0), as the architecture-specific form (sm_90a) if
-/// there is one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
+/// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0), as the architecture-specific form
+/// (sm_90a) if there is one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
 Chip nvidia_chip(int capability);
 /// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
 std::vector<std::string> tested_chips(std::string_view vendor);

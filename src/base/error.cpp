@@ -21,7 +21,7 @@ void shorten(std::string& text, size_t most) {
 }
 
 ErrorInfo shortened(ErrorInfo info) {
-  constexpr size_t most = 4'000, max_problems = 20'000;  // "why" lists further problems
+  constexpr size_t most = 4'000, max_problems = 20'000;  // bytes; "why" may list many problems
   for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
   shorten(info.why, max_problems);
   return info;

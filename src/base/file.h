@@ -63,7 +63,7 @@ bool write_all(int fd, std::span<const std::byte> data);
 /// Writes a file atomically: into a temporary without a name, which is flushed, named and renamed over `path`. A device
 /// or pipe is written to directly. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
-/// The same for data in pieces, one after another.
+/// Writes pieces of data likewise, one after another.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

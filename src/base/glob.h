@@ -8,7 +8,6 @@ namespace weft {
 
 /// Matches the whole text against a shell pattern: `*` is any text, `?` any one character.
 bool matches_glob(std::string_view text, std::string_view pattern);
-/// True when any of the patterns matches.
 bool matches_any(std::string_view text, std::span<const std::string> patterns);
 
 }  // namespace weft

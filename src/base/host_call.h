@@ -29,7 +29,7 @@ enum class HostFn : uint8_t {
                 ///< delimiter
   normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; strings:
                    ///< stopwords
-  match_text,      ///< strings -> bool; strings: a pattern that all of each must match
+  match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
   map_values,  ///< map -> optional with [1, n]; numbers: element type, n (0: the entries in the order of their keys)
@@ -37,12 +37,13 @@ enum class HostFn : uint8_t {
   // Pictures.
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
   // Strings by the rules of TensorFlow.
-  split_rows,   ///< strings [rows] -> optional with all pieces [n], optional with the row and place of each, i64[n, 2];
-                ///< numbers: form (0: at each byte of the delimiter, 1: at the delimiter), without empty pieces, most
-                ///< splits (-1: any); strings: delimiter (empty: bytes, white space)
-  ngrams_text,  ///< tokens [n], where rows begin and end i64[rows + 1] -> optional with runs of tokens, where their
-  ///< rows begin and end; numbers: padding, keeps short rows, lengths; strings: separator, left, right pad
-  hash_text,  ///< strings -> i64, the bucket of each; numbers: how many there are
+  split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
+                ///< numbers: form (0: splits at each byte that is in the delimiter, or at all bytes; 1: at the
+                ///< whole delimiter, or at white space), drops empty pieces (form 0), most splits (form 1);
+                ///< strings: delimiter, which may be empty
+  ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
+  ///< padding (-1: as far as needed), keeps short rows, lengths; strings: separator, left pad, right pad
+  hash_text,  ///< strings -> i64, FarmHash's fingerprint modulo the number of buckets; numbers: buckets
 };
 
 std::span<const std::string_view> names(HostFn);

@@ -27,7 +27,6 @@ struct FloatFormat {
 /// specification 1.0; MX specification 1.0).
 FloatFormat float_format(DType type);
 
-/// Returns the value of an encoding.
 double decode_float(uint32_t encoding, const FloatFormat& format);
 /// Rounds to nearest even. A value beyond the largest one is clamped with `saturate`; otherwise it becomes infinity, or
 /// NaN in a format without infinity.

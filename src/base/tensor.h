@@ -48,7 +48,6 @@ MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims);
 /// Makes a tensor of any real, integer or bool type from numbers, which are rounded to the type.
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values);
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values);
-/// Returns a scalar of `dtype`.
 Tensor scalar_tensor(DType dtype, double value);
 Tensor make_i64_tensor(std::span<const int64_t> values);  ///< rank 1
 

@@ -145,7 +145,7 @@ class Clang : public Codegen {
     std::string text, message;
     if (chip.kind == ChipKind::nvidia) {
       text.assign(reinterpret_cast<const char*>(object.data()), object.size());
-      std::ranges::replace(text, '\0', '\n');  // the end of each module
+      std::ranges::replace(text, '\0', '\n');  // NUL ends each PTX module
       return text;
     }
     if (!run_guarded([&] { text = disassemble_object(object, chip); }, message)) return message;

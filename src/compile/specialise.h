@@ -35,7 +35,7 @@ class StaticModel {
   /// Returns the program for these values of the static inputs, in their order.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
-  /// The same for the most likely values; null if the model compiles for none of them.
+  /// Returns the program for the most likely values that compile; null if none do.
   std::unique_ptr<Program> likely_program(const onnx::StaticNeeds& first, const Error& refusal);
   /// True if every error found so far may vanish with other values of the static inputs.
   bool may_wait() const { return may_wait_; }

@@ -39,7 +39,7 @@ std::filesystem::path model_file(const std::filesystem::path& path);
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
-/// The same for a program of torch.export. E310 for sizes, values and inputs that it does not have.
+/// Translates a program of torch.export. E310 for sizes, values and inputs that it does not have.
 std::unique_ptr<Program> import_exported(Bytes file, const std::string& source, const CompileOptions& options,
                                          std::vector<NodeSupport>* nodes = nullptr);
 
@@ -50,23 +50,21 @@ void own_constants(CompileOptions& options);
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report);
 
-/// The same for an import that depended on sizes: other sizes may need another program.
+/// Compiles a program whose import depended on sizes; for other sizes the model may be imported and compiled again.
 std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
 
-/// The same on several devices, which compute each run together.
+/// Compiles a frontend's program for several devices, which compute each run together.
 std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, const CompileOptions& options,
                                           CompileReport report);
-/// The same from the program text that every chip starts from.
+/// Compiles for several devices from the program text that every chip starts from.
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report);
 
-/// Returns the context of the passes for this chip.
 PassContext context_of(const Chip& chip, const CompileOptions& options);
-/// The passes that every chip shares.
 void run_shared_passes(Program& program, const CompileOptions& options, CompileReport& report);
-/// The passes for one chip, after the shared ones.
+/// Runs the passes for one chip, after the shared ones.
 void run_chip_passes(Program& program, const PassContext& context, const CompileOptions& options,
                      CompileReport& report);
 

@@ -53,7 +53,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   }
   auto model = std::make_shared<const onnx::Model>(onnx::read_model(path));
   CompileOptions options = given;
-  bool is_open = false;  // the later nodes are known only at run time
+  bool is_open = false;  // values of inputs decide which nodes there are, and no likely value compiles
   try {
     Imported imported = import_static(model, given);
     is_open = !imported.program;

@@ -52,7 +52,7 @@ template <class... Args>
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
 }
 
-/// Wraps a tensor in an optional: the type of a result whose number of elements only the run knows.
+/// Wraps a tensor in an optional, which is the type of results whose number of elements the run computes.
 inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
 
 }  // namespace weft::host

@@ -44,7 +44,7 @@ struct BuiltKernels {
 /// others start.
 BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options = {});
 
-/// The same, but a refused source is an internal error with the compiler's messages and the path of the saved source.
+/// Builds kernels. A refused source is an internal error with the compiler's messages and the path of the saved source.
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 

@@ -73,7 +73,7 @@ WEFT_INLINE void all_reduce(const L& launch, From from, const WEFT_GLOBAL u8* me
   });
 }
 
-/// to[r] receives the part of rank r, of `elements` each.
+/// Gathers the elements of all ranks: to + r * elements receives those of rank r.
 template <class T, int Ranks, class L, class From, class To>
 WEFT_INLINE void all_gather(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, To to) {
   exchange<T, Ranks>(launch, from, memory, elements, [&](i64 first, auto lanes, const auto& part) WEFT_LAMBDA {

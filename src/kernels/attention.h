@@ -45,7 +45,7 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// 8 units of a row as words. `elements` are left in the row; words beyond them are 0.
+/// Returns 8 units of a row as words. `elements` are left in the row; words beyond them are 0.
 template <class Mac, class T>
 WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   constexpr int E = 8 * Mac::group;
@@ -53,7 +53,7 @@ WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   return __builtin_bit_cast(Vec<f32, 8>, convert<typename Mac::Direct>(raw));
 }
 
-/// One unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
+/// Returns one unit of each of L columns as words: `keys` rows and `cols` columns are real, the others are zero.
 template <class Mac, int L, class T>
 WEFT_INLINE Vec<f32, L> unit_of_columns(const T* from, i64 stride, i64 keys, i64 cols) {
   const auto row = [&](const T* at) WEFT_LAMBDA {
@@ -132,9 +132,9 @@ struct RowState {
   i32 begin, end;
 };
 
-/// The online softmax of one row of a block of scores. Applies `score`, masks keys outside the row's range and replaces
-/// each score by exp(score - largest), in place and in type To. Masked keys get 0, up to `count`. Returns the factor
-/// that rescales the sums of earlier blocks.
+/// Does the online softmax for one row of a block of scores. Applies `score`, masks keys outside the row's range and
+/// replaces each score by exp(score - largest), in place and in type To. Masked keys get 0, up to `count`. Returns the
+/// factor that rescales the sums of earlier blocks.
 template <class To, int L, class Score>
 WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& score) {
   using V = Vec<f32, L>;

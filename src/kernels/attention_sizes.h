@@ -10,7 +10,7 @@ namespace weft::kernel {
 struct KeyRange {
   i64 begin, end;
   f32 sink = -__builtin_inff();
-  /// The sum of weights before the first key: that of the sink. Each weight is e^(score - largest).
+  /// Returns the sum of weights before the first key: that of the sink. Each weight is e^(score - largest).
   WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 

@@ -43,13 +43,13 @@ struct PackedBlock {
   }
 };
 
-/// The index in k of part `i` of a word; part 0 has the lowest bits.
+/// Returns the index in k of part `i` of a word; part 0 has the lowest bits.
 template <int Bits>
 constexpr int k_of_part(int i) {
   return Bits == 4 ? i % 2 * 4 + i / 2 : i;
 }
 
-/// Four numbers of 4 bits to the low halves of four bytes.
+/// Moves four numbers of 4 bits to the low halves of four bytes.
 WEFT_INLINE u32 to_low_halves(u32 four) {
   const u32 two = (four | four << 8) & 0x00ff00ffu;
   return (two | two << 4) & 0x0f0f0f0fu;
@@ -276,7 +276,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The same for rows of bytes, 32 k at a time, the most that sums of pairs can hold.
+/// The micro kernel for rows of bytes: 32 k at a time, the most that sums of pairs can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {

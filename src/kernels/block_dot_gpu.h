@@ -161,7 +161,7 @@ struct WeightPairs {
       pairs[1] = fma_pair<T>(__nvvm_prmt(word, digits, 0x5352), one, low);
     }
   }
-  /// Eight elements of a row in the order of these pairs.
+  /// Returns eight elements of a row in the order of these pairs.
   WEFT_INLINE static Vec<u32, 4> in_pair_order(Vec<u32, 4> x) {
     if constexpr (Bits == 8) return x;
     return {__nvvm_prmt(x[0], x[2], 0x5410), __nvvm_prmt(x[0], x[2], 0x7632), __nvvm_prmt(x[1], x[3], 0x5410),

@@ -16,7 +16,7 @@ WEFT_INLINE BoxCorners corners_of(P box) {
   return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
 }
 
-/// Intersection over union; 0 for boxes that share no area.
+/// Returns the intersection over union; 0 for boxes that share no area.
 WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
   const f32 y1 = a.y1 > b.y1 ? a.y1 : b.y1, x1 = a.x1 > b.x1 ? a.x1 : b.x1;
   const f32 y2 = a.y2 < b.y2 ? a.y2 : b.y2, x2 = a.x2 < b.x2 ? a.x2 : b.x2;
@@ -73,7 +73,7 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// The same for a block a row. `left` [rows, n] holds the scores of boxes that may still be taken, -infinity for
+/// On GPUs a block does a row. `left` [rows, n] holds the scores of boxes that may still be taken, -infinity for
 /// others: each pass drops those that overlap the last box taken and finds the best of the rest.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,

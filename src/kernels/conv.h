@@ -58,7 +58,7 @@ WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* 
   return true;
 }
 
-/// The same for a transposed convolution.
+/// Writes the row pointers of one pixel of a transposed convolution, `step` apart in the table.
 template <class Unit, class X>
 WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros,
                                       const Unit** to, i64 step) {
@@ -67,10 +67,10 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
                   [&](i64 tap, i64 offset) WEFT_LAMBDA { to[tap * step] = reinterpret_cast<const Unit*>(x + offset); });
 }
 
-/// Row pointers of a block in the order in which multiply_block meets its tiles: [tile][segment][row of the tile]. Rows
-/// past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr apart, and says
-/// whether its window lies inside the image: then the next pixel's pointers are `step` bytes further, as long as its
-/// window does too.
+/// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
+/// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
+/// apart, and says whether its window lies inside the image: then the next pixel's pointers are `step` bytes further,
+/// as long as its window does too.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
@@ -109,7 +109,7 @@ WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
 }
 
-/// Writes x `count` times, in whole vectors too.
+/// Writes x `count` times; whole vectors are written, so up to one vector beyond the end.
 template <class T>
 WEFT_INLINE void set_row(T* to, T x, i64 count) {
   constexpr int W = copied_lanes<T, T>;

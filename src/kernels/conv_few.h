@@ -71,11 +71,11 @@ __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPix
   WEFT_UNROLL for (int i = 0; i < P; ++i) { WEFT_UNROLL for (int c = 0; c < C; ++c) out[i][c] = reduce_add(sum[i][c]); }
 }
 
-/// The number of output pixels in a row of tiles: a line or, for a transposed convolution, one phase of a line.
+/// Returns the number of output pixels in a row of tiles: a line or, for a transposed convolution, one phase of a line.
 WEFT_INLINE i64 few_line(const ConvSizes& s) {
   return s.transposed ? tasks::ceil_div(s.out[2], s.stride[2]) : s.out[2];
 }
-/// The tasks of conv_few; also for the host.
+/// Returns the number of tasks of conv_few; the host calls it too.
 WEFT_INLINE i64 few_tasks(const ConvSizes& s) {
   return tasks::window_tasks(s.phased_rows(), few_line(s), s.channels_in, s.taps());
 }

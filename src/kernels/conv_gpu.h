@@ -36,7 +36,7 @@ struct ConvRows {
   };
   WEFT_INLINE i64 pixels(i64 d, i64 h, i64 w) const { return ((d * s.in[1] + h) * s.in[2] + w) * s.pixel; }
   WEFT_INLINE Row row(i64 group, i64 row) const {
-    // Rows fit in 32 bits. Division without a branch lets those of all rows of a thread overlap.
+    // Rows fit in 32 bits. The divisions have no branch, so those for several rows of a thread overlap.
     const u32 width = u32(s.out[2]), height = u32(s.out[1]), depth = u32(s.out[0]);
     const u32 line = u32(row) / width, plane = line / height, image = plane / depth;
     const u32 at[3] = {plane - image * depth, line - plane * height, u32(row) - line * width};
@@ -75,7 +75,7 @@ struct ConvRows {
       measure(w);
     }
   }
-  /// The input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
+  /// Returns the input coordinate that a tap of dimension `d` reads when the convolution is transposed, or -1.
   WEFT_INLINE i32 source(const Row& r, int d, i32 t) const {
     const i32 at = r.at[d] - t * i32(s.dilation[d]), stride = i32(s.stride[d]);
     return at >= 0 && at % stride == 0 && at / stride < s.in[d] ? at / stride : -1;

@@ -36,8 +36,8 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   return b;
 }
 
-/// Scratch bytes of a thread: a row pointer for each tap, lines, and the elements that a tile reads past their last
-/// position.
+/// Returns the scratch bytes of a thread: a row pointer for each tap, lines, and the elements that a tile reads past
+/// their last position.
 template <class Mac, GemmTile tile>
 constexpr i64 padded_scratch(const ConvSizes& s) {
   const PaddedBlocks b = padded_blocks<Mac, tile>(s);
@@ -72,7 +72,7 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   }
 }
 
-/// The positions that the first position of a block reads, one for each tap.
+/// Writes the positions that the first position of a block reads, one for each tap.
 template <class Unit, class X>
 WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
   const i64 pixels = b.grid * s.stride[2];

@@ -12,7 +12,7 @@
 
 namespace weft::kernel {
 
-/// A transposed depthwise convolution, pixel by pixel; the parameters are those of `depthwise`.
+/// Computes a transposed depthwise convolution, pixel by pixel; the parameters are those of `depthwise`.
 template <class Acc, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_transposed(const L& launch, const ConvSizes& s, X x, W w, const Store& store) {
   constexpr int N = native_lanes;
@@ -64,7 +64,7 @@ WEFT_INLINE auto spread(V v) {
   if constexpr (O == 1) return v;
   else return spread_lanes<G, O, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V> / G * O>());
 }
-/// The lanes of the input that belong to lanes of the result.
+/// Returns the lanes of the input that belong to lanes of the result.
 template <int G, int O>
 WEFT_INLINE Full input_lanes(Full) {
   return {};
@@ -105,7 +105,7 @@ struct DepthwiseTile {
   i64 count, channel, channels, first, low, high;
 };
 
-/// All weights of a tap.
+/// Returns the number of weights of a tap.
 WEFT_INLINE i64 tap_weights(const ConvSizes& s) { return s.groups * s.channels_in * s.channels_out; }
 
 /// Calls visit(input line, its weights) for each line of taps [depth, height] inside the image.
@@ -121,8 +121,8 @@ WEFT_INLINE void for_each_line(const ConvSizes& s, const ConvPixel& p, const X* 
   }
 }
 
-/// One vector of channels of all pixels of a tile, for a kernel of width `taps` without dilation. With `edge`, columns
-/// may lie outside the image. `ahead`: prefetch distance in elements; 0: none.
+/// Computes one vector of channels for all pixels of a tile, with a kernel of width `taps` without dilation. With
+/// `edge`, columns may lie outside the image. `ahead`: prefetch distance in elements; 0: none.
 template <int taps, int stride, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X, W>& l, i64 c, i64 ahead, Lanes lanes,
                                   Acc* out) {
@@ -156,7 +156,7 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// One vector of channels of all pixels of a tile, for any width, stride and dilation.
+/// Computes one vector of channels for all pixels of a tile, for any width, stride and dilation.
 template <int G, int O, bool edge, class Acc, class X, class W, class Lanes>
 WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& l,
                                          i64 c, Lanes lanes, Acc* out) {
@@ -242,7 +242,7 @@ __attribute__((noinline)) i64 GroupTiles<G, O, Acc, X, W>::run(const ConvSizes& 
                                       : group_tile<G, O, true>(s, t, line, out);
 }
 
-/// Channels [c, end) of a tile for any kernel, pixel by pixel.
+/// Computes the channels from `c` on of a tile for any kernel, pixel by pixel.
 template <int G, int O, class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
                                                     i64 c, const X* x, const W* w, Acc* out) {
@@ -271,8 +271,8 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
   }
 }
 
-/// Some forms of kernels have a tile of their own. Returns how many channels are done; the others are left to
-/// depthwise_any.
+/// Computes channels with a tile that suits the kernel's form (tasks::depthwise_forms). Returns how many channels are
+/// done; the others are left to depthwise_any.
 template <int G, int O, int from = 0, class Acc, class X, class W>
 WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line,
                                    Acc* out) {
@@ -286,7 +286,7 @@ WEFT_INLINE i64 depthwise_lines_of(const ConvSizes& s, const DepthwiseTile& t, c
   return GroupTiles<G, O, Acc, X, W>::run(s, t, line, out);
 }
 
-/// The lines of taps for the line of output that holds pixel p; none (-1) if there are too many.
+/// Returns the lines of taps for the line of output that holds pixel p; none (-1) if there are too many.
 template <class X, class W>
 WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPixel& p, const X* x, const W* w) {
   DepthwiseLine<X, W> line;
@@ -353,7 +353,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
 #else
 namespace weft::kernel {
 
-/// The same on a GPU for any kernel: a thread makes four channels of a pixel.
+/// Computes any depthwise convolution on a GPU: a thread computes four channels of a pixel.
 template <class Sum = f32, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                            const Store& store) {
@@ -382,9 +382,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// The same for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a thread makes
-/// `Lanes` channels of `Pixels` neighbours, reading each column of the input once for all of them. The channels of a
-/// pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// Computes it on a GPU for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a
+/// thread computes `Lanes` channels of `Pixels` neighbours, reading each column of the input once for all of them. The
+/// channels of a pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -101,8 +101,8 @@ struct Writers {
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// The fault of reading these bytes, if any. Counts from 0: ptxas (12.8, 13.0) miscompiles a loop from `offset` on to
-  /// 37 rounds instead of 16.
+  /// Returns the fault of reading these bytes, if any. Counts from 0: ptxas (12.8, 13.0) miscompiles a loop from
+  /// `offset` on to 37 rounds instead of 16.
   WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
     for (i64 i = 0; stamps && i < size; i++) {
       const u32 writer = __atomic_load_n(&stamps[offset + i], __ATOMIC_RELAXED);
@@ -111,7 +111,7 @@ struct Writers {
     }
     return FaultKind::none;
   }
-  /// The fault of writing these bytes, if any; notes the writer.
+  /// Returns the fault of writing these bytes, if any; notes the writer.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
     for (i64 i = 0; stamps && i < size; i++) {
@@ -125,7 +125,7 @@ struct Writers {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Unchecked code may write any of these bytes.
+  /// Notes that unchecked code may write any of these bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
@@ -213,7 +213,7 @@ WEFT_INLINE void for_tasks(const L& launch, i64 total, const Body& body) {
   const i64 end = least(launch.end, total);
   WEFT_NO_UNROLL for (i64 task = launch.begin; task < end; task++) body(task);
 }
-/// The same; on a GPU each item gets its own thread.
+/// Runs body(item) for this call's share of the items [0, total); on a GPU each item gets its own thread.
 template <class L, class Body>
 WEFT_INLINE void for_items(const L& launch, i64 total, const Body& body) {
   for_tasks(launch, total, body);
@@ -248,7 +248,7 @@ template <int Buffers = 16, int Threads = 256>
 struct Launch {
   DeviceArgs<Buffers> args;
   static constexpr int threads = Threads;
-  /// The number of this block, and of all blocks.
+  /// Return the number of this block, and the number of blocks.
   static WEFT_INLINE i64 block();
   static WEFT_INLINE i64 blocks();
 };
@@ -267,7 +267,7 @@ WEFT_INLINE void barrier() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-/// The value of `v` in the lane whose number differs by the bits of `mask`.
+/// Returns the value of `v` in the lane whose number differs by the bits of `mask`.
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
   const int lane = thread_id() & (wave_size - 1);
   return u32(__builtin_amdgcn_ds_bpermute((lane ^ mask) << 2, int(v)));
@@ -282,7 +282,7 @@ WEFT_INLINE i64 block_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 WEFT_INLINE i64 block_count(int) { return __nvvm_read_ptx_sreg_nctaid_x(); }
 /// Waits for every thread of the block; shared and global writes before it are seen after it.
 WEFT_INLINE void barrier() { __nvvm_bar_sync(0); }
-/// The value of `v` in the lane whose number differs by the bits of `mask`.
+/// Returns the value of `v` in the lane whose number differs by the bits of `mask`.
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_i32(-1u, int(v), mask, 31)); }
 #endif
 
@@ -447,7 +447,7 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
   static WEFT_INLINE void name([[maybe_unused]] const Part& weft_launch)
 #endif
 
-/// The kernel's buffer `i` as elements of type T.
+/// Returns the kernel's buffer `i` as elements of type T.
 template <class T, class L>
 WEFT_INLINE Global<T> buffer(const L& launch, int i) {
   auto at = (WEFT_GLOBAL T*)buffer_at(launch, i);

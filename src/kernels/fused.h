@@ -53,7 +53,7 @@ inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 
 template <class I>
 inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
-/// Conversion of computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
+/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
 /// is "not zero"; integers wrap; 8-bit floats saturate.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
@@ -133,7 +133,7 @@ WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
 #endif
     return convert<i32>(round_even(x));
 }
-/// The same for |x| < 2^31, clamped after rounding: fewer steps.
+/// Rounds x to an integer and clamps it to [low, high]. |x| < 2^31 lets it clamp after rounding, in fewer steps.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   [[maybe_unused]] constexpr int N = lanes_of<V>;
@@ -160,8 +160,8 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
   const auto v = convert<i32>(round_even(x));
   return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
 }
-/// The same for f32, where the exact value is between x and x + `width`. Lanes that might round differently are marked
-/// in `doubt`.
+/// Rounds and clamps f32 values that lie between x and x + `width`. Sets the lanes of `doubt` in which the two ends
+/// round differently.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));
@@ -194,14 +194,14 @@ WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
   return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
 }
-/// The same for all bytes of a type.
+/// Rounds such values and clamps them to all numbers of an 8-bit type.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));
   doubt |= least ^ greatest;
   return saturated<To>(least);
 }
-/// The same for any x: NaN gives 0.
+/// Rounds any x to an integer of [low, high]; NaN gives 0.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
@@ -235,7 +235,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   return {p};
 #endif
 }
-/// The bytes of the table at the bytes of x.
+/// Returns the bytes of the table at the bytes of x.
 template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;
@@ -294,8 +294,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 #endif
 }
 
-/// An index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted for the
-/// host, and element 0 is read.
+/// Returns an index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted
+/// for the host, and element 0 is read.
 template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);
@@ -318,7 +318,7 @@ WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L l
   return v;
 }
 
-/// N lanes along an axis whose elements are `stride` apart.
+/// Loads N lanes along an axis whose elements are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
   using T = Pointee<decltype(p)>;
@@ -327,7 +327,7 @@ WEFT_INLINE auto load_strided(P p, i64 stride, L lanes) {
   WEFT_UNROLL for (int i = 0; i < N; i++) if (i < count) set_lane(v, i, p[i * stride]);
   return v;
 }
-/// The same element in all lanes.
+/// Loads one element into all lanes.
 template <int N, class P>
 WEFT_INLINE auto load_uniform(P p) {
   using T = Pointee<decltype(p)>;

@@ -127,7 +127,7 @@ WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typen
   }
 }
 
-/// Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
+/// Computes Winograd's row terms for the units of a step, for all rows of a block (see MacQuads).
 template <class Mac, GemmTile tile, class Pointers>
 WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 typename Mac::Acc* terms) {
@@ -165,13 +165,13 @@ struct NearPanel {
 };
 
 struct None {};
-/// All vectors of a row of a tile as one.
+/// Returns all vectors of a row of a tile as one.
 template <int from, int count, class V, int n>
 WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
   else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
 }
-/// A whole tile over one short run: its sums go to `finish(row of the tile, Vec<nr>)` from registers.
+/// Computes a whole tile over one short run; its sums go to `finish(row of the tile, Vec<nr>)` from registers.
 template <class Mac, GemmTile tile, class Finish>
 WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
                             const Finish& finish) {
@@ -217,9 +217,9 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   };
   MicroCall<typename Near::Near> call{.segments = step.segments,
                                       .stride = stride,
-                                      .ahead = Near::used                  ? 0
-                                               : block.rows <= 9 * tile.mr ? 4096
-                                                                           : tile.ahead,
+                                      .ahead = Near::used                      ? 0
+                                               : block.rows <= tile.few_rows() ? 4096
+                                                                               : tile.ahead,
                                       .zeros = block.zeros,
                                       .first = step.first};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {

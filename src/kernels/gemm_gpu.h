@@ -36,7 +36,7 @@ struct Stage {
   Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
-  /// The first coordinates of this thread's piece i, in the operand's memory order.
+  /// Returns the first coordinates of this thread's piece i, in the operand's memory order.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
@@ -118,7 +118,8 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
-/// A wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory, `Stride` apart.
+/// Multiplies a wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory,
+/// `Stride` apart.
 template <class Core, int Depth, int Stride, class P, int FM, int FN>
 WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
@@ -135,7 +136,7 @@ WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
 template <BlockTile tile>
 inline constexpr bool shares_in_cluster = tasks::shares_in_cluster(tile, has_warp_groups);
 
-/// Where part `part` of a split k begins; it ends where the next part begins.
+/// Returns where part `part` of a split k begins; it ends where the next part begins.
 template <BlockTile tile>
 WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   if constexpr (tile.split == 1) return part == 0 ? 0 : s.k;
@@ -189,7 +190,8 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// One block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in transit.
+/// Computes one block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in
+/// transit.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {
@@ -254,25 +256,6 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 }
 #endif
 
-/// Computes all pieces of C of this block, with no warp groups.
-template <class T, BlockTile tile, int Lanes, class L, class A, class B, class Store>
-WEFT_INLINE void gemm_by_waves(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
-  constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
-  const PieceOrder order(s, tile, parts);
-  const u32 apart = u32(launch.blocks()) / together;
-  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < order.pieces; task += apart) {
-    const Piece piece = order.piece(task);
-    const u32 batch = piece.batch / parts;
-    [[maybe_unused]] const int part = int(piece.batch - batch * parts);
-#ifdef WEFT_MMA
-    if constexpr (tile.stages > 1 && A::direct && B::direct)
-      gemm_async_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
-    else
-#endif
-      gemm_gpu_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
-  }
-}
-
 /// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
 /// tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of
 /// those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
@@ -280,11 +263,27 @@ WEFT_INLINE void gemm_by_waves(const L& launch, const GpuGemmSizes& s, const A& 
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");
+  constexpr u32 together = shares_in_cluster<tile> ? tile.split : 1, parts = u32(tile.split) / together;
 #ifdef WEFT_WARP_GROUPS
-  if constexpr (tile.groups) gemm_wgmma<T, tile, Lanes>(launch, s, a, b, store);
-  else
+  if constexpr (tile.streams) return gemm_wgmma_stream<T, tile>(launch, s, a, b, store);
 #endif
-    gemm_by_waves<T, tile, Lanes>(launch, s, a, b, store);
+  const PieceOrder order(s, tile, parts);
+  const u32 apart = u32(launch.blocks()) / together;
+  WEFT_NO_UNROLL for (u32 task = u32(launch.block()) / together; task < order.pieces; task += apart) {
+    const Piece piece = order.piece(task);
+    const u32 batch = piece.batch / parts;
+    [[maybe_unused]] const int part = int(piece.batch - batch * parts);
+#ifdef WEFT_WARP_GROUPS
+    if constexpr (tile.groups) gemm_wgmma_block<T, tile, Lanes>(s, piece, a, b, store);
+    else
+#endif
+#ifdef WEFT_MMA
+        if constexpr (tile.stages > 1 && A::direct && B::direct)
+      gemm_async_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
+    else
+#endif
+      gemm_gpu_block<T, tile, Lanes>(s, batch, piece.batch, part, piece.row, piece.col, a, b, store);
+  }
 }
 
 }  // namespace weft::kernel

@@ -68,7 +68,7 @@ template <class T>
 inline constexpr int default_block_side =
     wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)
                     : (sizeof(T) >= 4 || (sizeof(T) == 1 && __is_base_of(VectorCore<T>, MatrixCore<T>)) ? 64 : 128);
-/// 256 threads; 64 bytes of k a step.
+/// The default tile: 256 threads; 64 bytes of k a step.
 template <class T>
 inline constexpr BlockTile default_block_tile = {default_block_side<T>, default_block_side<T>, int(64 / sizeof(T)), 2,
                                                  wave_size == 64 ? 2 : 4};
@@ -134,8 +134,8 @@ struct Direct {
   using Walk = i64;
   WEFT_INLINE Walk walk(i64 k) const { return k; }
   WEFT_INLINE void advance(Walk& walk, int by) const { walk += by; }
-  /// The vector at this position: its address, and whether it is zero instead (in a gap; its address is then
-  /// arbitrary).
+  /// `at` returns the address of the vector at this position. If `is_there` is false, the vector lies in a gap: it is
+  /// zero, and its address is arbitrary.
   WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
   WEFT_INLINE bool is_there(Row, Walk) const { return true; }
 };

@@ -56,7 +56,7 @@ struct SwizzledStage {
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
-/// Eight sums of this block, or the totals over all blocks of the cluster.
+/// Returns eight sums of this block, or the totals over all blocks of the cluster.
 template <BlockTile tile, class Acc>
 WEFT_INLINE Vec<Acc, gemm_lanes> sums_at(int row, int col) {
   const WEFT_SHARED_SPACE Acc* from = (Shared<Acc>)weft_dynamic_shared + row * sums_stride<tile> + col;
@@ -133,7 +133,7 @@ struct SumsPlace {
   bool is_inside;
 };
 
-/// Begins the epilogues of sums I to Count - 1, then ends them. C has whole vectors of columns.
+/// Begins the epilogues of sums I to Count - 1, then ends them.
 template <int I, int Count, class Place, class Sums, class Store>
 WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums, const Store& store) {
   if constexpr (I < Count) {
@@ -146,7 +146,7 @@ WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums,
 }
 
 /// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop moves the sums down, so
-/// the epilogue occurs a few times in the code only.
+/// the epilogue occurs a few times in the code only. C has whole vectors of columns.
 template <class Core, int FM, class Store>
 WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
                                   const Store& store) {
@@ -173,17 +173,7 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
       const i64 col = col0 + piece % parts * 32 + (is_narrow ? lane / 2 : lane) * gemm_lanes;
       return SumsPlace{least(row, s.m - 1), col < s.n ? col : 0, row < s.m && col < s.n};
     };
-    if (s.n % gemm_lanes == 0) {
-      store_together<0, vectors>(batch, place, sums, store);
-    } else {
-      WEFT_UNROLL for (int at = 0; at < vectors; at++) {
-        const SumsPlace to = place(at);
-        const auto eight = sums(at);
-        if (!to.is_inside) continue;
-        if (to.col + gemm_lanes <= s.n) store(batch, to.row, to.col, eight, Full{});
-        else store(batch, to.row, to.col, eight, Part{int(s.n - to.col)});
-      }
-    }
+    store_together<0, vectors>(batch, place, sums, store);
     WEFT_UNROLL for (int i = 0; i + at_once * part < FM * count; i++) v[i] = v[i + at_once * part];
   }
 }
@@ -212,123 +202,156 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
   }
 }
 
-/// All pieces of C of this block, or its part of their k steps. With tile.streams a block loads the first steps of the
-/// next piece while it stores the sums of the last. Lanes: see store_shared_sums; with a split or streams eight.
-template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
-WEFT_INLINE void gemm_wgmma(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
-  constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
-  constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
-  constexpr int together = is_float8<T> ? 2 : 1;  // steps that are multiplied, and copied, at once
-  constexpr int depth = 128 / sizeof(T), slots = tile.stages / together, ahead = is_float8<T> ? slots - 1 : slots - 2;
-  constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
+/// The k steps of a block's pieces of C on their way through a ring in shared memory.
+template <class T, BlockTile tile, class A, class B>
+struct StepRing {
+  static constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
+  static constexpr int fm = tile.rows / groups_m / 64, n = tile.cols / groups_n;
+  static constexpr int together = is_float8<T> ? 2 : 1;  // steps that are multiplied, and copied, at once
+  static constexpr int depth = 128 / sizeof(T), slots = tile.stages / together;
+  static constexpr int ahead = is_float8<T> ? slots - 1 : slots - 2;
+  static constexpr int a_bytes = tile.rows * 128, stage_bytes = a_bytes + tile.cols * 128;
   static_assert(tile.depth == depth && fm * groups_m * 64 == tile.rows && ahead >= 1 &&
                 slots * together == tile.stages);
-  static_assert(tile.streams ? tile.split == 1 && Lanes == gemm_lanes
-                             : Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
   using Core = Wgmma<T, n>;
-  using Acc = typename Core::Acc;
 
-  const int group = thread_id() / 128, group_row = group / groups_n * fm * 64, group_col = group % groups_n * n;
-  const u32 shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
-  const PieceOrder order(s, tile);
-  const u32 apart = u32(launch.blocks()) / tile.split;
-  const int all = int(ceil_div(s.k, depth)), rank = cluster_rank_of<tile.split>();
-  const int first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
-  const int tail = int(s.k - i64(all - 1) * depth);  // elements of the last step
+  const GpuGemmSizes& s;
+  const A& a;
+  const B& b;
+  int group_row, group_col;    // where this warp group's sums begin
+  int all, first, last, tail;  // number of k steps, the steps of this block, the elements of the last step of all
+  u32 shared;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
-  u32 task = u32(launch.block()) / tile.split, loaded = task;  // the piece that is multiplied, and that is loaded
-  int next = 0, slot = 0;  // the k step that is loaded next, and where the step that is multiplied lies
-  const auto begin_loads = [&](const Piece& piece) WEFT_LAMBDA {
-    next = first;
-    stage_a.begin(a, piece.batch, piece.row, s.m, i64(first) * depth);
-    stage_b.begin(b, piece.batch, piece.col, s.n, i64(first) * depth);
-  };
-  const auto start = [&](auto& stage, const auto& from, u32 to, int step) WEFT_LAMBDA {
-    if (step >= last) return;
+
+  WEFT_INLINE StepRing(const GpuGemmSizes& sizes, const A& left, const B& right, int rank)
+      : s(sizes), a(left), b(right) {
+    const int group = thread_id() / 128;
+    group_row = group / groups_n * fm * 64, group_col = group % groups_n * n;
+    all = int(ceil_div(s.k, depth)), first = all * rank / tile.split, last = all * (rank + 1) / tile.split;
+    tail = int(s.k - i64(all - 1) * depth);
+    shared = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared);
+  }
+  /// Goes to the first step of a piece.
+  WEFT_INLINE void begin(const Piece& at) {
+    stage_a.begin(a, at.batch, at.row, s.m, i64(first) * depth);
+    stage_b.begin(b, at.batch, at.col, s.n, i64(first) * depth);
+  }
+  template <class Stage, class Operand>
+  WEFT_INLINE void start(Stage& stage, const Operand& from, u32 to, int step) const {
     WEFT_UNROLL for (int i = 0; i < together; i++) {
       const int left = step + i >= last ? 0 : step + i + 1 < all ? depth : tail;
-      stage.start(from, shared + to + u32(i * stage_bytes), left);
+      if (step < last) stage.start(from, shared + to + u32(i * stage_bytes), left);
     }
-  };
-  const auto start_a = [&](int to) WEFT_LAMBDA { start(stage_a, a, u32(to * together * stage_bytes), next); };
-  const auto start_b = [&](int to, int step)
-                           WEFT_LAMBDA { start(stage_b, b, u32(to * together * stage_bytes + a_bytes), step); };
-  const auto start_next = [&](int to) WEFT_LAMBDA {
-    if (tile.streams && next >= last && loaded < order.pieces) {
-      loaded += apart;
-      if (loaded < order.pieces) begin_loads(order.piece(loaded));
-    }
-    start_a(to), start_b(to, next), end_async_group();
-    next += together;
-  };
-  bool is_first = true;
-  WEFT_NO_UNROLL for (; task < order.pieces; task += apart) {
-    const Piece piece = order.piece(task);
-    if (!tile.streams || is_first) {
-      begin_loads(piece);
-      slot = 0;
-      barrier();  // waits until the previous piece's sums have been read
-      // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
-      const int own = int(least(ahead, ceil_div(last - first, together)));
-      if constexpr (tile.ahead) {
-        WEFT_NO_UNROLL for (int i = 0; i < own; i++) start_b(i, first + i * together);
-        wait_for_inputs();
-      }
-      WEFT_NO_UNROLL for (int i = 0; i < own; i++) {
-        if constexpr (!tile.ahead) start_b(i, next);
-        start_a(i), end_async_group();
-        next += together;
-      }
-      WEFT_NO_UNROLL for (int i = own; i < ahead; i++) start_next(i);
-      is_first = false;
-    }
-    typename Core::Sums c[fm] = {};
-    WEFT_NO_UNROLL for (int step = first; step < last; step += together) {
-      wait_async_groups<ahead - 1>();
-      share_with_units();
-      barrier();
-      const u32 at = shared + u32(slot * together * stage_bytes);
-      const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
-      const auto refill = [&]() WEFT_LAMBDA {
-        constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
-        start_next(slot < since ? slot + ahead : slot - since);
-      };
-      if constexpr (is_float8<T>) {
-        add_float8_steps<T, n>(da, db, stage_bytes, c, refill);
-      } else {
-        wgmma_begin();
-        WEFT_UNROLL for (int k = 0; k < 4; k++) {
-          WEFT_UNROLL for (int i = 0; i < fm; i++) {
-            Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
-          }
-        }
-        wgmma_commit();
-        refill();
-        wgmma_wait<1>();
-      }
-      slot = slot + 1 == slots ? 0 : slot + 1;
-    }
-    wgmma_wait<0>();
-    if constexpr (tile.streams) {
-      store_group_sums<Core>(c, s, piece.batch, piece.row + group_row, piece.col + group_col, store);
-      continue;
-    }
-    wait_async_groups<0>();
+  }
+  /// Start the copies of the next step, number `step`, to a slot.
+  WEFT_INLINE void start_a(int slot, int step) { start(stage_a, a, u32(slot * together * stage_bytes), step); }
+  WEFT_INLINE void start_b(int slot, int step) {
+    start(stage_b, b, u32(slot * together * stage_bytes + a_bytes), step);
+  }
+  /// Waits for the step in `slot`, adds its products to `c` and goes to the next slot. `copies` starts the copies to a
+  /// slot.
+  template <class Copies>
+  WEFT_INLINE void multiply(int& slot, typename Core::Sums (&c)[fm], const Copies& copies) const {
+    wait_async_groups<ahead - 1>();
+    share_with_units();
     barrier();
-    const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared + group_row * sums_stride<tile> + group_col;
-    WEFT_UNROLL for (int i = 0; i < fm; i++) {
-      WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
-        const Vec<Acc, 2> pair{c[i].v[j], c[i].v[j + 1]};
-        *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + (i * 64 + Core::row(j)) * sums_stride<tile> + Core::col(j)) = pair;
-      }
-    }
-    if constexpr (tile.split > 1) {
-      store_cluster_sums<tile, Acc>(s, piece.batch, piece.row, piece.col, rank, store);
+    const u32 at = shared + u32(slot * together * stage_bytes);
+    const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
+    const auto refill = [&]() WEFT_LAMBDA {
+      constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
+      copies(slot < since ? slot + ahead : slot - since);
+    };
+    if constexpr (is_float8<T>) {
+      add_float8_steps<T, n>(da, db, stage_bytes, c, refill);
     } else {
-      barrier();
-      store_shared_sums<tile, Acc, Lanes>(s, piece.batch, piece.row, piece.col, 0, tile.rows, store);
+      wgmma_begin();
+      WEFT_UNROLL for (int k = 0; k < 4; k++) {
+        WEFT_UNROLL for (int i = 0; i < fm; i++) {
+          Core::multiply(da + u64(k) * wgmma_step + u64(i) * 512, db + u64(k) * wgmma_step, c[i]);
+        }
+      }
+      wgmma_commit();
+      refill();
+      wgmma_wait<1>();
     }
+    slot = slot + 1 == slots ? 0 : slot + 1;
+  }
+};
+
+/// Computes one piece of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
+template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
+WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, const A& a, const B& b,
+                                  const Store& store) {
+  static_assert(Lanes == gemm_lanes || (Lanes == 1 && tile.split == 1));
+  using Ring = StepRing<T, tile, A, B>;
+  using Core = typename Ring::Core;
+  using Acc = typename Core::Acc;
+  const int rank = cluster_rank_of<tile.split>();
+  typename Core::Sums c[Ring::fm] = {};
+  Ring ring(s, a, b, rank);
+  ring.begin(piece);
+  barrier();  // waits until the previous piece's sums have been read
+  // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
+  WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) ring.start_b(i, ring.first + i * Ring::together);
+  if constexpr (tile.ahead) wait_for_inputs();
+  WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) {
+    ring.start_a(i, ring.first + i * Ring::together);
+    end_async_group();
+  }
+  int slot = 0;
+  WEFT_NO_UNROLL for (int step = ring.first; step < ring.last; step += Ring::together) {
+    ring.multiply(slot, c, [&](int to) WEFT_LAMBDA {
+      const int next = step + Ring::ahead * Ring::together;
+      ring.start_a(to, next), ring.start_b(to, next), end_async_group();
+    });
+  }
+  wgmma_wait<0>();
+  wait_async_groups<0>();
+  barrier();
+
+  const Shared<Acc> sums = (Shared<Acc>)weft_dynamic_shared;
+  WEFT_UNROLL for (int i = 0; i < Ring::fm; i++) {
+    WEFT_UNROLL for (int j = 0; j < Core::c_count; j += 2) {
+      const int row = ring.group_row + i * 64 + Core::row(j), col = ring.group_col + Core::col(j);
+      *(WEFT_SHARED_SPACE Vec<Acc, 2>*)(sums + row * sums_stride<tile> + col) = {c[i].v[j], c[i].v[j + 1]};
+    }
+  }
+  if constexpr (tile.split > 1) {
+    store_cluster_sums<tile, Acc>(s, piece.batch, piece.row, piece.col, rank, store);
+  } else {
+    barrier();
+    store_shared_sums<tile, Acc, Lanes>(s, piece.batch, piece.row, piece.col, 0, tile.rows, store);
+  }
+}
+
+/// Computes all pieces of C of this block, whole vectors of columns: it loads the first steps of the next piece while
+/// it stores the sums of the last from its registers.
+template <class T, BlockTile tile, class L, class A, class B, class Store>
+WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
+  using Ring = StepRing<T, tile, A, B>;
+  using Core = typename Ring::Core;
+  Ring ring(s, a, b, 0);
+  const PieceOrder order(s, tile);
+  const u32 apart = u32(launch.blocks());
+  u32 upcoming = u32(launch.block());  // the piece to load when the steps of the present one are on their way
+  int step = ring.last, slot = 0;      // the next step to load; the slot of the next step to multiply
+  const auto start_next = [&](int to) WEFT_LAMBDA {
+    if (step >= ring.last && upcoming < order.pieces) {
+      ring.begin(order.piece(upcoming));
+      upcoming += apart, step = 0;
+    }
+    ring.start_a(to, step), ring.start_b(to, step), end_async_group();
+    step += Ring::together;
+  };
+  if constexpr (tile.ahead) wait_for_inputs();
+  WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) start_next(i);
+  WEFT_NO_UNROLL for (u32 task = u32(launch.block()); task < order.pieces; task += apart) {
+    typename Core::Sums c[Ring::fm] = {};
+    WEFT_NO_UNROLL for (int i = 0; i < ring.last; i += Ring::together) ring.multiply(slot, c, start_next);
+    wgmma_wait<0>();
+    const Piece piece = order.piece(task);
+    store_group_sums<Core>(c, s, piece.batch, piece.row + ring.group_row, piece.col + ring.group_col, store);
   }
 }
 

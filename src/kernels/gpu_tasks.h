@@ -27,7 +27,7 @@ struct BlockTile {
   constexpr bool operator==(const BlockTile&) const = default;
 };
 
-/// Whether split k uses a cluster, which adds the sums; otherwise each block stores its own partial sums.
+/// True if split k uses a cluster, which adds the sums; otherwise each block stores its own partial sums.
 constexpr bool shares_in_cluster(const BlockTile& tile, bool has_warp_groups) {
   return has_warp_groups && (tile.groups || tile.stages > 1);
 }
@@ -39,7 +39,7 @@ inline constexpr int group_row_bytes = 128;
 /// Elements from one row of a k step to the next, elsewhere.
 constexpr int step_stride(int depth, int element_bits) { return depth + vector_bits / element_bits; }
 
-/// Dynamic shared memory of a block; sums have 4 bytes.
+/// Returns the dynamic shared memory of a block; sums have 4 bytes.
 constexpr int shared_bytes(const BlockTile& t, int element_bits) {
   const int sums = (t.groups && !t.streams) || t.split > 1 ? t.rows * sums_stride(t) * 4 : 0,
             rows = t.stages * (t.rows + t.cols);
@@ -56,7 +56,7 @@ constexpr int attention_elements(int rows, int keys, int d, int vector) {
 }
 /// Bytes of shared memory for these, and the keys of the least block, which has one wave.
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
-/// The widest head: registers hold 256 elements, and the least block fits.
+/// Returns the widest head: registers hold 256 elements, and the least block fits.
 constexpr int attention_widest_head(int element_bits) {
   const int vector = vector_bits / element_bits;
   int d = 256;
@@ -68,12 +68,12 @@ constexpr int attention_widest_head(int element_bits) {
 /// Slots of the ring of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys of one
 /// step and the values of another.
 inline constexpr int attention_slots = 3, attention_keys = 64, attention_group_rows = 64;
-/// Dynamic shared memory for elements of 16 bits.
+/// Returns the dynamic shared memory for elements of 16 bits.
 constexpr int attention_group_bytes(int d, int groups) {
   return (2 * attention_slots * attention_keys + groups * attention_group_rows) * d * 2;
 }
 
-/// block_dot_gpu.h: elements of weights that a thread of block_gemv reads at once.
+/// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
 /// Weights that a thread of block_few reads at once, as one vector.
 constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }

@@ -9,14 +9,14 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// The position for an index, or -1 if it is out of range, which is noted for the host.
+/// Returns the position for an index, or -1 if it is out of range, which is noted for the host.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);
   return limit > 0 ? at : -1;
 }
 
-/// An element after an update; narrow floats are combined in f32.
+/// Returns an element after an update; narrow floats are combined in f32.
 template <ScatterFn Fn, class T>
 WEFT_INLINE T scattered(T old, T update) {
   if constexpr (Fn == ScatterFn::replace) return update;

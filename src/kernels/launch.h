@@ -46,7 +46,7 @@ struct LaunchArgs {
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };
-/// Written by unchecked code.
+/// The stamp of bytes that unchecked code has written.
 inline constexpr u32 unknown_stamp = ~u32(0);
 
 /// Arguments of a kernel on a GPU, passed by value: these bytes are the kernarg block.
@@ -54,8 +54,8 @@ template <int Buffers>
 struct DeviceArgs {
   void* buffers[Buffers];
   const i64* sizes;
-  // Checked kernels only: the last stamp of the steps before, then for each buffer its bytes and the address of its
-  // stamps (0: not followed). A block is a task, whose stamp is that of the steps before + 1 + its number.
+  // Checked kernels only: the last stamp of the earlier steps, then for each buffer its bytes and the address of its
+  // stamps (0: writes are not tracked). Block number i writes the stamp (last stamp of the earlier steps) + 1 + i.
   const i64* watched;
   KernelFault* fault;
 };

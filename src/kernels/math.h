@@ -144,7 +144,7 @@ template <class M>
 WEFT_INLINE M both(M a, M b) {
   return M(a & b);
 }
-/// The larger (smaller); NaN if either is.
+/// Returns the larger (smaller); NaN if either is.
 template <class V>
 WEFT_INLINE V maximum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
@@ -155,7 +155,7 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
-/// The lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
+/// Returns the lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
 template <class V>
 WEFT_INLINE V bounded_above(V x, V bound) {
   return select(bound < x, bound, x);
@@ -343,7 +343,7 @@ WEFT_INLINE V expm1(V x) {
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
 }
-/// A fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
+/// Returns a fast x / d for d >= 1: on NVIDIA by the approximate reciprocal, within 2 ulp.
 template <class V>
 WEFT_INLINE V divide_by_many(V x, V d) {
 #ifdef WEFT_NVIDIA
@@ -414,7 +414,7 @@ WEFT_INLINE Split<V> split_mantissa(V x) {
   const V k = __builtin_bit_cast(V, exponent | as_uint(magic)) - (magic + constant<V>(F::bias));
   return {m - constant<V>(1), k, __builtin_bit_cast(IntOf<V>, exponent) - IntOf<V>(typename F::Int(F::bias))};
 }
-/// Like split_mantissa, for denormal x too.
+/// Splits x as split_mantissa does; x may be denormal.
 template <class V>
 WEFT_INLINE Split<V> split_any(V x) {
   using F = FormatOf<V>;
@@ -424,7 +424,7 @@ WEFT_INLINE Split<V> split_any(V x) {
   s.k = select(tiny, s.k - constant<V>(is_f64<V> ? 54 : 25), s.k);
   return s;
 }
-/// The results of every logarithm outside (0, inf).
+/// Returns y where x is in (0, inf), else the logarithm of x in any base: infinity, -infinity or NaN.
 template <class V>
 WEFT_INLINE V log_edges(V x, V y) {
   y = select(x == infinity<V>(), x, y);
@@ -558,7 +558,7 @@ WEFT_INLINE V erf(V x) {
 }
 
 // ---- gated by a distribution ----
-/// x times the share of a normal distribution that lies below x. f32: the logarithm of the tail is a polynomial, so
+/// GELU: x times the share of a normal distribution below x. f32: the logarithm of the tail is a polynomial, so
 /// that negative results keep their digits; within 2^-24 |x| elsewhere.
 template <class V>
 WEFT_INLINE V gelu(V x) {
@@ -572,7 +572,7 @@ WEFT_INLINE V gelu(V x) {
     return x * select(x > constant<V>(0), one - tail, tail);
   }
 }
-/// The same by way of tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class V>
 WEFT_INLINE V tanh_gelu(V x) {
   const V z = x * x, one = constant<V>(1);
@@ -607,13 +607,13 @@ WEFT_INLINE u64 digits_of_two_over_pi(int first) {
   const u64 high = word < 0 ? 0 : two_over_pi(word), low = word < -1 ? 0 : two_over_pi(word + 1);
   return shift ? high << shift | low >> (64 - shift) : high;
 }
-/// One large argument (Payne and Hanek): only the digits of 2 / pi that matter are multiplied.
+/// Reduces one large argument (Payne and Hanek): multiplies only the digits of 2 / pi that matter.
 WEFT_INLINE Turn<f64> turn_large(f64 x) {
   const u64 bits = __builtin_bit_cast(u64, x);
   const int exponent = int(bits >> 52 & 2047) - 1075;  // |x| = mantissa * 2^exponent
   const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
-  // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126: digits above weight 4 / 2^53 do not matter.
-  const int first = exponent - 2;  // its weight times the mantissa's unit is 2^(exponent - first - 1) = 2
+  // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126.
+  const int first = exponent - 2;  // the first digit that counts: times 2^exponent it is 2; earlier ones are 0 mod 4
   const u64 d0 = digits_of_two_over_pi(first), d1 = digits_of_two_over_pi(first + 64),
             d2 = digits_of_two_over_pi(first + 128);
   using u128 = unsigned __int128;
@@ -676,7 +676,7 @@ WEFT_INLINE V cos_small(V r) {
   const V high = fma(-half, z, one);  // the rounding of 1 - z / 2 is added back
   return high + fma(z * z, tail, fma(-half, z, one - high));
 }
-/// sin of r plus n quarter turns.
+/// Returns the sine of r plus n quarter turns.
 template <class V>
 WEFT_INLINE V sin_rotated(V r, IntOf<V> n) {
   using I = typename FormatOf<V>::Int;
@@ -753,7 +753,7 @@ WEFT_INLINE V atan(V x) {
   return copysign(fma(base, constant<V>(F::half_pi[0]), t + tail), x);
 }
 
-/// The angle of the point (x, y), in (-pi, pi].
+/// Returns the angle of the point (x, y), in (-pi, pi].
 template <class V>
 WEFT_INLINE V atan2(V y, V x) {
   using F = FormatOf<V>;
@@ -850,14 +850,14 @@ WEFT_INLINE V fmod(V x, V y) {
     return select(either(x != x, y != y), quiet_nan<V>(), copysign(r, x));
   }
 }
-/// The remainder with the sign of y (Python's %).
+/// Returns the remainder with the sign of y (Python's %).
 template <class V>
 WEFT_INLINE V floor_mod(V x, V y) {
   const V r = fmod(x, y), zero = V(Elem<V>(0));
   if constexpr (Elem<V>(-1) > Elem<V>(0)) return r;
   else return select(both(r != zero, (r < zero) != (y < zero)), V(r + y), r);
 }
-/// The quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
+/// Returns the quotient; for integers toward zero, x / 0 = 0 and no trap on any device.
 template <class V>
 WEFT_INLINE V divide(V x, V y) {
   if constexpr (is_float<V>) return x / y;

@@ -25,7 +25,7 @@ WEFT_INLINE int lane_id() { return thread_id() & (wave_size - 1); }
 template <class T>
 using Shared = WEFT_SHARED_SPACE T*;
 
-/// N elements from shared memory; the address is a multiple of their size.
+/// Loads N elements from shared memory; the address is a multiple of their size.
 template <class V, class T>
 WEFT_INLINE V load_shared(const WEFT_SHARED_SPACE T* p) {
   if constexpr (is_packed<Elem<V>>) {
@@ -226,7 +226,7 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_MMA
-/// The address form of instructions on shared memory.
+/// Returns the address form of instructions on shared memory.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
@@ -246,7 +246,7 @@ WEFT_INLINE void wait_async_groups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
 }
 
-/// The number of this block in its cluster of `Split` blocks.
+/// Returns the number of this block in its cluster of `Split` blocks.
 template <int Split>
 WEFT_INLINE int cluster_rank_of() {
   if constexpr (Split > 1) return int(__nvvm_read_ptx_sreg_cluster_ctarank());
@@ -272,7 +272,8 @@ struct MmaSync {
   };
   static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
-  /// Four 8 x 16-byte matrices at once; lane l names row l % 8 of matrix l / 8. Rows begin on multiples of 16 bytes.
+  /// Loads four 8 x 16-byte matrices at once; lane l names row l % 8 of matrix l / 8. Rows begin on multiples of 16
+  /// bytes.
   static WEFT_INLINE void load_matrices(u32 (&w)[4], const WEFT_SHARED_SPACE T* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])

@@ -248,7 +248,7 @@ struct MacQuads : macs::MacQuads {
     }
     WEFT_UNROLL for (int j = 0; j < NV; ++j) store(reinterpret_cast<Acc*>(panel) + j * L, -sum[j], Full{});
   }
-  /// The header of the panel whose first unit is at `b`.
+  /// Returns the header of the panel whose first unit is at `b`.
   template <GemmTile tile>
   static WEFT_INLINE const Acc* header_of(const B* b) {
     return reinterpret_cast<const Acc*>(b - header * tile.nr() * group);
@@ -313,8 +313,8 @@ struct MicroCall {
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
-/// The initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns (once,
-/// at the first step) and of its row.
+/// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns
+/// (once, at the first step) and of its row.
 template <class Mac, GemmTile tile>
 WEFT_INLINE Vec<typename Mac::Acc, tile.lanes> start_of_sum(const typename Mac::B* b, int j, bool first,
                                                             const typename Mac::Acc* terms, int row) {
@@ -355,35 +355,47 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
     }
     first = false;
   };
+  const typename Mac::Unit* a[R];
+  const auto take_unit = [&](i64 k, bool fetch) WEFT_LAMBDA {
+    if (fetch) {
+      WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
+        __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + line * 64, 0, 3);
+      }
+    }
+    decltype(Mac::template splat<L>(a[0][0])) bv[NV];
+    Mac::template load_b<L, NV>(b, bv);
+    WEFT_UNROLL for (int i = 0; i < R; ++i) {
+      const auto av = Mac::template splat<L>(a[i][k]);
+      WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
+    }
+    b += tile.nr() * Mac::group;
+  };
+  constexpr int unrolled = has_partial_sums<Mac> ? tile.unrolled : 1;  // sums of integers would be spilled
+  const auto take_units = [&](i64 k, i64 end, bool fetch) WEFT_LAMBDA {
+    WEFT_NO_UNROLL for (; unrolled > 1 && k + unrolled <= end; k += unrolled) {
+      WEFT_UNROLL for (int u = 0; u < unrolled; ++u) take_unit(k + u, fetch);
+    }
+    WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
+  };
   i64 summed = 0;
   WEFT_NO_UNROLL for (i64 s = 0; s < segments; ++s, rows += tile.mr) {
-    const typename Mac::Unit* a[R];
     WEFT_UNROLL for (int i = 0; i < R; ++i) a[i] = rows[i] + a_offset;
     bool is_padding = has_partial_sums<Mac> && rows[0] == call.zeros;
     WEFT_UNROLL for (int i = 1; i < R; ++i) is_padding = is_padding && rows[i] == call.zeros;
-    WEFT_NO_UNROLL for (i64 k = 0; k < length;) {
+    WEFT_NO_UNROLL for (i64 k = 0, end; k < length; k = end) {
       if (has_partial_sums<Mac> && summed >= tasks::partial_sum) end_sums(), summed = 0;
-      const i64 end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
+      end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
       summed += end - k;
-      if (is_padding) b += (end - k) * tile.nr() * Mac::group, k = end;
-      WEFT_NO_UNROLL for (; k < end; ++k, b += tile.nr() * Mac::group) {
-        WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
-          __builtin_prefetch(reinterpret_cast<const char*>(b) + ahead + line * 64, 0, 3);
-        }
-        decltype(Mac::template splat<L>(a[0][0])) bv[NV];
-        Mac::template load_b<L, NV>(b, bv);
-        WEFT_UNROLL for (int i = 0; i < R; ++i) {
-          const auto av = Mac::template splat<L>(a[i][k]);
-          WEFT_UNROLL for (int j = 0; j < NV; ++j) c[i][j] = Mac::mac(av, bv[j], c[i][j]);
-        }
-      }
+      if (is_padding) b += (end - k) * tile.nr() * Mac::group;
+      else if (unrolled > 1 && ahead == 0) take_units(k, end, false);
+      else take_units(k, end, true);
     }
   }
   end_sums();
 }
 
-/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and more than one
-/// stream of memory.
+/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and several streams of
+/// memory to load from.
 inline constexpr int thin_panels = 4;
 
 /// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
@@ -411,7 +423,7 @@ constexpr RowPlan<tile> make_row_plan() {
 template <GemmTile tile>
 inline constexpr RowPlan<tile> row_plan = make_row_plan<tile>();
 
-/// The index of the row count to use when `left` > 0 rows remain.
+/// Returns the index of the row count to use when `left` > 0 rows remain.
 template <GemmTile tile>
 WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];

@@ -54,7 +54,7 @@ struct TileRowsOfA {
   i64 stride;
 };
 
-/// One step of 16 units; units of B are `b_stride` bytes apart.
+/// Multiplies one step of 16 units; units of B are `b_stride` bytes apart.
 template <class Mac, int RowTiles>
 WEFT_INLINE void amx_step(const TileRowsOfA (&a)[RowTiles], const void* b, i64 b_stride) {
   load_tile<amx_b>(b, b_stride);
@@ -88,7 +88,7 @@ WEFT_INLINE void clear_sums() {
   if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
 }
 
-/// 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
+/// Gathers 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
 template <class Unit>
 WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
   WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
@@ -98,7 +98,7 @@ WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to
   }
 }
 
-/// Whether 16 rows are at equal distances.
+/// True if 16 rows are at equal distances.
 template <class Unit>
 WEFT_INLINE bool are_even(const Unit* const* rows) {
   const auto* at = reinterpret_cast<const i64*>(rows);
@@ -115,7 +115,7 @@ WEFT_INLINE void fetch_step(const void* b) {
   }
 }
 
-/// Sums for rows at equal distances, over whole tiles of units.
+/// Adds products for rows at equal distances, over whole tiles of units.
 template <class Mac, int RowTiles, class Call>
 WEFT_INLINE void add_even_rows(const Call& call) {
   constexpr i64 b_step = amx_side * 2 * amx_side;

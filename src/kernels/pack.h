@@ -26,7 +26,7 @@ constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());
 }
 
-/// The place of element k of column j inside a unit of a panel.
+/// Returns the place of element k of column j inside a unit of a panel.
 template <class Mac, GemmTile tile>
 WEFT_INLINE int panel_slot(int j, int k) {
   constexpr int L = tile.lanes;

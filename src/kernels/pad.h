@@ -8,8 +8,8 @@ namespace weft::kernel {
 
 enum class PadMode { reflect, edge, wrap };
 
-/// The place that index i of a padded axis reads (i counts from the operand's first element); -1 if the operand is
-/// empty.
+/// Returns the place that index i of a padded axis reads (i counts from the operand's first element); -1 if the operand
+/// is empty.
 WEFT_INLINE i64 padded_source(PadMode mode, i64 i, i64 size) {
   if (i >= 0 && i < size) return i;
   if (size == 0) return -1;
@@ -18,7 +18,7 @@ WEFT_INLINE i64 padded_source(PadMode mode, i64 i, i64 size) {
   return at < size ? at : period - at;
 }
 
-/// N lanes from index i on along an axis of `size` > 0 elements that are `stride` apart.
+/// Loads N lanes from index i on along an axis of `size` > 0 elements that are `stride` apart.
 template <int N, class P, class L>
 WEFT_INLINE auto load_padded(PadMode mode, P from, i64 i, i64 size, i64 stride, L lanes) {
   using T = Pointee<decltype(from)>;

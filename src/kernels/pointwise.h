@@ -25,7 +25,7 @@ template <int Rank>
 struct Space {
   i64 size[Rank];
 };
-/// The sizes that the host wrote at sizes[first .. first + Rank).
+/// Returns the sizes that the host wrote at sizes[first .. first + Rank).
 template <int Rank, class L>
 WEFT_INLINE Space<Rank> space(const L& launch, int first) {
   Space<Rank> s;
@@ -77,7 +77,7 @@ struct Strided {
     }
   }
 };
-/// Buffer `index` with the strides at sizes[first .. first + Rank).
+/// Returns buffer `index` with the strides at sizes[first .. first + Rank).
 template <class T, int Rank, Along along = Along::contiguous, class L>
 WEFT_INLINE Strided<T, Rank, along> strided(const L& launch, int index, int first) {
   Strided<T, Rank, along> s{buffer<T>(launch, index), {}};
@@ -91,7 +91,7 @@ WEFT_INLINE i64 row_count(const Space<Rank>& s) {
   WEFT_UNROLL for (int i = 0; i < Rank - 1; i++) rows *= s.size[i];
   return rows;
 }
-/// The first point of row number `row` (all dimensions but the last, flattened).
+/// Returns the first point of row number `row` (all dimensions but the last, flattened).
 template <int Rank>
 WEFT_INLINE Coords<Rank> row_coords(const Space<Rank>& s, i64 row) {
   Coords<Rank> c;
@@ -132,7 +132,7 @@ WEFT_INLINE void pointwise(const L& launch, const Space<Rank>& s, const Body& bo
   }
 }
 #else
-/// Where chunk number `chunk` of N lanes begins.
+/// Returns where chunk number `chunk` of N lanes begins.
 template <int N, int Rank>
 WEFT_INLINE Coords<Rank> chunk_coords(const Space<Rank>& s, i64 chunk, i64 per_row) {
   const Division at = divide_index(chunk, per_row);

@@ -10,14 +10,14 @@
 
 namespace weft::kernel {
 
-/// The maximum for max pooling; it ignores NaN, like ONNX Runtime.
+/// Returns the maximum for max pooling; it ignores NaN, like ONNX Runtime.
 template <class V>
 WEFT_INLINE V pool_max(V a, V b) {
   return select(b > a, b, a);
 }
 
-/// The number of taps that an average divides by: those inside the image; with padding included, those before the end
-/// of the padding (`pad_end` past the image). Taps beyond that, from a rounded-up output size, never count.
+/// Returns the number of taps that an average divides by: those inside the image; with padding included, those before
+/// the end of the padding (`pad_end` past the image). Taps beyond that, from a rounded-up output size, never count.
 WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapRange (&taps)[3], bool include_pad,
                            const i64 (&pad_end)[3]) {
   i64 count = 1;
@@ -65,9 +65,9 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
   });
 }
 
-/// Max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of each
-/// largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value; the
-/// first of equals counts. L is native_lanes; otherwise like pool.
+/// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
+/// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
+/// the first of equals counts. L is native_lanes; otherwise like pool.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

@@ -89,7 +89,7 @@ WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const
     store(row, col, part, lanes);
   });
 }
-/// The same with the reduced axis cut into parts: store(outer * parts + part, col, Vec, lanes).
+/// Reduces each part of the reduced axis by itself: store(outer * parts + part, col, Vec, lanes).
 template <class Op, class Acc, int N, int Ways, class L, class Load, class Store>
 WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64 parts, i64 inner, const Load& load,
                                      const Store& store) {
@@ -157,7 +157,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// The same for candidates from anywhere: among equals the position decides.
+  /// Takes v at position `at` if it is better, whatever the order of candidates: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);
@@ -171,7 +171,7 @@ struct Found {
     else return __builtin_convertvector(mask != 0, Index);
   }
 };
-/// The best of the lanes that hold a candidate.
+/// Returns the best of the lanes that hold a candidate.
 template <class Rule, class V>
 WEFT_INLINE Found<Elem<V>> best_lane(const Found<V>& f) {
   Found<Elem<V>> best{Elem<V>(0), -1};
@@ -187,7 +187,7 @@ WEFT_INLINE typename Found<V>::Index positions(i64 col) {
   return iota<i32, lanes_of<V>>() + splat<i32, lanes_of<V>>(i32(col));
 }
 
-/// The best of columns `first`, `first + step` ... before `end`, N at a time.
+/// Returns the best of columns `first`, `first + step` ... before `end`, N at a time.
 template <class Rule, class T, int N, class Load>
 WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end, i64 step) {
   using V = Vec<T, N>;
@@ -208,7 +208,7 @@ WEFT_INLINE Found<T> best_of_span(const Load& load, i64 row, i64 first, i64 end,
 }
 
 #ifdef WEFT_GPU
-/// The best of all threads of a team. All threads of the block call it.
+/// Returns the best of all threads of a team. All threads of the block call it.
 template <class Rule, Team team, int Threads, class T>
 WEFT_INLINE Found<T> team_best(Found<T> best) {
   constexpr int waves = (team == Team::wave ? wave_size : Threads) / wave_size;
@@ -232,7 +232,8 @@ WEFT_INLINE Found<T> team_best(Found<T> best) {
 }
 #endif
 
-/// The position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols < 2^31.
+/// Finds the position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols <
+/// 2^31.
 template <class Rule, class T, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU
@@ -253,7 +254,8 @@ WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 #endif
 }
 
-/// The same over the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec<i64, N>, lanes).
+/// Finds the best position along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec,
+/// lanes).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load, const Store& store) {
   using V = Vec<T, N>;

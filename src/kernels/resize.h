@@ -31,7 +31,7 @@ WEFT_INLINE f64 resize_divided(const ResizeAxis& r, f64 x) {
   return r.mode == ResizeMode::nearest ? f64(f32(x) / f32(r.scale)) : x / r.scale;
 }
 
-/// The operand's coordinate for result coordinate `at`.
+/// Returns the operand's coordinate for result coordinate `at`.
 WEFT_INLINE f64 resize_coordinate(const ResizeAxis& r, i64 at) {
 #pragma clang fp contract(off)
   const f64 x = f64(at), size = f64(r.in), result = r.scale * size;
@@ -97,8 +97,8 @@ WEFT_INLINE void resize_row(const ResizeAxis& r, i64 at, WEFT_GLOBAL i64* places
   places[0] = count;
 }
 
-/// The whole table of an axis: (taps + 1) * out places, taps * out weights. CPU tasks: ceil_div(out, 256); GPU: a
-/// thread for each row.
+/// Writes the whole table of an axis: (taps + 1) * out places, taps * out weights. CPU tasks: ceil_div(out, 256); GPU:
+/// a thread for each row.
 template <class Acc, class L>
 WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, WEFT_GLOBAL i64* places, WEFT_GLOBAL Acc* weights) {
 #ifdef WEFT_CPU
@@ -127,7 +127,7 @@ WEFT_INLINE auto resize_taps(P places, A weights, i64 taps, i64 at) {
   return ResizeTaps<Acc>{raw(places) + at * (taps + 1), raw(weights) + at * taps};
 }
 
-/// The sum over the taps of all axes of weight * load(offset); axes are summed from the last one on.
+/// Returns the sum over the taps of all axes of weight * load(offset); axes are summed from the last one on.
 template <class Acc, int N, class Load>
 WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset) {
   return load(offset);

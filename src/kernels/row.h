@@ -40,7 +40,7 @@ struct Product {
     return a * b;
   }
 };
-/// The smallest value of a type, the neutral element of max; its negative is that of min.
+/// Returns the smallest value of a type, the neutral element of max; its negative is that of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -97,7 +97,7 @@ struct Total {
     }
   }
 };
-/// v with its invalid lanes replaced by the neutral element.
+/// Returns v with its invalid lanes replaced by the neutral element.
 template <class Op, class V>
 WEFT_INLINE V mask_lanes(V v, Full) {
   return v;
@@ -150,7 +150,7 @@ struct Row {
   i64 cols;
 
   WEFT_INLINE bool leads() const { return true; }
-  /// The first element; 0 of an empty row.
+  /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const { return cols > 0 ? at[0] : Acc(0); }
   /// Reduces f(Vec) over the row.
   template <class Op, class F>
@@ -174,7 +174,7 @@ struct Row {
   }
 };
 
-/// Runs body(row number, Row) for the rows of this call's tasks; tasks::row_tasks, tasks::row_scratch.
+/// Runs body(row number, Row) for the rows of this call's tasks (see tasks::row_tasks and tasks::row_scratch).
 template <class Acc, int N, Team, int Held = 0, Fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   const i64 group = tasks::rows_per_task(cols), end = least(launch.end * group, rows);
@@ -229,7 +229,7 @@ struct Row {
   }
   /// True for the one thread of the team that writes results which a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
-  /// The first element; 0 of an empty row.
+  /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {
     if constexpr (Held > 0 && fill != Fill::any) return lane(load(row, 0, Full{}), 0);
     else return lane(load(row, 0, Part{int(least(cols, 1))}), 0);

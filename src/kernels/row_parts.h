@@ -42,7 +42,7 @@ WEFT_INLINE void reduce_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The two numbers of a part, and how many elements it has.
+/// The two numbers that a rule measures of a part, and the number of its elements.
 template <class Acc>
 struct PartFound {
   Acc first, second, count;
@@ -144,13 +144,13 @@ struct SoftmaxParts {
   }
 };
 
-/// 0 for an empty row.
+/// Returns the first element of a row; 0 for an empty row.
 template <class Acc, class Load>
 WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// store(row * parts + part, first, second): the rule's result for the part.
+/// The first kernel: measures each part of each row and calls store(row * parts + part, first, second).
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {
@@ -161,7 +161,8 @@ WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 part
   });
 }
 
-/// store(row, col, Vec, lanes) for all elements; `found(row * parts + part)` gives the two numbers as a PartFound.
+/// The second kernel: merges the parts of each row and calls store(row, col, Vec, lanes) for all elements.
+/// `found(row * parts + part)` returns the numbers that the first kernel stored, as a PartFound.
 template <class Acc, int N, class L, class Rule, class Load, class Given, class Store>
 WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                   const Given& found, const Store& store) {
@@ -179,7 +180,7 @@ WEFT_INLINE void finish_row_parts(const L& launch, i64 rows, i64 cols, i64 parts
   });
 }
 
-/// The best of each part, Found{value, position}: store(row * parts + part, Found).
+/// The first kernel: finds the best element of each part and calls store(row * parts + part, Found).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load, const Store& store) {
   const i64 length = part_length<L::threads, N>(cols, parts);
@@ -191,7 +192,7 @@ WEFT_INLINE void arg_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, c
     if (thread_id() == 0) store(task, best);
   });
 }
-/// The best of those, found(row * parts + part): store(row, i64).
+/// The second kernel: finds the best of found(row * parts + part) and calls store(row, i64) with its position.
 template <class Rule, class T, class L, class Given, class Store>
 WEFT_INLINE void finish_arg_row_parts(const L& launch, i64 rows, i64 parts, const Given& found, const Store& store) {
   for_tasks(launch, rows, [&](i64 row) WEFT_LAMBDA {

@@ -18,7 +18,8 @@ constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high)
 /// starts per cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
 /// `few` units divided by the rows. A task has at least `columns`. B is packed in panels of nr() columns. Runs of a row
 /// of at most `short_runs` units are too short for the hardware prefetcher. At most `near` bytes of B stay in the cache
-/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance.
+/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance. Sums take `unrolled`
+/// units of k in one turn of their loop: two threads that share a core also share the instructions it starts.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
@@ -26,21 +27,23 @@ struct GemmTile {
   int deep = 512, few = 4096, columns = 1;
   int short_runs = 0, near = 131072, ahead = 0;
   int together = 1;  ///< panels whose sums of a row go to the epilogue at once
+  int unrolled = 1;
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
+  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< that do not hide how far away a panel is
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
 
 /// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
-inline constexpr GemmTile avx2_tile{};
+inline constexpr GemmTile avx2_tile{.unrolled = 4};
 inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
-/// The same for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.
+/// The AVX-512 tile for Zen 4, whose prefetchers bring data from L2 to L1 as fast as products need it.
 inline constexpr GemmTile zen_tile = [](GemmTile tile) {
   tile.deep = 256, tile.few = 8192, tile.short_runs = 64, tile.near = 32768, tile.ahead = 2048;
   return tile;
 }(avx512_tile);
-/// The same for at most 16 columns of f32.
+/// The AVX-512 tile for at most 16 columns of f32.
 inline constexpr GemmTile avx512_narrow_tile{
     .mr = 12, .nv = 1, .lanes = 16, .rows2 = 4, .rows3 = 1, .fma = 1, .deep = 256};
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
@@ -84,7 +87,7 @@ struct GemmBlocks {
   bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
 };
 
-/// Rows of a block, rounded up to the tile.
+/// Returns the largest number of rows of a block, before and after rounding up to whole tiles.
 constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.mr : 128; }
 constexpr i64 max_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
 
@@ -115,7 +118,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
 /// Rows of A in scratch are this many units apart: past a multiple of 4 KiB, so that they do not share cache sets.
 constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 
-/// Scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
+/// Returns the scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
 constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bool fill, int unit_bytes = 4) {
   const GemmBlocks b = gemm_blocks(tile, batch, m, n, units, fill);
   return b.mc * b.nc * unit_bytes + (fill ? b.mc * filled_stride(b.kc) * unit_bytes : 0) + 64;
@@ -158,7 +161,8 @@ constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 r
   return b;
 }
 
-/// Scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled rows.
+/// Returns the scratch bytes of a thread for conv: sums, then pointers with a row of padding or of windows, or filled
+/// rows.
 constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps, i64 units,
                            int acc_bytes = 4) {
   const ConvBlocks b = conv_blocks(tile, mode, groups, rows, channels_out, taps, units);
@@ -201,15 +205,16 @@ struct WinogradGrowth {
 };
 constexpr WinogradGrowth winograd_growth(int out) { return out == 4 ? WinogradGrowth{100, 49} : WinogradGrowth{4, 9}; }
 
-/// Scratch bytes of a thread for winograd: transformed pixels, sums, padding, and terms of tiles.
+/// Returns the scratch bytes of a thread for winograd: transformed pixels, sums, padding, and terms of tiles.
 constexpr i64 winograd_scratch(GemmTile tile, int out, i64 batch, i64 height, i64 width, i64 groups, i64 channels_out,
                                i64 words) {
   const WinogradBlocks b = winograd_blocks(tile, out, batch, height, width, groups, channels_out, words);
   return (b.positions * (b.mt * (b.stride + 1) + (b.mt + tile.mr) * tile.nr()) + b.stride) * 4 + 256;
 }
 
-/// Output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has whole lines
-/// of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one row.
+/// Returns the output pixels of one task of a depthwise convolution or pooling: about `work` reads of taps. A task has
+/// whole lines of `width` pixels; a line of more than 3 * work is cut. The pixels of all images are numbered as one
+/// row.
 constexpr i64 window_pixels(i64 rows, i64 width, i64 channels, i64 taps, i64 work = 150'000) {
   const i64 line = at_least(width * channels * taps, 1);
   const i64 pixels = line <= 3 * work ? width * at_least(work / line, 1) : ceil_div(width, ceil_div(line, work));
@@ -279,7 +284,7 @@ constexpr i64 block_dot_bytes(int bits, i64 block, bool zeros, int lanes) {
 constexpr i64 packed_block_bytes(int bits, i64 n, i64 k, i64 block, bool zeros, int lanes) {
   return ceil_div(n, block_dot_panels * lanes) * ceil_div(k, block) * block_dot_bytes(bits, block, zeros, lanes);
 }
-/// Scratch bytes of a thread for rows of f32.
+/// Returns the scratch bytes of a thread for rows of f32.
 constexpr i64 block_dot_scratch(int lanes, i64 m, i64 n, i64 k, i64 block) {
   return block_dot_blocks(lanes, m, n, k).mc * ceil_div(k, block) * (block + 1) * 4;
 }

@@ -12,7 +12,7 @@ struct Ranked {
   i64 index;
 };
 
-/// Whether an element ranks before another. NaN is the greatest value; among equals the lower index comes first.
+/// True if an element ranks before another. NaN is the greatest value; among equals the lower index comes first.
 template <bool Largest, class T>
 WEFT_INLINE bool ranks_before(const Ranked<T>& a, const Ranked<T>& b) {
   const auto less = [](T x, T y) WEFT_LAMBDA { return x < y || (y != y && x == x); };
@@ -59,7 +59,7 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
-/// The same with a block for each row: each pass finds the best element that ranks after the last one found.
+/// On GPUs a block does a row: each pass finds the best element that ranks after the last one found.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;

@@ -20,7 +20,7 @@ WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
   b = __builtin_shufflevector(a, b, (I & Half ? N + I : I + Half)...);
   a = low;
 }
-/// N vectors of N elements become their columns.
+/// Transposes N vectors of N elements in place.
 template <int Half, int N, class V>
 WEFT_INLINE void transpose_square(V (&v)[N]) {
   WEFT_UNROLL for (int i = 0; i < N; ++i) {

@@ -13,7 +13,7 @@ inline constexpr i64 unpack_chunk = tasks::unpack_task;
 inline constexpr i64 unpack_chunk = tasks::unpack_thread;
 #endif
 
-/// The value of four bits in f4e2m1.
+/// Returns the value of four bits in f4e2m1.
 WEFT_INLINE f32 f4_number(u32 bits) {
   const u32 magnitude = bits & 7, exponent = magnitude >> 1;
   const f32 half = exponent == 0 ? f32(magnitude) : f32((2 + (magnitude & 1)) << (exponent - 1));
@@ -36,7 +36,7 @@ WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
   });
 }
 
-/// The four bits of a number that f4e2m1 represents exactly.
+/// Returns the four bits of a number that f4e2m1 represents exactly.
 WEFT_INLINE u32 f4_bits(f32 x) {
   const u32 sign = __builtin_bit_cast(u32, x) >> 28 & 8;
   const f32 size = x < 0 ? -x : x;

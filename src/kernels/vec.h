@@ -224,7 +224,7 @@ struct __attribute__((packed, aligned(sizeof(T)))) Loose {
 
 #ifdef WEFT_CPU
 #define WEFT_VEC_OF(T, N) T __attribute__((__vector_size__(sizeof(T) * N)))
-/// All ones in the first n of N lanes.
+/// Returns all ones in the first n of N lanes.
 template <class T, int N>
 WEFT_INLINE auto lane_mask(int n) {
   return iota<T, N>() < Vec<T, N>(T(n));
@@ -304,7 +304,7 @@ WEFT_INLINE bool is_aligned(const WEFT_GLOBAL void* p) {
 }
 #endif
 
-/// N lanes from p. Lanes past a Part are zero and are not read.
+/// Loads N lanes from p. Lanes past a Part are zero and are not read.
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Full) {
   using E = remove_const<T>;
@@ -449,14 +449,14 @@ WEFT_INLINE void store_whole(CheckedPointer<T> p, V v, L lanes) {
 
 // ---- masks ----
 // A comparison of vectors gives an integer vector of 0 and -1, one of scalars a bool.
-/// Lane by lane, mask ? a : b; the mask may have any width.
+/// Returns mask ? a : b, lane by lane; the mask may have any width.
 template <class M, class V>
 WEFT_INLINE V select(M mask, V a, V b) {
   if constexpr (lanes_of<V> == 1) return mask ? a : b;
   else if constexpr (sizeof(Elem<M>) == sizeof(Elem<V>)) return (mask != 0) ? a : b;
   else return __builtin_convertvector(mask != 0, IntLike<V>) ? a : b;
 }
-/// A mask as stored booleans, 0 and 1.
+/// Returns a mask as stored booleans, 0 and 1.
 template <class M>
 WEFT_INLINE Vec<u8, lanes_of<M>> as_bool(M mask) {
   if constexpr (lanes_of<M> == 1) return mask ? 1 : 0;
@@ -473,7 +473,7 @@ template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> bits_to(V v) {
   return __builtin_bit_cast(Vec<To, lanes_of<V>>, v);
 }
-/// Conversion among types that compute (integers, f16, f32, f64), as C++ converts numbers.
+/// Converts among types that compute (integers, f16, f32, f64), as C++ converts numbers.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert_plain(V v) {
   if constexpr (lanes_of<V> == 1) return To(v);
@@ -545,7 +545,7 @@ struct PowerOfTwo {
     const U power = select(bits == U(0), U(0x00400000), bits << 23);
     return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
   }
-  /// The next power of two above; negative numbers give NaN.
+  /// Returns the next power of two above; negative numbers give NaN.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;
@@ -591,8 +591,8 @@ WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   return bits_to<f32>(select((found < size) | (found > size), bits | U(1), bits));
 }
 
-/// Any element type to any other, lane by lane; f64 is rounded only once. A value too large for an 8-bit float becomes
-/// infinity or NaN, so that overflow stays visible.
+/// Converts any element type to any other, lane by lane; f64 is rounded only once. A value too large for an 8-bit float
+/// becomes infinity or NaN, so that overflow stays visible.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert(V v) {
   using From = Elem<V>;

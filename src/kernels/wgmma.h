@@ -24,14 +24,16 @@ inline constexpr bool has_warp_groups = false;
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
-/// The byte offset of 16-byte part `part` of 128-byte row `row`.
+/// Returns the byte offset of 16-byte part `part` of 128-byte row `row`.
 WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + ((part ^ (row & 7)) << 4)); }
 
-/// The descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of 1024.
+/// Returns the descriptor of an operand in swizzled rows of 128 bytes that begins at this shared address, a multiple of
+/// 1024.
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The same for an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes further on.
+/// Returns the descriptor of an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes
+/// further on.
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
@@ -139,7 +141,7 @@ struct Wgmma {
   struct Sums {
     Acc v[c_count];
   };
-  /// The row (of 64) and column (of N) of this thread's sum i.
+  /// Returns the row (of 64) and column (of N) of this thread's sum i.
   static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
@@ -165,7 +167,7 @@ struct Wgmma {
   }
   /// Waits until all products are finished; the sums are read after it.
   static WEFT_INLINE void wait_for(Sums& c) { WEFT_ANY_WIDTH(WEFT_WGMMA_WAIT, "+f"); }
-  /// The same with the 64 x 16 piece of A in registers: pairs of k as mma.sync holds them. They must not change before
+  /// One k step with the 64 x 16 piece of A in registers: pairs of k as in mma.sync. They must not change before
   /// the product is done: see wgmma_wait_for.
   template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(const u32 (&a)[4], u64 b, Sums& c) {
@@ -177,15 +179,15 @@ struct Wgmma {
   }
 };
 
-/// A cluster's blocks run at the same time and read each other's shared memory: how many there are, and the number of
-/// this one.
+/// Return the number of blocks of this block's cluster and the number of this block in it. Blocks of a cluster run at
+/// the same time and read each other's shared memory.
 WEFT_INLINE int cluster_size() { return int(__nvvm_read_ptx_sreg_cluster_nctarank()); }
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
 /// Waits for all threads of the cluster; their earlier writes are visible afterwards.
 WEFT_INLINE void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-/// The address, for load_of_peer, of this shared address in block `rank` of the cluster.
+/// Returns the address, for load_of_peer, of this shared address in block `rank` of the cluster.
 WEFT_INLINE u32 address_in_peer(u32 address, int rank) {
   u32 there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));

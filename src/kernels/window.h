@@ -21,7 +21,7 @@ struct ConvSizes {
   constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
   constexpr i64 rows() const { return batch * pixels(); }
-  /// The rows of `phased_pixel`.
+  /// Returns the number of rows that `phased_pixel` takes.
   constexpr i64 phased_rows() const {
     i64 count = batch;
     for (int d = 0; d < 3; ++d) count *= transposed ? tasks::round_up(out[d], stride[d]) : out[d];
@@ -29,7 +29,7 @@ struct ConvSizes {
   }
 };
 
-/// The input coordinate that tap `t` reads for output coordinate `o` in dimension `d`, or -1 outside the image.
+/// Returns the input coordinate that tap `t` reads for output coordinate `o` in dimension `d`, or -1 outside the image.
 WEFT_INLINE i64 conv_source(const ConvSizes& s, int d, i64 o, i64 t) {
   i64 at = s.transposed ? o + s.pad[d] - t * s.dilation[d] : o * s.stride[d] - s.pad[d] + t * s.dilation[d];
   if (s.transposed) at = at >= 0 && at % s.stride[d] == 0 ? at / s.stride[d] : -1;
@@ -54,9 +54,9 @@ WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   p.at[0] = 0, ++p.image;
 }
 
-/// The output pixel of a row, in the order of Direct convolutions. A transposed one takes them phase by phase: pixels
-/// at equal positions modulo the stride read the same taps; other taps would meet the zeros between input pixels. All
-/// phases count as equally large, so some rows are no pixels: see `is_pixel`.
+/// Returns the output pixel of a row, in the order of Direct convolutions. A transposed one takes them phase by phase:
+/// pixels at equal positions modulo the stride read the same taps; other taps would meet the zeros between input
+/// pixels. All phases count as equally large, so some rows are no pixels: see `is_pixel`.
 WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   if (!s.transposed) return conv_pixel(s, row);
   ConvSizes phase = s;
@@ -97,7 +97,7 @@ WEFT_INLINE void for_each_source(const ConvSizes& s, int d, i64 o, const Visit& 
     if (from >= 0 && from < s.in[d]) visit(t, from);
   }
 }
-/// The same for all dimensions: visit(tap, element offset of the input pixel).
+/// Calls visit(tap, element offset of the input pixel) for all taps of a transposed convolution that read the input.
 template <class Visit>
 WEFT_INLINE void for_each_source(const ConvSizes& s, const ConvPixel& p, const Visit& visit) {
   for_each_source(s, 0, p.at[0], [&](i64 td, i64 d) WEFT_LAMBDA {
@@ -136,7 +136,7 @@ WEFT_INLINE TapRange valid_taps(const ConvSizes& s, int d, i64 first) {
   return {least(begin, s.kernel[d]), least(end, s.kernel[d])};
 }
 
-/// The element offset of input pixel (image, at...).
+/// Returns the element offset of input pixel (image, at...).
 WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w) {
   return (((image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel;
 }

@@ -6,7 +6,7 @@
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
 /// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` is B^T along one side,
-/// `weights` G, `output` A^T, and `finish` what follows when both sides are done.
+/// `weights` G and `output` A^T; `finish` follows when both sides are done.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"
@@ -243,7 +243,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   constexpr int nr = tile.nr();
   const i64 units = depth.all_planes * depth.units, plane = whole ? units : depth.units,
             begin = whole ? 0 : depth.planes.begin * plane, end = whole ? units : depth.planes.end * plane;
-  const i64 row = positions * nr, ahead = tiles <= 9 * tile.mr ? 4096 : 0;
+  const i64 row = positions * nr, ahead = tiles <= tile.few_rows() ? 4096 : 0;
   WEFT_NO_UNROLL for (i64 p = 0; p < positions; ++p, v += step, sums += nr, terms += tiles) {
     const typename Mac::B* from = panel + (p * (units + Mac::header) + Mac::header + begin) * nr * Mac::group;
     i64 plane_end = least(begin + plane, end), k = begin;
@@ -273,7 +273,7 @@ WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typena
   }
 }
 
-/// The taps [begin, end) along the depth that lie inside the input for results at these depths.
+/// Returns the taps [begin, end) along the depth that lie inside the input for results at these depths.
 WEFT_INLINE TapRange depth_taps(const ConvSizes& s, i64 first_depth, i64 last_depth) {
   const TapRange low = valid_taps(s, 0, first_depth * s.stride[0] - s.pad[0]),
                  high = valid_taps(s, 0, last_depth * s.stride[0] - s.pad[0]);

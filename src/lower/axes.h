@@ -46,7 +46,7 @@ struct AroundAxis {
   Dim outer, n, inner;
 };
 AroundAxis around_axis(const Dims& dims, int64_t axis);
-/// The product of dims [begin, end).
+/// Returns the product of dims [begin, end).
 Dim size_of(const Dims& dims, size_t begin, size_t end);
 
 /// Returns the view of `size` elements of one axis of `whole`, from `start` on.

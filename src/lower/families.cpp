@@ -47,7 +47,7 @@ std::string why_no_pool(const Instruction& i) {
   return {};
 }
 
-/// The element types that a matrix product or convolution supports.
+/// Returns the element types if no kernel multiplies them; "" if one does.
 template <class Op>
 std::string why_no_product(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype(), result = i.as<Op>()->type;

@@ -363,9 +363,11 @@ void FusedBody::emit(const Instruction& i) {
     text = quick_rounding(i);
     result = whole_bytes(i, operands(i)).value_or(DType::i32);
   } else if (const auto* op = i.as<Elementwise>()) {
+    std::vector<std::string> parts;
     for (const Value& input : i.inputs)
-      text +=
-          cat(text.empty() ? "" : ", ", operand(unrounded(input, op->fn, instructions_), register_type(input.dtype())));
+      parts.push_back(operand(unrounded(input, op->fn, instructions_), register_type(input.dtype())));
+    if (op->fn == Fn::add || op->fn == Fn::mul) std::ranges::sort(parts);  // one kernel for both orders
+    for (const std::string& part : parts) text += cat(text.empty() ? "" : ", ", part);
     text =
         cat(is_bound(i) ? (op->fn == Fn::min ? "bounded_above" : "bounded_below") : cat("fn::op_", info(op->fn).name),
             "(", text, ")");

@@ -118,7 +118,7 @@ class FusedBody {
 /// Returns the number that all elements of a value equal, looking through views; nothing if they differ or are unknown.
 std::optional<double> splat_of(Value value);
 
-/// The same for simple numbers only (0, 1, 0.5, 127, infinity ...), which become literals in the kernel's text. Others
+/// Returns that number if it is simple (0, 1, 0.5, 127, infinity ...) and so becomes a literal in the kernel. Others
 /// (scales) are read from memory, so that layers with different scales share one kernel.
 std::optional<double> literal_of(Value value);
 

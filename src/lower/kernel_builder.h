@@ -57,7 +57,7 @@ class KernelBuilder {
   std::string buffer(int buffer, DType type, bool written);
   /// Returns a variable for a size, or the literal for 0 and 1, which lets the compiler specialise the kernel for them.
   std::string size(const Dim& dim);
-  /// The same but never a literal, for sizes for which a specialised kernel is no faster: offsets, window geometry.
+  /// Returns a variable and never a literal, for sizes that make no kernel faster: offsets, window geometry.
   std::string number(const Dim& dim);
 
   void set_header(std::string header) { header_ = std::move(header); }

@@ -639,7 +639,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto in_order = [&](View view) {  // tables have another rank and stay
+  auto in_order = [&](View view) {  // leaves views of another rank, such as tables
     return view.dims.size() == order.size() ? permuted(view, order) : view;
   };
   FusedBody body(

@@ -53,7 +53,6 @@ class Lowering {
   const Chip& chip() const { return all_.chip; }
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
-  /// Returns the features of the target GPU.
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   /// Returns the number of compute units of the target GPU.
   int compute_units() const;
@@ -82,7 +81,7 @@ class Lowering {
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
                double less = 0);
-  /// The same for the value's own view, but elements that a broadcast repeats are copied once.
+  /// Copies the value's own view likewise, but elements that a broadcast repeats only once.
   View distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type = {}, double less = 0);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
@@ -90,7 +89,7 @@ class Lowering {
   DType product_type(const Instruction& instruction) const;
   /// Makes a buffer for a value that the current region computes, and returns its view.
   View new_result(Value value);
-  /// The same, with axes stored in the order `stored` (outermost first); an output of the program ignores it.
+  /// Makes such a buffer with axes in the order `stored` (outermost first); outputs of the program ignore the order.
   View new_result(Value value, const std::vector<size_t>& stored);
   /// True if a view of the value has been set.
   bool has_view(Value value) const { return all_.views.contains(value.def); }
@@ -113,7 +112,7 @@ class Lowering {
   bool are_connected() const { return all_.options.are_connected; }
   /// Returns the buffer through which ranks exchange values; makes it at the first call.
   int mailbox();
-  /// The vendors' libraries that may replace kernels.
+  /// Returns the vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
   /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.

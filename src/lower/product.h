@@ -32,7 +32,7 @@ bool rows_are_even(const View& a);
 Dim row_stride(const Product& p);
 /// Groups the result's axes into the coordinates (at, row, col); without batches into (row, col).
 Iteration result_iteration(const Dims& dims, size_t batch_axes);
-/// The same for a product that walks the axes in Product::order.
+/// Groups the axes of a product that walks them in Product::order.
 Iteration result_iteration(const Dims& dims, const Product& p);
 /// Returns the type of a GPU's accumulators for operands of this type.
 DType sum_type(DType type);

@@ -143,7 +143,7 @@ PlanStep reduce_rows_kernel(Lowering& lowering, const Region& region, const RowS
   return kernel.finish(lowering.plan(), reduce_name(region));
 }
 
-/// The same over columns; on a GPU `ways` threads share the reduced axis.
+/// Makes the launch that reduces columns; on a GPU `ways` threads share the reduced axis.
 PlanStep reduce_columns_kernel(Lowering& lowering, const Region& region, const RowShape& shape, DType acc, int ways,
                                const std::optional<FoundParts>& found) {
   KernelBuilder kernel("reduce.h");

@@ -5,7 +5,7 @@
 /// Operators that only move elements. Lowering turns them into strides and offsets; it copies only if that is cheaper.
 namespace weft {
 
-/// The same elements in row-major order, with other sizes.
+/// Keeps the elements in row-major order and changes the sizes.
 struct Reshape {
   static constexpr std::string_view name = "reshape";
   Dims dims = {};

@@ -32,7 +32,7 @@ class StringScope {
 Wide to_wide(const Tensor& tensor);
 /// Converts back; rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
-/// The same elements with other sizes.
+/// Returns the elements with other sizes.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
 
 /// Calls `f` with std::span<const double> or std::span<const int64_t>, whichever type holds the elements.
@@ -45,7 +45,7 @@ auto with_elements(const Wide& x, F f) {
 int64_t wrap(DType type, int64_t value);
 /// Rounds `value` to the nearest number of a float type.
 double round_to(DType type, double value, bool saturate = false);
-/// The least and the greatest value of an integer type of at most 32 bits, or of i64.
+/// Return the least and the greatest value of an integer type of at most 32 bits, or of i64.
 int64_t lowest_integer(DType type);
 int64_t highest_integer(DType type);
 /// Converts a number to an integer type: truncates and saturates; NaN gives 0.

@@ -434,7 +434,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// The same for convolutions whose weights have no zero point.
+/// Rewrites a convolution likewise, if its weights have no zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -655,7 +655,7 @@ std::optional<Value> folded_scales(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[0] = written(module, *sum, i.types[0].shape.rank());
   if (clipped) inputs[0] = apply(module, Fn::relu, {inputs[0]});
-  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // with the sizes of the scale
+  inputs[1] = broadcast(module, constant(module, DType::f64, 1), i.inputs[1].dims());  // the sum includes the scale
   return module.append(*op, inputs);
 }
 

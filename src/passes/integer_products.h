@@ -36,7 +36,7 @@ enum class IntegerFactors : uint8_t {
 /// sums might overflow i32. Also makes max pooling of a dequantised value pool its integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
-/// The same for 8-bit floats on GPUs: both scales move behind the product, which sums in f32.
+/// Replaces products of dequantised 8-bit floats on GPUs: both scales move behind the product, which sums in f32.
 ///
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);

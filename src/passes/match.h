@@ -28,7 +28,6 @@ struct Scaled {
   double factor;
 };
 Scaled without_scale(Value value);
-/// True if `user` is the only reader of `value`.
 bool only_read_by(Value value, const Instruction* user);
 
 }  // namespace weft

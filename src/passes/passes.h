@@ -12,7 +12,6 @@ enum class PassGroup : uint8_t {
   for_chip,  ///< passes that depend on the chip in PassContext
 };
 
-/// A pass of the pipeline.
 struct PassInfo {
   std::string_view name;
   PassGroup group;
@@ -20,7 +19,7 @@ struct PassInfo {
   bool (*applies)(const PassContext&);  ///< false: this chip or precision does not need the pass
 };
 
-/// All passes in the order in which they run.
+/// Returns all passes in the order in which they run.
 std::span<const PassInfo> pass_list();
 
 /// Runs the passes of one group whose `applies` is true for the pipeline's context.

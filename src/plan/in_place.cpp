@@ -35,7 +35,7 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
   return is_read_in_time ? "" : cat(plan.steps[last].source, " still reads it when the output is written");
 }
 
-/// The same, for the step that computes the output from the input.
+/// Returns why `output` cannot use the memory of `input` in any step that could compute it in place; empty if it can.
 std::string why_not(const Plan& plan, int input, int output) {
   std::string why = "the output is not computed from it elementwise in place";
   const PlanBuffer& to = plan.buffers[output];

@@ -16,8 +16,8 @@ namespace weft {
 /// each run decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
-/// The same for working memory (PlanBuffer::shares): if the last reader of a buffer writes a result of equal size, the
-/// result reuses the buffer's memory, unless a loop swaps the buffer. Call plan_lifetimes first.
+/// Finds which results may reuse working memory (PlanBuffer::shares): if the last reader of a buffer writes a result of
+/// equal size, the result reuses the buffer, unless a loop swaps the buffer. Call plan_lifetimes first.
 void share_working_memory(Plan& plan);
 
 }  // namespace weft

@@ -253,7 +253,7 @@ struct Plan {
 /// True if the host decides something between two steps of a GPU's plan, which then runs step by step.
 bool is_led_by_host(const Plan& plan);
 
-/// Returns the name of a step for profiles and reports: its kernel's name, or what it does.
+/// Returns the name of a step for profiles and reports: the name of its kernel, or of its action.
 std::string step_name(const Plan& plan, const PlanStep& step);
 
 }  // namespace weft

@@ -77,7 +77,7 @@ Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
 }
 
 /// Tries scales that clip the ends of the block by 0 % to 44 %, and takes the one with the least sum of squared errors.
-/// Each error is weighted by the importance of its weight's inputs.
+/// Each error is weighted by the importance of its column.
 Scale weighted_scale(std::span<const float> block, const BlockFormat& format, std::span<const float> importance) {
   constexpr int tries = 12;
   constexpr float step = 0.04f;
@@ -112,7 +112,7 @@ Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMe
   return method == WeightMethod::gptq ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }
 
-/// The scales and zero points of a row.
+/// Chooses the scales and zero points of a row.
 void choose_scales(BlockWeights& to, int64_t row, std::span<const float> values, WeightMethod method,
                    std::span<const float> importance) {
   int64_t block = to.format.block;

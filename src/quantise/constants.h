@@ -12,7 +12,7 @@ namespace weft::quantise {
 /// Returns the tensor of a Constant node; null for other nodes.
 const onnx::TensorData* held_tensor(const onnx::Node& node);
 
-/// The constant values of a model: weights, Constant nodes, and results of nodes that read only constants.
+/// The constant values of a model: weights, and results of nodes (except random ones) that read only constants.
 class Constants {
  public:
   explicit Constants(const ModelEdit& edit);

@@ -8,8 +8,8 @@
 namespace weft::quantise {
 namespace {
 
-/// Operators with f(a x) = a f(x) for a > 0 in each channel. The second list is for pictures, where it holds for
-/// channels on axis 1 only.
+/// Operators with f(a x) = a f(x) for a > 0 in each channel: `passing` on any axis, `passing_pictures` on axis 1 only.
+/// `norms` are normalisations, whose scale and bias can take the factors.
 constexpr std::string_view passing[] = {"Relu", "LeakyRelu", "Identity", "Dropout"},
                            passing_pictures[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"},
                            norms[] = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"};
@@ -25,10 +25,10 @@ Tensor scaled(const Tensor& given, size_t axis, std::span<const double> factors)
   return make_tensor(given.dtype, given.dims, values);
 }
 
-/// A node that can absorb the factors: its constant inputs, and for each the axis along which the factors apply.
+/// The constants that absorb the factors: vectors with an element for each channel, and the weight of a layer.
 struct Place {
-  std::vector<std::pair<Operand, std::string>> constants = {};  ///< lists of channels
-  Layer* layer = nullptr;                                       ///< its weights take the factors too
+  std::vector<std::pair<Operand, std::string>> constants = {};  ///< the vectors: where they are read, and their names
+  Layer* layer = nullptr;                                       ///< the layer; null: a normalisation
 };
 
 class Folding {

@@ -8,14 +8,14 @@
 namespace weft::quantise {
 namespace {
 
-/// Returns the upper triangle U, [k, k], for which U' U is the inverse of the damped h. Its rows compensate errors.
+/// Returns the upper triangle U, [k, k], with U' U the inverse of the damped h: the Cholesky factor that GPTQ needs.
 std::vector<double> inverse_factor(std::span<const float> h, size_t k) {
   constexpr double damping = 0.01;
   double mean = 0;
   for (size_t i = 0; i < k; ++i) mean += static_cast<double>(h[i * k + i]) / static_cast<double>(k);
   double added = std::max(damping * mean, 1e-9);
-  // Cholesky: h = R R', R upper triangular, from the last column on; so the inverse's factor is U = R^-1. Row j of r is
-  // column j of R, and row j of `rest` the remainder of h after the columns so far, so that all loops run along rows.
+  // h = R R' with an upper triangle R, computed from the last column to the first; then U = R^-1. `r` is R transposed,
+  // and `rest` is h less the products of the computed columns. So all loops run along rows.
   std::vector<double> r(k * k), u(k * k), rest(h.begin(), h.end());
   for (size_t j = k; j-- > 0;) {
     double* column = r.data() + j * k;

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-/// GPTQ: later columns compensate the rounding error of each column, so that the product changes least (Frantar and
-/// others, "GPTQ", 2022).
+/// GPTQ (Frantar and others, "GPTQ", 2022): after a column is rounded, later columns change to compensate its error, so
+/// that the product changes least.
 namespace weft::quantise {
 
 /// What GPTQ computes for a layer from its Hessian, the sum of x x' over the rows x of its inputs.

@@ -9,10 +9,10 @@ int64_t Histogram::index_of(double value) const {
   return static_cast<int64_t>(std::floor(std::ldexp(value, -exponent_)));
 }
 
-/// Merges bins by twos.
+/// Merges neighbouring bins in pairs, which doubles their width.
 void Histogram::halve() {
   int64_t first = first_ >> 1,
-          last = (first_ + static_cast<int64_t>(counts_.size()) - 1) >> 1;  // downwards, also below 0
+          last = (first_ + static_cast<int64_t>(counts_.size()) - 1) >> 1;  // rounds down, also below 0
   std::vector<int64_t> merged(static_cast<size_t>(last - first + 1));
   for (size_t i = 0; i < counts_.size(); ++i)
     merged[static_cast<size_t>(((first_ + static_cast<int64_t>(i)) >> 1) - first)] += counts_[i];

@@ -13,7 +13,7 @@ class Histogram {
  public:
   static constexpr int64_t most_bins = 4096;
 
-  /// Finite values.
+  /// Adds values, which must be finite.
   void add(std::span<const float> values);
 
   bool empty() const { return total() == 0; }

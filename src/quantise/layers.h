@@ -55,7 +55,7 @@ struct Layers {
   std::vector<Layer> chosen;
   std::vector<Float> floats;
 
-  /// Keeps a layer in floats, with the reason.
+  /// Moves a layer from `chosen` to `floats`, with the reason.
   void give_up(size_t layer, std::string why);
 };
 

@@ -315,7 +315,7 @@ std::string ModelEdit::node_text(size_t index) const {
   return out;
 }
 
-/// Visits all nodes in order: added nodes, and the model's nodes by number.
+/// Returns all nodes in order: added nodes, and the model's nodes by number.
 std::vector<std::variant<const NewNode*, size_t>> ModelEdit::order() const {
   std::vector<std::variant<const NewNode*, size_t>> all;
   auto put = [&](const std::vector<NewNode>& added) {

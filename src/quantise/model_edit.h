@@ -49,7 +49,7 @@ class ModelEdit {
   /// Adds a node right after the node that computes the value (an original or an added one), after nodes that were
   /// added there before.
   void put_behind(const std::string& value, NewNode added);
-  /// The same, but renames the node's result to the value's name and `ending`. Returns that name.
+  /// Adds a node there, names its result after the value with `ending`, and returns that name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, even if that one is removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }
@@ -57,7 +57,7 @@ class ModelEdit {
   /// Replaces a weight of the main graph or of a body by new weights and a node that computes the old weight from them.
   void replace_weight(const onnx::Graph& graph, const std::string& name,
                       std::vector<std::pair<std::string, Tensor>> weights, NewNode maker);
-  /// Drops all results but these.
+  /// Makes these values, which any node may compute, the only outputs.
   void set_outputs(std::vector<std::string> names) { outputs_ = std::move(names); }
   /// Removes inputs that nothing reads.
   void drop_unread_inputs() { drops_inputs_ = true; }

@@ -44,7 +44,7 @@ struct Observed {
 /// The statistics of each observed value, by its name.
 using Observation = std::map<std::string, Observed>;
 
-/// Runs the model on all data. Takes the memory of one run and of a histogram for each value.
+/// Runs the model on all items and returns the statistics of the layers' inputs. Holds the values of one run at a time.
 Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Samples& samples,
                     const Settings& settings);
 

@@ -17,15 +17,15 @@ const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
   return found == node.attributes.end() ? nullptr : &*found;
 }
 
-/// Reductions whose axes became an input in operator set 18.
+/// True for a reduction whose axes became an input in operator set 18.
 bool has_axes(const onnx::Node& node) {
   return node.domain.empty() && node.op_type.starts_with("Reduce") && node.op_type != "ReduceSum" && find(node, "axes");
 }
-/// Since operator set 18 a Split into equal parts has their number as attribute.
+/// True for a Split into equal parts, which since operator set 18 has their number as an attribute.
 bool is_equal_split(const onnx::Node& node) {
   return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
 }
-/// The default way to place samples of RoiAlign changed in operator set 16, scales of GroupNormalization in 21.
+/// True if the operator's meaning changes: RoiAlign's default sample positions (16), GroupNormalization's scales (21).
 bool is_changed(const onnx::Node& node, int64_t opset, int64_t wanted) {
   if (!node.domain.empty()) return false;
   return (node.op_type == "RoiAlign" && opset < 16) || (node.op_type == "GroupNormalization" && wanted >= 21);

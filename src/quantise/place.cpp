@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Sums that read the same value as a quantised convolution read its quantised form.
+  /// Lets each Add that reads the same value as a quantised convolution read the quantised form.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
@@ -63,7 +63,7 @@ class Pairs {
   }
 
  private:
-  /// Returns the greatest magnitude of a value over the greatest number of the type; never 0.
+  /// Adds nodes that compute a value's scale: its greatest magnitude over the greatest number of the type, never 0.
   std::string scale_of_run(const std::string& value, DType type) {
     constexpr double least = 1e-30;
     auto put = [&](const char* op, std::vector<std::string> inputs) {
@@ -244,7 +244,7 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
   return {.dtype = DType::u8, .dims = std::move(dims), .data = Bytes(std::move(bytes))};
 }
 
-/// Zero points [n, blocks], packed by rows.
+/// Returns the zero points [n, blocks], packed by rows.
 Tensor packed_zeros(const BlockWeights& weights) {
   auto blocks = static_cast<size_t>(weights.blocks());
   if (weights.format.bits == 8) return packed(weights.zeros, 8, {weights.n * weights.blocks()});
@@ -321,7 +321,7 @@ void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weigh
                .inputs = std::move(inputs),
                .outputs = {result.product},
                .integers = {{"K", weights.k}, {"N", weights.n}, {"bits", format.bits}, {"block_size", format.block}}};
-  // For f16 onnxruntime 1.32 then answers 0 behind a Mul.
+  // Not for f16: onnxruntime 1.32 then returns 0 for a product that reads a Mul.
   if (format.is_for_bytes && layer.type == DType::f32) node.integers.emplace_back("accuracy_level", 4);
   edit.put_before(layer.node, std::move(node));
   put_bias(edit, layer, result);

@@ -17,9 +17,9 @@ namespace weft::quantise {
 /// The number format of the quantised layers.
 enum class Target : uint8_t {
   int8,          ///< inputs and weights; sample data give the ranges of inputs
-  fp8,           ///< the same as e4m3 floats
+  fp8,           ///< as int8, in e4m3 floats; without sample data each run computes the ranges
   int8_dynamic,  ///< inputs and weights; each run computes the ranges of its inputs
-  int8_weights,  ///< only weights
+  int8_weights,  ///< only weights, in blocks
   int4,          ///< only weights, in blocks
   fp8_fnuz,      ///< as fp8, in the e4m3 of AMD's gfx942
 };
@@ -27,7 +27,7 @@ Target parse_target(std::string_view name);  ///< E203 for an unknown name
 std::string_view name(Target target);
 inline bool is_fp8(Target target) { return target == Target::fp8 || target == Target::fp8_fnuz; }
 
-/// How block-quantised weights are rounded.
+/// How weights are rounded. hqq and awq are for weights in blocks, gptq also for int8 and fp8.
 enum class WeightMethod : uint8_t { nearest, hqq, gptq, awq };
 WeightMethod parse_weight_method(std::string_view name);
 std::string_view name(WeightMethod method);
@@ -48,17 +48,17 @@ struct Settings {
   Target to = Target::int8;
   RangeMethod method = RangeMethod::mse;  ///< fp8 always uses minmax, since floats have a wide range
   double percentile = 99.99;
-  bool is_symmetric = false;   ///< int8: inputs are i8 with zero point 0, not u8
+  bool is_symmetric = false;   ///< int8: inputs are i8 with zero point 0, not u8; blocks: the middle is the zero point
   bool is_per_tensor = false;  ///< one scale for a whole weight, not one for each channel
   /// int8: weights of 7 bits, so that the sum of two products by u8 fits 16 bits; some engines need that without VNNI.
   bool is_range_reduced = false;
   /// If not set: gptq for int4 and fp8 with data, else nearest.
   std::optional<WeightMethod> weights;
-  int64_t block = 32;        ///< int4: number of weights with a common scale, a power of two from 16
+  int64_t block = 32;        ///< int4, int8_weights: number of weights with a common scale, a power of two, 16 to 256
   bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;       ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
-  /// The strength (below 1) of SmoothQuant, which moves outliers of inputs into weights. If not set, int8 chooses one
-  /// for each input where that costs nothing at run time.
+  /// The strength (below 1) of SmoothQuant, which moves outliers of inputs into weights. If not set, int8 and
+  /// int8_dynamic with data choose one for each input, where it costs nothing at run time.
   std::optional<double> smooth;
   std::vector<std::string> keep;  ///< names (* and ?) of nodes that stay in floats
   std::optional<double> budget;   ///< allowed loss; as many layers stay in floats as it takes
@@ -81,7 +81,7 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
 struct Quantised {
   std::string model, report;
 };
-/// The same for the bytes of an ONNX file, whose external weights lie in `folder`; without a metric.
+/// Quantises the bytes of an ONNX file, whose external weights lie in `folder`. `settings` must have no metric.
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
 }  // namespace weft::quantise

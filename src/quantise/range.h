@@ -51,7 +51,7 @@ Grid grid_of(Range range, DType type);
 /// from the one in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// Returns the power of the rounding errors over that of the values, or of their `smallest` share; 0 if all are 0.
+/// Returns the power of the rounding errors over that of the values (or of the `smallest` share of them); 0: all are 0.
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

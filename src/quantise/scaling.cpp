@@ -26,7 +26,7 @@ Readers layers_by_input(const std::vector<Layer>& layers, const Observation& see
   return readers;
 }
 
-/// Returns the input channel that each element of a weight is multiplied by.
+/// Maps an element of a weight to the input channel that it multiplies.
 class Meeting {
  public:
   Meeting(const Layer& layer, size_t inputs)
@@ -130,7 +130,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
   return sum;
 }
 
-/// Returns the expected change of the products by rounding, if channels were independent.
+/// Returns the expected squared change of the products by rounding; takes input channels as independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

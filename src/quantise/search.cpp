@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t most_evaluations = 20, most_places = 6, most_kinds = 5, most_items = 32;
 
-/// Returns the distance between results, the largest over all outputs. For floats it is the root mean square of the
+/// Measures the distance between results, the largest over all outputs. For floats it is the root mean square of the
 /// differences relative to that of the right values; for integers the share that differs.
 class Difference {
  public:
@@ -82,7 +82,7 @@ class Search {
  private:
   size_t count() const { return work_.layers().size(); }
 
-  /// Returns the noise that the rounding of each layer adds to its own result.
+  /// Returns each layer's share of all rounding noise (of inputs and weights); the shares sum to 1.
   std::vector<double> estimate() const {
     std::vector<double> noise;
     for (const Prepared& made : work_.prepared()) noise.push_back(made.input_noise + made.weight_noise);
@@ -138,7 +138,8 @@ class Search {
     return difference.value();
   }
 
-  /// Scales each layer's share in the loss by the measured loss of its part alone, over the part's noise.
+  /// Measures for each part of the layers the loss if only that part is quantised. Scales the shares of its layers by
+  /// that loss over the part's noise.
   void measure(const std::vector<size_t>& part_of) {
     std::vector<double> found(std::ranges::max(part_of) + 1);
     for (size_t part = 0; part < found.size(); ++part) {
@@ -183,7 +184,7 @@ class Search {
     return static_cast<double>(layer.values.elements() * (seen == work_.seen().end() ? 1 : seen->second.rows));
   }
 
-  /// Returns the layers, those first that lose most for their size.
+  /// Returns the layers in falling order of loss for their size.
   std::vector<size_t> costly() const {
     std::vector<size_t> order(count());
     std::iota(order.begin(), order.end(), 0);

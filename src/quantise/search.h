@@ -14,14 +14,14 @@ struct Evaluation {
 };
 
 struct Choice {
-  std::set<size_t> floats = {};  ///< layers that stay in floats to meet the budget
+  std::set<size_t> floats = {};  ///< layers that are spared: they stay in floats (int4: get 8 bits)
   std::vector<Evaluation> evaluations = {};
   std::vector<double> shares = {};  ///< estimated contribution of each layer to the loss
   double loss = 0;                  ///< NaN: unknown, without data or a metric
 };
 
-/// Chooses the layers to quantise: all, or with a budget as many as it allows, in at most 20 evaluations. Throws E221
-/// if quantising a single layer already loses more.
+/// Chooses the layers to quantise: with a budget as many as it allows, in at most 20 evaluations; without one all, but
+/// fp8 and int4 with data spare those that lose most. Throws E221 if no choice that was tried meets the budget.
 Choice choose_layers(const Work& work, const std::filesystem::path& output);
 
 }  // namespace weft::quantise

@@ -16,12 +16,12 @@ struct ChannelWeights {
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// Returns the smallest scales with which no weight of a channel (or of all) exceeds `most` steps.
+/// Returns the smallest scales with which no weight of a channel (or of the layer) exceeds `most` steps.
 std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double most);
 /// Raises scales so that the bias, in units of input scale times weight scale, fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// The same for a matrix, using statistics of its inputs, with at most this many steps.
+/// Rounds a matrix by GPTQ, each weight to at most `most` steps.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              double most, size_t threads);
 
@@ -33,7 +33,7 @@ struct ChannelOrder {
 ChannelOrder order_of(const Tensor& tensor, size_t axis);
 
 /// Returns the mean error of each output channel after rounding: the weights' rounding errors times the means of the
-/// input channels. The number of groups of a convolution follows from the sizes. `is_whole`: the mean result itself.
+/// input channels. `is_whole`: returns the mean results with unrounded weights instead.
 std::vector<double> mean_loss(const Layer& layer, const ChannelWeights& rounded, std::span<const double> means,
                               bool is_whole = false);
 

@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Returns the sum of x x' after subtracting the mean of x.
+/// Changes the sum of x x' to that of the x with their mean subtracted.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid of an input without its mean, and the noise, which falls with the power of the values.
+/// Sets the grid and the noise of an input whose mean is subtracted; the noise falls with the power of the values.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -86,7 +86,7 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
   if (needs_ranges() || is_smoothed || settings_.weights == WeightMethod::awq) observe_inputs();
   check_any();
   if (is_smoothed && smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth) && needs_ranges())
-    observe_inputs();  // as they are now
+    observe_inputs();  // again, because smoothing changed them
   if (is_blocked() && settings_.weights == WeightMethod::awq)
     protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
   prepare();
@@ -110,7 +110,7 @@ void Work::check_any() const {
 }
 
 BlockFormat Work::block_format() const {
-  bool is_int4 = settings_.to == Target::int4;  // 4-bit weights lose far more than rows of 8 bits
+  bool is_int4 = settings_.to == Target::int4;  // beside the errors of 4 bits, those of inputs in 8 bits are small
   return {.bits = is_int4 ? 4 : 8,
           .block = settings_.block,
           .is_symmetric = settings_.is_symmetric,
@@ -160,7 +160,7 @@ void Work::prepare() {
   run_parallel(prepared_.size(), is_blocked() ? 1 : static_cast<size_t>(settings_.threads), prepare_one);
 }
 
-/// GPTQ is for matrices; convolutions and the 8-bit layers of int4 are rounded to nearest.
+/// True if GPTQ rounds the layer. Convolutions and the 8-bit layers of int4 are rounded to nearest.
 bool Work::takes_gptq(const Layer& layer) const {
   return settings_.weights == WeightMethod::gptq && settings_.to != Target::int8_dynamic && !layer.is_convolution() &&
          !is_last(layer);
@@ -229,8 +229,8 @@ bool Work::can_be_centred(const Layer& layer) const {
   return is_layer_type(bias.dtype) && bias.elements() == layer.channel_count();
 }
 
-/// Errors of 8-bit floats grow with the values. So the mean of each channel is subtracted first, and its product with
-/// the weights is added to the bias.
+/// Chooses the fp8 inputs whose mean is subtracted before rounding: errors of 8-bit floats grow with the values. The
+/// product of the means and the weights is added to the bias.
 void Work::choose_centred() {
   if (!is_fp8(settings_.to) || !settings_.correct_bias) return;
   for (const Layer& layer : layers_.chosen)

@@ -42,7 +42,7 @@ std::vector<Tensor> with_defaults(std::span<const Port> ports, std::span<const T
 SymbolValues bind_symbols(std::span<const Port> ports, std::span<const Tensor> inputs,
                           const SymbolValues* known = nullptr);
 
-/// Returns the sizes of an output for these inputs; -1 for sizes that only the run knows. Throws as bind_symbols does.
+/// Returns the sizes of an output for these inputs; -1 for sizes that the run computes. Throws as bind_symbols does.
 std::vector<int64_t> output_sizes(std::span<const Port> inputs, const Port& output, std::span<const Tensor> given);
 
 /// True if the plan has a random operator without a seed of its own. Each run then gives `run_seed` another number.

@@ -22,7 +22,7 @@ class CheckedRun {
   /// Marks the buffer as unwritten and fills its memory with NaNs. Buffers that never begin (inputs, constants) are
   /// checked for their bounds only.
   void begin(int buffer, std::byte* memory);
-  /// Sets the size of a buffer that only the run knows. Reads of its unwritten bytes are not detected.
+  /// Sets the size of a buffer whose size the run computes. Reads of its unwritten bytes are not detected.
   void resize(int buffer, int64_t bytes);
   /// Two buffers change places.
   void swap(int a, int b);

@@ -64,7 +64,7 @@ class GpuContext final : public GpuRun {
   struct Bucket {
     BucketPlan plan;
     std::vector<Captured> graphs;
-    std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run of single launches
+    std::optional<std::chrono::nanoseconds> time_in_steps = {};  ///< duration of the last run without a captured graph
   };
 
   /// Reads the elements of inputs that set sizes, in the order of the settings (lower/control.cpp: lower_bind).
@@ -321,7 +321,7 @@ class GpuContext final : public GpuRun {
 
   void fetch(const RunOptions& options) {
     const gpu::Stream queue = stream_of(options);
-    if (options.rank) await_work(options);  // before a copy to the host, which would wait for ever
+    if (options.rank) await_work(options);  // a copy to the host would wait for ever if another rank has failed
     for (const Fetched& f : fetched_) {
       if (options.on_device) queue.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
       else queue.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);

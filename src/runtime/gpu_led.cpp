@@ -88,7 +88,7 @@ class LedContext final : public GpuRun {
     int kernel;
     int64_t blocks;
     std::vector<std::byte*> memory;
-    size_t sizes;  // the first of its words
+    size_t sizes;  // index of its first size in Trace::words
   };
   struct Trace {
     std::vector<Launched> launches;
@@ -158,7 +158,7 @@ class LedContext final : public GpuRun {
     placed_ = Placed{values_, bytes_, memory_, works_};
   }
 
-  /// True if only the run knows the buffer's size.
+  /// True if the buffer's size is computed during the run.
   bool is_late(size_t id) const {
     const PlanBuffer& buffer = plan().buffers[id];
     auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
@@ -627,7 +627,7 @@ class LedContext final : public GpuRun {
   bool follows_from_sizes_;                  // runs with equal sizes and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
-  gpu::Event queued_;              // the end of the last run that is a graph on the caller's stream
+  gpu::Event queued_;              // records the end of the last run that was queued as a graph on the caller's stream
   Trace* trace_ = nullptr;         // if set, launches are recorded here and not made
   bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
   std::vector<std::unique_ptr<Context>> parts_;

@@ -227,7 +227,6 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
   /// True for buffers without device memory: strings, containers, and values that only the host reads.
   bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }
-  /// Loads one more kernel.
   void load_kernel(int kernel) const { code_.load({kernel}); }
 
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }

@@ -85,7 +85,8 @@ class GpuRun : public Context {
     return launch && launch->is_spare && bytes_[static_cast<size_t>(next->buffers[0])] <= max_mailbox_bytes;
   }
 
-  /// True for a library call or collective whose work the next launch does, and for such a launch if it does not.
+  /// True if this run skips the step: a library call or collective in whose place the next launch runs, or else that
+  /// launch.
   bool is_replaced(size_t i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];

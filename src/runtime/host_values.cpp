@@ -42,7 +42,7 @@ bool passes_on(HostFn fn) {
 bool is_read_from(const Plan& plan, size_t from, int buffer) {
   auto contains = [](std::span<const int> ids, int id) { return std::ranges::find(ids, id) != ids.end(); };
   std::vector<std::pair<size_t, int>> open = {{from, buffer}};
-  std::set<std::pair<size_t, int>> seen;  // visited
+  std::set<std::pair<size_t, int>> seen;
   while (!open.empty()) {
     auto [at, id] = open.back();
     open.pop_back();

@@ -17,7 +17,7 @@ int64_t default_memory_limit();
 /// the node with the largest buffer.
 void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit);
 
-/// The same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
+/// Throws E401 likewise for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
 void check_device_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t weights,
                          int64_t limit);
 
@@ -28,7 +28,7 @@ void check_container_memory(Tensor& container, int64_t limit);
 /// Throws E401 if packed weights would take more than `limit` bytes (0: the default), before they are packed.
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit);
 
-/// The same for weights on a GPU: packed weights, and constants that runs read.
+/// Throws E401 if a GPU's weights (packed ones, and constants that runs read) would take more than `limit` bytes.
 void check_device_weights(const Plan& plan, const std::vector<bool>& is_read, int64_t limit);
 
 }  // namespace weft

@@ -598,7 +598,7 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// The list of symbols is complete only when everything else is written, but is read first.
+/// Encodes a value behind the list of its symbols: the list is read first, but is complete only after the value.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);

@@ -28,7 +28,7 @@ void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, i
   }
 }
 
-/// The same for 16-bit floats: added in f32 and rounded once.
+/// Adds 16-bit floats of all ranks likewise, in f32, and rounds each sum once.
 void sum_narrow(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   const FloatFormat format = float_format(all[0].type);
   bool is_bf16 = all[0].type == DType::bf16;

@@ -20,9 +20,9 @@
 ///     "code"     for each chip: the image of its kernels
 ///     "weights"  the constants of all of these, each once, on 64 bytes; used where the file is mapped
 ///
-/// A saved program holds machine code: whoever made it decides what it does when it runs, so it must be trusted like a
-/// program. Damage, though, is always found: every byte of the file is under a checksum or known to be zero, and an
-/// index or size that is wrong in spite of its checksum is refused before it is used.
+/// A saved program holds machine code: load it only if you trust its author as that of any executable. Damage is always
+/// found: every byte of the file is under a checksum or known to be zero, and an index or size that is wrong although
+/// its checksum is right is refused before it is used.
 namespace weft {
 
 /// The program that plans are made from, and the requested options: enough to compile it for another chip.

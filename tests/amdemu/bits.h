@@ -70,7 +70,7 @@ T maximum_number(T a, T b) {
   return a > b || (a == b && !std::signbit(static_cast<f32>(a))) ? a : b;
 }
 
-/// The middle of three; with a NaN among them the smallest of the others.
+/// Returns the middle of three; with a NaN among them the smallest of the others.
 template <class T>
 T median_number(T a, T b, T c) {
   if (a != a || b != b || c != c) return minimum_number(minimum_number(a, b), c);

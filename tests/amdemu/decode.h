@@ -16,7 +16,7 @@ class Disassembler {
   ~Disassembler();
   Disassembler(const Disassembler&) = delete;
   Disassembler& operator=(const Disassembler&) = delete;
-  /// The text of the instruction at `code`, and in `bytes` its length; throws Fault if there is no instruction.
+  /// Returns the text of the instruction at `code`, and in `bytes` its length; throws Fault if there is no instruction.
   std::string print(const u8* code, u64 room, u64 pc, u32& bytes) const;
 
  private:
@@ -26,7 +26,7 @@ class Disassembler {
 /// Reads the text of an instruction that lies at `pc`; throws Fault, naming it, when it has no semantics here.
 std::unique_ptr<Instruction> decode(const std::string& text, u64 pc, u32 bytes);
 
-/// The table's name for a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".
+/// Returns the table's name for a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".
 std::string canonical_name(std::string mnemonic);
 
 }  // namespace weft::amdemu

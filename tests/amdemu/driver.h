@@ -40,7 +40,7 @@ struct Chip {
   int units, wave, memory_gib, l2_mib, clock_mhz;
   static constexpr u32 lds_bytes = 65536;
 };
-/// The devices that AMDEMU_CHIPS names; throws Fault for a chip that is not in chips.def.
+/// Returns the devices that AMDEMU_CHIPS names; throws Fault for a chip that is not in chips.def.
 const std::vector<Chip>& devices();
 
 struct Stream;

@@ -476,7 +476,7 @@ WEFT_HIP int hipGraphExecDestroy(void* executable) {
 
 // --- for tests -------------------------------------------------------------------------------------------------------
 
-/// The message of the last kernel that failed.
+/// Returns the message of the last kernel that failed.
 WEFT_HIP const char* amdemuLastError() { return driver().fault_text.c_str(); }
 
 /// Forgets a fault, so that further tests may run in the process.
@@ -488,7 +488,7 @@ WEFT_HIP void amdemuReset() {
   last_error = success;
 }
 
-/// The number of handles and allocations not yet released.
+/// Returns the number of handles and allocations not yet released.
 WEFT_HIP size_t amdemuHeld() {
   Driver& d = driver();
   const std::lock_guard lock(d.mutex);

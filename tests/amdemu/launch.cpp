@@ -128,7 +128,7 @@ void execute_indexed(Wave& w, const Instruction& i) {
 
 // --- registers at entry ----------------------------------------------------------------------------------------------
 
-/// What hsa_kernel_dispatch_packet_t holds, for kernels that read it.
+/// The layout of hsa_kernel_dispatch_packet_t, which some kernels read.
 struct DispatchPacket {
   u16 header, setup, threads[3], reserved0;
   u32 grid[3], private_bytes, group_bytes;

@@ -19,7 +19,7 @@ Counters run_kernel(const Kernel& kernel, const LaunchSizes& sizes, std::span<co
 /// Runs one instruction; tests use it on a wave of their own.
 void execute(Wave& wave, const Instruction& i);
 
-/// A wave of `kernel` in `group` with poisoned registers and all lanes on.
+/// Returns a wave of `kernel` in `group` with poisoned registers and all lanes on.
 std::unique_ptr<Wave> new_wave(const Kernel& kernel, WorkGroup& group, u32 id);
 
 }  // namespace weft::amdemu

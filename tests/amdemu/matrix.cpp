@@ -120,7 +120,7 @@ T factor(const Wave& w, const Operand& o, u32 lane, int element, Element type, b
   else return real_element(w, o, lane, element, type);
 }
 
-/// One word of the sums to add to, which may be a constant.
+/// Returns one word of the sums to add to, which may be a constant.
 u32 addend(const Wave& w, const Operand& o, int word, u32 lane, Meaning meaning) {
   return o.is_register() ? w.row(o, word)[lane] : static_cast<u32>(constant_bits(o, meaning));
 }
@@ -131,7 +131,8 @@ struct Place {
   int block, row, column;
 };
 
-/// The row and column of register `word` of a lane among the sums. A lane holds groups of four rows of one column.
+/// Returns the row and column of register `word` of a lane among the sums. A lane holds groups of four rows of one
+/// column.
 Place sum_place(const MatrixShape& s, int word, u32 lane) {
   const int l = static_cast<int>(lane);
   if (s.sum == Element::f64) return {0, l / 16 + 4 * word, l % 16};

@@ -29,7 +29,7 @@ u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 byt
 
 namespace {
 
-/// Whether two waves accessed the byte without a barrier between, one of them writing.
+/// True if two waves accessed the byte without a barrier between, one of them writing.
 bool is_race(const ByteHistory& h, u32 epoch, u32 wave, Touch touch) {
   const bool others_wrote = h.written == epoch && h.writer != wave && !(touch == Touch::atomic && h.atomic);
   const bool others_read = h.read == epoch && (h.readers & ~(1u << wave)) != 0;
@@ -308,7 +308,7 @@ void flat_atomic(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-/// A load to LDS: the lanes' words go to M0, in lane order.
+/// Returns the target of a load to LDS: the lanes' words lie in lane order from the address in M0 on.
 u8* direct_target(Wave& w, const Instruction& i, u32 lane) {
   const u32 base = (w.s[m0] & 0x3ffff) + static_cast<u32>(i.modifiers.offset);
   return local_pointer(w, i, lane, base + 4 * lane, 4, Touch::write);
@@ -430,7 +430,8 @@ void permute(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// The lane that ds_swizzle reads: four lanes in an order, or the lane's number masked, or (gfx9 and later) rotated.
+/// Returns the lane that ds_swizzle reads: four lanes in an order, or the lane's number masked, or (gfx9 and later)
+/// rotated.
 u32 swizzled_lane(u32 lane, u32 pattern) {
   if ((pattern & 0xe000) == 0xc000) {
     const u32 by = pattern >> 5 & 31;

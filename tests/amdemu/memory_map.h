@@ -21,7 +21,7 @@ inline u64 address_of(const void* pointer) { return reinterpret_cast<u64>(pointe
 
 void add_region(u64 address, u64 bytes);
 void remove_region(u64 address);
-/// The region that holds all of the bytes; an empty one if there is none.
+/// Returns the region that holds all of the bytes; an empty one if there is none.
 Region find_region(u64 address, u64 bytes);
 /// Bytes of the region that begins here; 0 where none does.
 u64 region_bytes(u64 address);

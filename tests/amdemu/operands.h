@@ -19,19 +19,19 @@ constexpr Meaning meaning_of = std::is_same_v<T, f32>   ? Meaning::single
 
 u64 constant_bits(const Operand& o, Meaning meaning);
 
-/// One or two scalar registers, a constant or SCC.
+/// Returns one or two scalar registers, a constant or SCC.
 u64 read_scalar(const Wave& w, const Operand& o, Meaning meaning = Meaning::word);
 void write_scalar(Wave& w, const Operand& o, u64 value);
 /// Reads a mask with a bit for each lane.
 u64 read_mask(const Wave& w, const Operand& o);
 void write_mask(Wave& w, const Operand& o, u64 mask);
 
-/// The lane that DPP reads from, or -1 where there is none.
+/// Returns the lane that DPP reads from, or -1 where there is none.
 int dpp_source(const Modifiers& m, u32 lane, u32 lanes);
-/// Lanes of the first source moved as DPP says, into `moved`.
+/// Moves the lanes of the first source as DPP says; returns them, in `moved`.
 const u32* moved_by_dpp(const Wave& w, const Instruction& i, const u32* row, u32* moved);
 
-/// Word `word` of a source as one u32 for each lane; `room` holds it if it is not in registers as it is.
+/// Returns word `word` of a source as one u32 for each lane; `room` holds it if registers do not.
 const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* room, int word = 0,
                       Meaning meaning = Meaning::word);
 
@@ -42,7 +42,7 @@ void write_half(Wave& w, const Instruction& i, const u32* row, bool high);
 /// Writes the part of active lanes that SDWA chose.
 void write_part(Wave& w, const Instruction& i, u32* row);
 
-/// The part of `value` that SDWA chose, sign-extended if the operand says so.
+/// Returns the part of `value` that SDWA chose, sign-extended if the operand says so.
 u32 sdwa_part_of(u32 value, u8 part, bool sign_extend);
 
 /// Fills values[lane] from operand `operand`; `source` is its number among the sources (op_sel and SDWA count so).
@@ -106,7 +106,7 @@ void read_vector(const Wave& w, const Instruction& i, int operand, int source, T
   else read_words(w, i, operand, source, values);
 }
 
-/// A pointer to the operand's values: in the registers themselves where nothing changes them, else in `room`.
+/// Returns a pointer to the operand's values: in the registers themselves where nothing changes them, else in `room`.
 template <class T>
 const T* vector_source(const Wave& w, const Instruction& i, int operand, int source, T* room) {
   const Operand& o = i[operand];
@@ -158,7 +158,7 @@ void write_vector(Wave& w, const Instruction& i, T* values) {
   write_row(w, i[0], 0, low);
 }
 
-/// Whether results may be written to the register at once.
+/// True if results may be written to the register at once.
 template <class T>
 bool writes_directly(const Wave& w, const Instruction& i) {
   return sizeof(T) == 4 && i.plain && i[0].kind == OperandKind::vector && w.exec_mask() == w.all_lanes();

@@ -5,7 +5,7 @@
 
 #include "instruction.h"
 
-/// The table of instructions: by canonical name, what to do and which unit does it. Its rows come from scalar.def,
+/// The table of instructions: for each canonical name its function and its unit. Its rows come from scalar.def,
 /// vector.def and a few functions; the names of memory and matrix instructions are parsed.
 namespace weft::amdemu {
 
@@ -23,9 +23,9 @@ void add_scalar(SemanticsTable& table);
 void add_vector_arithmetic(SemanticsTable& table);
 void add_vector_others(SemanticsTable& table);
 
-/// Whether the name is that of a load, store or atomic; then shape, action and unit are set.
+/// True if the name is that of a load, store or atomic; then sets shape, action and unit.
 bool prepare_memory(Instruction& i);
-/// The same for MFMA and WMMA.
+/// True if the name is that of an MFMA or WMMA instruction; then sets shape, action and unit.
 bool prepare_matrix(Instruction& i);
 
 }  // namespace weft::amdemu

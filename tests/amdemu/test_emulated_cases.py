@@ -16,7 +16,7 @@ NOTHING = re.compile("test_reduce_.*_empty_set")
 CONTAINERS = re.compile("test_identity_(sequence|opt)$|test_optional_(get|has)_element")
 
 
-def test_nothing_and_containers():
+def test_empty_reductions_and_containers():
     program = emulated.ROOT / "tests/frontends/suite_cases.py"
     done = emulated.run("gfx1100", sys.executable, program, "amd:0", f"{NOTHING.pattern}|{CONTAINERS.pattern}")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -55,7 +55,7 @@ def texts(path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
-def test_what_the_run_decides_is_right_on_gpus(model, chip, tmp_path):
+def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
     """Models with sizes that depend on data, with overlapping boxes, and with a loop whose number of trips is an input. All steps run on
     the GPU."""
     path = tmp_path / "model.onnx"
@@ -115,7 +115,7 @@ def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_no_gpu_does_runs_on_the_cpu_between_copies(tmp_path):
+def test_operators_that_gpus_lack_run_on_the_cpu_between_copies(tmp_path):
     texts(tmp_path / "model.onnx")
     np.save(tmp_path / "t.npy", np.array([[1, 2, 9], [3, 1, 2]]))
     run = lambda device: emulated.run("gfx1100", "weft", "run", tmp_path / "model.onnx", "--input", f"t={tmp_path / 't.npy'}", "--device", device)

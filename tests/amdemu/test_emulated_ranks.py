@@ -90,7 +90,7 @@ print(codes, np.isfinite(first).all(), time.monotonic() - began < 5)
 """
 
 
-def test_a_failing_rank_ends_what_the_other_waits_for(monkeypatch, tmp_path):
+def test_a_failing_rank_ends_the_wait_of_the_other(monkeypatch, tmp_path):
     """An operator of the host fails in one rank while the other's stream waits for their sum; then the connection is gone."""
     net = split_networks.Net()
     y = net.op("Same", net.linear(net.floats("x", ["rows", 64], 3, 64), 64, 128), domain="mine")

@@ -47,7 +47,7 @@ void ternary(Wave& w, const Instruction& i) {
   if (!direct) write_vector(w, i, room);
 }
 
-/// The register that an accumulating instruction writes, as it was.
+/// Returns the register that an accumulating instruction writes, as it was.
 template <class D>
 const D* old_result(const Wave& w, const Instruction& i, D* room) {
   const Operand& o = i[0];
@@ -194,7 +194,7 @@ T mantissa_of(T x) {
   return std::isfinite(x) ? std::frexp(x, &exponent) : x;
 }
 
-/// The end of a division n / d: special cases, and the sign of the quotient.
+/// Ends a division n / d: returns the quotient with its sign, or the result of a special case.
 template <class T>
 T fixed_quotient(T quotient, T d, T n) {
   const T sign = std::signbit(d) != std::signbit(n) ? T(-1) : T(1);

@@ -375,7 +375,7 @@ void swap(Wave& w, const Instruction& i) {
   write_row(w, i[1], 0, a);
 }
 
-/// Moves whose registers M0 is added to.
+/// v_movrels, v_movreld, v_movrelsd: moves that add M0 to the number of the source or destination register.
 template <bool source, bool destination>
 void movrel(Wave& w, const Instruction& i) {
   u32 room[max_lanes], moved[max_lanes];

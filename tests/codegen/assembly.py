@@ -17,7 +17,7 @@ PTX_KINDS = [("matrix", r"(mma\.sync|wgmma\.mma_async)"), ("scratch", r"(ld|st)\
 
 
 def functions(text, chip):
-    """Name of each kernel -> its lines."""
+    """Returns the lines of each kernel: {name: lines}."""
     if chip.startswith("sm_"):
         return {name: body.splitlines() for name, body in PTX_ENTRY.findall(text)}
     found, name = {}, None

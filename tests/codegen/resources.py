@@ -21,7 +21,7 @@ LINE = re.compile(rb"(\w+)((?: \d+){10})\n")
 
 
 def entries(cache):
-    """The first kernel of every entry of a cache folder, by the entry's file: the lines of text before its bytes."""
+    """Returns {file: first kernel in it} of a cache folder, read from the line of text before the kernel's bytes."""
     found = {}
     for path in sorted(pathlib.Path(cache).glob("kernels/*")):
         match = LINE.match(path.read_bytes()[HEADER:4096])
@@ -31,7 +31,7 @@ def entries(cache):
 
 
 def kernels_in(cache):
-    """Every kernel of a cache folder that one chip was compiled for; an image counts as the kernels in it."""
+    """Returns the distinct kernels of a cache folder that holds kernels for one chip."""
     return list({kernel.name: kernel for kernel in entries(cache).values()}.values())
 
 

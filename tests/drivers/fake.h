@@ -9,7 +9,7 @@ extern "C" {
 void fake_fail(int call, int error);
 /// Calls since then.
 int fake_calls();
-/// The name of the function that failed last.
+/// Returns the name of the function that failed last.
 const char* fake_failed();
 /// Memory, modules, streams, events and graphs that nobody gave back.
 int fake_held();

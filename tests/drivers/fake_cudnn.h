@@ -7,7 +7,7 @@ extern "C" {
 /// Plans that were made, and runs, captured ones included.
 int fake_cudnn_plans();
 int fake_cudnn_runs();
-/// The last run's engine (fake_cudnn.cpp) and what it computed: "conv 3x16x48x48 bias relu" with the sizes of x.
+/// Return the last run's engine (fake_cudnn.cpp) and its graph: "conv 3x16x48x48 bias relu" with the sizes of x.
 int fake_cudnn_engine();
 const char* fake_cudnn_work();
 }

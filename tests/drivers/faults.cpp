@@ -88,7 +88,7 @@ struct Tally {
   }
 };
 
-/// Whether the function that failed releases something, or makes the device current for that: a program may ignore such
+/// True if the function that failed releases something, or makes the device current for that: a program may ignore such
 /// a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {

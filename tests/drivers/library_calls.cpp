@@ -83,7 +83,7 @@ std::string with(std::string text, const std::string& name, const std::string& v
   return text;
 }
 
-/// The first of the names that is among the candidates.
+/// Returns the first of the names that is among the candidates.
 Chooser taking(std::vector<std::string> names) {
   return [names](const Decision& decision) {
     for (const std::string& name : names) {

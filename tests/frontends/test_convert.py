@@ -121,7 +121,7 @@ def test_an_operator_that_onnx_has_in_another_form(tmp_path):
 
 
 def test_a_recurrent_network_and_a_branch(tmp_path):
-    """An LSTM becomes a loop; either branch is taken by a condition that only a run knows."""
+    """An LSTM becomes a loop; a condition that the run computes selects a branch."""
     random, steps = np.random.default_rng(0), "steps"
     weights = {"w": (1, 32, 5), "r": (1, 32, 8), "b": (1, 64)}
     tensors = [numpy_helper.from_array(random.standard_normal(dims).astype("f") / 4, name) for name, dims in weights.items()]

@@ -89,7 +89,7 @@ def test_values_in_the_middle_and_other_values_in_their_place():
         np.testing.assert_allclose(weft.compile(model, device=device).run(inputs)["d"], 2 * inputs["z"])
 
 
-def test_what_has_no_rule_is_refused_by_name():
+def test_operators_without_a_rule_are_refused_by_name():
     nodes = [helper.make_node("CumSum", ["x", "axis"], ["y"])]
     with pytest.raises(weft.UnsupportedError, match="through scan of node 0"):
         check(nodes, {"x": numbers(3)}, {"axis": np.array(0)})

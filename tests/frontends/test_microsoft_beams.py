@@ -39,7 +39,7 @@ class Graph:
         self.outputs.append(INFO(name, TensorProto.FLOAT, dims))
 
     def heads(self, x, name=None):
-        """[batch, n, width] -> [batch, heads, n, size]"""
+        """Splits the heads of [batch, n, width]: returns [batch, heads, n, size]."""
         apart = self.node("Reshape", x, self.constant("apart", np.array([0, 0, HEADS, SIZE])))
         return self.node("Transpose", apart, perm=[0, 2, 1, 3], name=name)
 

@@ -56,7 +56,7 @@ def test_window_caches(rows, lengths, capacity):
 
 
 def compressed(blocks):
-    """Dense [layouts, rows, columns] -> row pointers and columns, -1 behind the last."""
+    """Converts dense [layouts, rows, columns] to CSR: returns row pointers, and columns padded with -1."""
     pointers = np.concatenate([np.zeros((len(blocks), 1)), blocks.sum(2).cumsum(1)], 1).astype(np.int32)
     columns = np.full((len(blocks), pointers.max()), -1, np.int32)
     for layout, own in enumerate(blocks):

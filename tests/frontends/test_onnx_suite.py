@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node cases through `weft.compile` and `run`, on the reference (as the model is read, and after the passes for this
 processor) and on the CPU: every answer is right. The CPU takes all cases under WEFT_TEST_FULL, and otherwise some: those of
-control flow, of sizes that depend on data and of inputs that decide what there is to compile, and one in twelve of the others.
+control flow, of sizes that depend on data and of static inputs, and one in twelve of the others.
 
 A case that the CPU does with steps of the host must stand in onnx_host.txt: only texts, sequences and optionals may."""
 import os
@@ -61,7 +61,7 @@ def test_the_cpu_is_right(on_cpu):
     assert not counted("cpu", on_cpu)
 
 
-def test_the_host_does_what_it_may(on_cpu):
+def test_only_listed_cases_run_on_the_host(on_cpu):
     lines = (pathlib.Path(__file__).parent / "onnx_host.txt").read_text().splitlines()
     known = {line for line in lines if not line.startswith("#")}
     assert {name for name, verdict in on_cpu.items() if verdict.startswith("right ")} <= known

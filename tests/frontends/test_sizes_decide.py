@@ -127,7 +127,7 @@ def test_a_saved_program_keeps_to_its_sizes(tmp_path):
 
 @pytest.mark.parametrize("name", ["?", "-1", "None", "*", "1", ""])
 @pytest.mark.parametrize("device", DEVICES)
-def test_what_is_no_name_ties_no_sizes(name, device):
+def test_texts_that_are_no_names_do_not_equate_sizes(name, device):
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [name, 3, name, name])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])

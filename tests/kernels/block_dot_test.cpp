@@ -60,7 +60,8 @@ struct Bytes {
   }
 };
 
-/// The largest error of any element, relative to the sum of absolute products. Rows are floats, or `bytes` if given.
+/// Returns the largest error of any element, relative to the sum of absolute products. Rows are floats, or `bytes` if
+/// given.
 template <int Bits>
 double worst_error(const Problem& p, const Bytes* bytes) {
   const BlockDotSizes& s = p.s;

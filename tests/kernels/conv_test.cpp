@@ -254,7 +254,7 @@ TEST_CASE("conv f32, pixels in place and copied windows") {
   }
 }
 
-/// Whether the kernel can compute a convolution in Im2col mode.
+/// True if the kernel can compute a convolution in Im2col mode.
 template <class Mac, GemmTile tile = tile_of<Mac>>
 bool takes_im2col(const ConvSizes& s) {
   return s.groups == 1 && !s.transposed && s.dilation[2] == 1 && s.pixel == s.channels_in &&

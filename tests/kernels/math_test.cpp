@@ -168,7 +168,7 @@ TEST_CASE("kernel math: roots and rounding") {
 
 namespace {
 
-/// All pairs of special arguments, and random ones.
+/// Returns all pairs of special arguments, and random ones.
 template <class T>
 std::vector<std::pair<T, T>> pairs(int random_count) {
   const T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();

@@ -49,7 +49,7 @@ void check_all_parts() {
   check_parts<T, 32>();
 }
 
-/// An 8-bit float by its definition.
+/// Decodes an 8-bit float by its definition.
 double small_float(u8 bits, int mantissa, int bias, bool fnuz, bool has_inf) {
   const int exponent = (bits & 127) >> mantissa, m = bits & ((1 << mantissa) - 1);
   const double sign = bits & 128 ? -1 : 1, nan = std::numeric_limits<double>::quiet_NaN();
@@ -60,7 +60,7 @@ double small_float(u8 bits, int mantissa, int bias, bool fnuz, bool has_inf) {
   return sign * std::ldexp(1 + std::ldexp(m, -mantissa), exponent - bias);
 }
 
-/// The nearest finite value, ties to the even code; saturates.
+/// Returns the nearest finite value, ties to the even code; saturates.
 u8 nearest(double x, const double (&values)[256]) {
   int best = 0;
   const double size = std::fmin(std::fabs(x), 1e6);

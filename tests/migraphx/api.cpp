@@ -138,7 +138,7 @@ TEST_CASE("migraphx: half precision, int8, fp8 and int4 are close to f32, and no
   }
 }
 
-TEST_CASE("migraphx: what cannot be quantised is refused") {
+TEST_CASE("migraphx: programs that cannot be quantised are refused") {
   CHECK(error_of([] { migraphx::quantize_int8(digits(), "cpu", {}); }).find("calibration data") != std::string::npos);
   CHECK(error_of([] { migraphx::quantize_fp8(digits(), "cpu", {}); }).find("calibration data") != std::string::npos);
   CHECK(error_of([] {

@@ -24,7 +24,7 @@ Floats run(const migraphx::program& program, const std::vector<Given>& inputs) {
   return program.eval(parameters)[0].as_vector<float>();
 }
 
-/// One operator over f32 inputs; the result as f32, which must be the same on both targets.
+/// Runs one operator over f32 inputs; returns the result as f32, which must be the same on both targets.
 Floats apply(const char* op, const char* attributes, const std::vector<Given>& inputs) {
   Floats answers[2];
   for (int i = 0; i < 2; ++i) {
@@ -165,7 +165,7 @@ TEST_CASE("migraphx: parameters may have a range of sizes") {
   CHECK(run(program, {{{1, 3}, {1, 2, 3}}}) == Floats{6});
 }
 
-TEST_CASE("migraphx: what cannot be built is refused when it is added") {
+TEST_CASE("migraphx: instructions that cannot be built are refused when they are added") {
   CHECK(error_of("lstm", nullptr, {row}).find("'lstm'") != std::string::npos);
   CHECK(error_of("dot", nullptr, {row, row}).find("2,3") != std::string::npos);
   CHECK(error_of("relu", nullptr, {row, row}).find("takes 1 operands") != std::string::npos);

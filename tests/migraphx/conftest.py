@@ -30,7 +30,7 @@ def wheel():
 
 @pytest.fixture(scope="session")
 def client(wheel):
-    """Runs wheel_client.py in a process of its own, on the wheel and on Weft's libraries; gives what it prints."""
+    """Runs wheel_client.py in a new process, with the wheel and Weft's libraries; returns its output."""
 
     def run(*words, **variables):
         paths = os.pathsep.join(map(str, (wheel, BUILD / "python", ROOT / "tests/ort")))

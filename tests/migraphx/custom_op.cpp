@@ -60,7 +60,7 @@ TEST_CASE("migraphx: an operator of the program's own runs between the others") 
   CHECK(results[0].as_vector<float>() == std::vector<float>{0, -6, 24});
 }
 
-TEST_CASE("migraphx: what an operator says when it fails is the error") {
+TEST_CASE("migraphx: the error is the message of the operator that failed") {
   Negate fails;
   fails.fails = true;
   migraphx::register_experimental_custom_op(fails);

@@ -55,7 +55,7 @@ TEST_CASE("migraphx: a program for gpu runs on memory of the HIP facade") {
   for (void* data : memory) CHECK(hipFree(data) == 0);
 }
 
-TEST_CASE("migraphx: the facade tells what it is, and errors instead of crashes") {
+TEST_CASE("migraphx: the facade names itself, and returns errors instead of crashing") {
   char properties[1472];
   REQUIRE(hipGetDevicePropertiesR0600(properties, 0) == 0);
   CHECK(std::strstr(properties, "facade"));

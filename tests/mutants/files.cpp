@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-mutant-files SEED FIRST COUNT FILE...: damages pictures, files of tensors and maps, programs as text, saved
 // programs and programs of torch.export, and reads them (tests/mutants/harness.h). Checksums of PNG and of saved
-// programs are made right again, so that what lies behind them is met as well.
+// programs are corrected afterwards, so that the damaged contents are read as well.
 #include <zlib.h>
 
 #include <array>

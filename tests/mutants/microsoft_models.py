@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plugin that keeps the first model of each test in the folder WEFT_MODELS and goes no further.
+"""A pytest plugin that writes the first model of each test to the folder WEFT_MODELS, and then skips the test.
 
     WEFT_MODELS=/tmp/models PYTHONPATH=tests/mutants pytest -p microsoft_models tests/frontends/test_microsoft*.py
 """

@@ -78,7 +78,7 @@ def tensorflow_models(request, tmp_path_factory):
 
 
 def pictures():
-    """File name -> bytes of the pictures that ONNX's cases decode."""
+    """Returns the pictures that ONNX's cases decode: {file name: bytes}."""
     found = {}
     for case in node_cases():
         kind = case.name.removeprefix("test_image_decoder_decode_").removesuffix("_rgb")

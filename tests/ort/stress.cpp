@@ -46,7 +46,7 @@ Ort::Session open_session(Ort::Env& env, const char* model) {
 
 using Answer = std::vector<std::vector<char>>;
 
-/// One call with free sizes of `size`; the bytes of every output.
+/// Runs the session once with `size` for all free sizes; returns the bytes of every output.
 Answer answer(Ort::Session& session, int64_t size) {
   Ort::AllocatorWithDefaultOptions allocator;
   std::vector<std::string> names;
@@ -78,7 +78,7 @@ Answer answer(Ort::Session& session, int64_t size) {
   return bytes;
 }
 
-/// The process's resident memory in KiB, after the allocator has returned its free memory.
+/// Returns the process's resident memory in KiB, after the allocator has returned its free memory.
 long resident() {
   malloc_trim(0);
   std::ifstream file("/proc/self/statm");
@@ -121,7 +121,7 @@ struct Shared {
     return 4 * std::max(least, 0l);
   }
 
-  /// The same runs while one more thread makes and drops a session of each model in turn; returns the number of
+  /// Makes such runs while one more thread makes and drops a session of each model in turn; returns the number of
   /// sessions.
   int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
     std::atomic<bool> over{false};

@@ -217,7 +217,7 @@ def test_a_memory_limit_that_is_wide_enough(exact):
     np.testing.assert_array_equal(run({"gpu_mem_limit": "1000", "default_memory_arena_cfg": "max_mem:100000000"}), exact)
 
 
-def test_what_does_not_go_together():
+def test_options_that_exclude_each_other_are_refused():
     addresses = {"gpu_external_alloc": "4096", "gpu_external_free": "4096"}
     with pytest.raises(Exception, match="user_compute_stream does not go together with an external allocator"):
         session(mlp(), {"user_compute_stream": "4096", **addresses})

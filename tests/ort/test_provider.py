@@ -167,7 +167,7 @@ def test_one_memory_as_input_and_output():
     np.testing.assert_array_equal(memory.numpy(), x[::-1])
 
 
-def test_what_cannot_be_compiled_stays_on_the_cpu(capfd):
+def test_nodes_that_cannot_be_compiled_stay_on_the_cpu(capfd):
     made = session(mixed())
     assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err

@@ -49,7 +49,7 @@ def test_numpy_files(weft_command, tmp_path, write, change):
 
 
 def jpeg(grey):
-    """A picture of rows and columns as a file, written by the library that also reads it."""
+    """Returns a grey picture [rows, columns] as a JPEG file, written by the library that Weft reads it with."""
     library = ctypes.CDLL("libturbojpeg.so.0")
     library.tjInitCompress.restype = ctypes.c_void_p
     state, data, size = ctypes.c_void_p(library.tjInitCompress()), ctypes.c_void_p(), ctypes.c_ulong()

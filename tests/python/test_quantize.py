@@ -322,7 +322,7 @@ def test_the_least_squares_lose_less_than_the_whole_range(tmp_path):
     assert kept["mse"] > kept["minmax"] + 0.2, kept
 
 
-def test_biases_make_up_for_what_rounding_takes_on_average(tmp_path):
+def test_biases_correct_the_mean_rounding_error(tmp_path):
     model, data = convolutional(), [np.abs(p) + 1 for p in pictures()]
     shifts = []
     for keep_bias in False, True:
@@ -420,7 +420,7 @@ def chain(name):
 
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
-def test_what_makes_an_input_takes_the_factors_of_its_channels(tmp_path, name):
+def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
     """Cross-layer equalisation: only the model's own input needs a Mul, in front of products that read it."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
@@ -455,7 +455,7 @@ def test_a_value_that_others_read_keeps_its_channels(tmp_path):
     assert error(got, right) < 0.02
 
 
-def test_what_is_added_to_a_product_makes_up_for_what_rounding_takes(tmp_path):
+def test_an_add_after_a_product_corrects_the_mean_rounding_error(tmp_path):
     shifts = []
     for keep_bias in False, True:
         data = [np.abs(rng(i).standard_normal((64, 64))).astype("f") + 1 for i in range(6)]
@@ -880,7 +880,7 @@ BAD_DATA = {
 
 @pytest.mark.parametrize("to, case", [(to, case) for to in ("int8", "fp8", "int8-dynamic", "int4") for case in BAD_DATA
                                       if case != "no data" or to == "int8"])  # fmt: skip
-def test_data_that_says_nothing(tmp_path, to, case):
+def test_useless_data_is_refused(tmp_path, to, case):
     data, code, words = BAD_DATA[case]
     with pytest.raises(weft.UsageError, match=words) as caught:
         quantized(tmp_path, convolutional(), data, to=to)

@@ -144,7 +144,7 @@ def test_constants_fix_an_input_and_such_a_program_is_saved(tmp_path):
     assert np.array_equal(weft.load(tmp_path / "m.weft")(X), X.sum(1, keepdims=True))
 
 
-def test_what_a_run_computes_is_refused():
+def test_static_inputs_that_a_run_computes_are_refused():
     nodes = [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0), helper.make_node("Cast", ["most"], ["axis"], to=I64),
              helper.make_node("CumSum", ["x", "axis"], ["y"])]  # fmt: skip
     with pytest.raises(weft.UnsupportedError, match="E159"):

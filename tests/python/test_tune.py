@@ -23,7 +23,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def weft(weft_command, tmp_path):
-    """Runs `weft WORDS` with tunings in a file of this test; gives what it printed."""
+    """Runs `weft WORDS` with tunings in a file of this test; returns its output."""
 
     def run(*words, file="tunings.db", code=0):
         done = weft_command(*words, "--device", "cpu", "--threads", 1, env={"WEFT_TUNINGS": str(tmp_path / file)})

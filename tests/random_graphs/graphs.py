@@ -118,7 +118,7 @@ def draw_graph(seed, precision=""):
 
 
 def draw_first(d, domain, name):
-    """Often places the operator behind a product, where products may be narrow."""
+    """Draws an operator; in graphs with a narrow precision, half of the time on the result of a product."""
     if d.precision == "f32" or d.chance(0.5):
         return draw_operator(d, domain, name)
     with d.seeing(readers.product(d)):

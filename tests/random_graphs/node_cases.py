@@ -45,7 +45,7 @@ def collected():
 
 @functools.cache
 def cases():
-    """The same, kept beside the build: collecting them takes seconds."""
+    """Returns collected(), from a file beside the build if there is one: collecting takes seconds."""
     path = FOLDER / f"onnx_cases_{onnx.__version__}.pickle"
     if not path.exists():
         temporary = path.with_suffix(f".{os.getpid()}")

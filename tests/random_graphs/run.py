@@ -303,7 +303,7 @@ def emulated():
 
 
 def keep_graph(seen, precision, folder):
-    """The model with the inputs that it failed with, as `weft reduce FOLDER/model.onnx SMALL --input FOLDER` takes them."""
+    """Writes the model and the inputs that it failed with, for `weft reduce FOLDER/model.onnx SMALL --input FOLDER`."""
     folder.mkdir(parents=True, exist_ok=True)
     d = graphs.draw_graph(seen["seed"], precision)
     symbols = graphs.open_sizes(d)

@@ -32,7 +32,7 @@ def provider():
 
 @pytest.fixture(params=["f32", "bf16", "onnxruntime"])
 def load(request, provider, record_property):
-    """load(package, path, ...) -> Engine"""
+    """Returns load(package, path, ...), which makes an Engine."""
     made = []
 
     def load(package, model, **more):

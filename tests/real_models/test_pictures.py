@@ -54,7 +54,7 @@ def alphabet(engine, package, file):
 
 
 @pytest.mark.parametrize("package, file, characters", READERS, ids=ids)
-def test_what_text_says(load, package, file, characters):
+def test_lines_of_text_are_recognised(load, package, file, characters):
     """Recognition of lines of several lengths, alone and two at a time, with one program."""
     engine = load(package, file)
     known = alphabet(engine, package, characters)

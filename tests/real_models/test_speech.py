@@ -161,7 +161,7 @@ def test_dnsmos_p808(load):
                          [("Run_1663829550_Stage_0.onnx", 64, RATE), ("Run_1663915512_Stage_0.onnx", 64, RATE),
                           ("Run_1668423760_Stage_0.onnx", 96, 48000)])
 def test_aecmos(load, file, hidden, rate):
-    """Speech of the far end in the returned signal is echo. Two lengths, one program."""
+    """An echo of the far end's speech lowers the score. One program serves signals of two lengths."""
     engine = load("speechmos", f"speechmos/aecmos_models/{file}")
     start = np.zeros((4, 1, hidden), np.float32)
     size = 512 * rate // RATE

@@ -50,7 +50,7 @@ def test_bad_input(name, tmp_path, answers):
         assert answers[name].startswith(wanted[:-3]) if wanted.endswith("...") else answers[name] == wanted
 
 
-def test_nothing_else_is_golden():
+def test_each_golden_text_has_an_input():
     if os.environ.get("WEFT_UPDATE") == "1":
         pytest.skip("the file is written after the last test")
     assert set(golden()) == set(INPUTS)

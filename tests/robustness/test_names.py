@@ -47,7 +47,7 @@ VERBS = [["run"], ["inspect"], ["inspect", "--ir"], ["inspect", "--dot"], ["insp
 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
-def test_what_is_shown(words, tmp_path):
+def test_shown_text_has_no_control_characters(words, tmp_path):
     model(tmp_path / "m.onnx")
     for device in "cpu", "ref":
         done = weft(tmp_path, words[0], "m.onnx", *words[1:], "--device", device)

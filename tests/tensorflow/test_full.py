@@ -99,7 +99,7 @@ def test_quantised_or_refused(name, to, graphs, tmp_path):
 
 
 def test_no_copies_of_layout(graphs):
-    """Channels stay last: no step moves a tensor but into a padding."""
+    """Channels stay last: no step copies a tensor except to pad it."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
     assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
 

@@ -176,7 +176,7 @@ def archive(program):
 
 
 def examples():
-    """name -> (model, inputs, dynamic_shapes), the same every time."""
+    """Returns {name: (model, inputs, dynamic_shapes)}, with the same weights every time."""
     torch.manual_seed(7)
     batch, tokens, rows = Dim("batch", min=1, max=64), Dim("tokens", min=2, max=64), Dim.DYNAMIC
     return {

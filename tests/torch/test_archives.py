@@ -156,7 +156,7 @@ def test_compiled_ahead_for_several_chips(tmp_path):
     assert torch.equal(loaded(inputs[0]), wanted(inputs[0]))
 
 
-def test_what_callers_ask_of_sizes():
+def test_sizes_that_the_caller_gives():
     model, inputs, shapes = examples()["encoder"]
     file = archive(exported(model, inputs, shapes))
     fixed = weft.compile(file, device="cpu", shapes={"ids": (2, (2, 9))})

@@ -47,6 +47,40 @@ def test_one_compile_for_several_sizes():
     assert len(weft.torch.placements) == 1
 
 
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_asserted_values(in_parts):
+    """Assertions of tensors hold in each call, and leave no node in eager."""
+
+    def f(x):
+        torch._assert_async((x > 0).all(), "x is positive")
+        torch._assert_async(x.isfinite().all(), "x is finite")
+        return x.log().sum(0), torch.linalg.ldl_factor(x)[0] if in_parts else x + 1
+
+    fast = torch.compile(f, backend="weft", dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for side in (3, 5):
+            x = torch.rand(side, side) + 1
+            torch.testing.assert_close(fast(x), f(x))
+        for value, message in ((-1.0, "x is positive"), (math.inf, "x is finite")):
+            x[1, 2] = value
+            with pytest.raises(RuntimeError, match=message):
+                fast(x)
+            x[1, 2] = 1
+            torch.testing.assert_close(fast(x), f(x))
+    assert [placement.on_weft == placement.total for placement in weft.torch.placements] == [not in_parts]
+
+
+def test_only_asserted_values():
+    def f(x):
+        torch._assert_async(x, "x holds")
+
+    fast = torch.compile(f, backend="weft")
+    with torch.no_grad():
+        fast(torch.tensor(True))
+        with pytest.raises(RuntimeError, match="x holds"):
+            fast(torch.tensor(False))
+
+
 def test_quotients_of_open_sizes():
     """Rounded to sizes, and as floats that multiply, add to and bound tensors."""
 
@@ -62,7 +96,7 @@ def test_quotients_of_open_sizes():
             torch.testing.assert_close(fast(x), f(x))
 
 
-def test_what_weft_lacks_runs_in_eager():
+def test_operators_that_weft_lacks_run_in_eager():
     class Mixed(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -146,7 +180,7 @@ def test_types_that_numpy_lacks():
     torch.testing.assert_close(got, model(x).detach(), rtol=2e-2, atol=1e-2)
 
 
-def test_what_weft_lacks_is_decomposed_where_torch_knows_how():
+def test_operators_that_weft_lacks_are_decomposed_by_torch():
     class Turned(torch.nn.Module):
         def forward(self, x, theta):
             grid = torch.nn.functional.affine_grid(theta, [2, 3, 5, 5], align_corners=False)
@@ -325,3 +359,24 @@ def test_inverses_from_triangles():
     l = torch.randn(5, 5).tril() + 4 * torch.eye(5)
     for got, wanted in zip(run(Inverses(), l, fullgraph=True), Inverses()(l), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sums_in_both_orders_have_one_kernel():
+    """A residual block adds its shortcut on either side."""
+    parts = [torch.nn.Conv2d(16, 16, 3 if i < 2 else 1, padding=int(i < 2)).eval() for i in range(4)]
+
+    def kernels(f):
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                left, right = parts[0](x).relu(), parts[1](x).relu()
+                return f(parts[2](left), parts[3](left), right)
+
+        x = torch.randn(1, 16, 9, 9)
+        with torch.no_grad():
+            program = weft.torch.from_torch(torch.export.export(Model().eval(), (x,)), device="cpu")
+            for got, wanted in zip(program(x), Model()(x), strict=True):
+                torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+        return [step["kernel"] for step in program.steps()]  # a name ends with a hash of the source
+
+    assert kernels(lambda a, b, r: ((a + r).relu(), (r + b).relu())) == kernels(lambda a, b, r: ((a + r).relu(), (b + r).relu()))
+    assert kernels(lambda a, b, r: ((a * r).relu(), (r * b).relu())) == kernels(lambda a, b, r: ((a * r).relu(), (b * r).relu()))

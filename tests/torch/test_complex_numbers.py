@@ -104,7 +104,7 @@ def test_complex_tensors_cross_the_border():
     torch.testing.assert_close(torch.view_as_complex(run(torch.view_as_real(z))), z * z)
 
 
-def test_what_complex_numbers_lack_is_refused():
+def test_unsupported_operators_on_complex_numbers_are_refused():
     class Sine(torch.nn.Module):
         def forward(self, z):
             return torch.sin(z)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of timm and transformers with random weights: the answers of torch in several sizes, of one compile each."""
+"""Models of timm and transformers with random weights: each is compiled once and answers as torch in several sizes."""
 
 import io
 

@@ -39,7 +39,7 @@ def test_a_kernel_rounds_sums_of_16_bits_once():
     assert set(found.values()) == {("right", False)}, found
 
 
-def test_comparisons_and_steps_read_what_is_rounded():
+def test_comparisons_and_steps_read_rounded_values():
     class Model(torch.nn.Module):
         def forward(self, x, y):
             narrow = x.half()

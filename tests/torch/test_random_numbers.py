@@ -91,7 +91,7 @@ def test_dropout_in_place():
     assert torch.equal(drawn(lambda x: functional.dropout(x * 2, 0.5, training=False, inplace=True)), X * 2)
 
 
-def test_dropout_keeps_what_is_not_a_number():
+def test_dropout_keeps_nan():
     x = torch.full((4, 3), torch.nan)
     assert drawn(lambda x: functional.dropout(x, 0.5, training=True), x=x).isnan().all()
 

@@ -6,15 +6,16 @@
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
 with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
-greatest element of eager's answer. The command line, which has no torch in its process, gives the same bits. torch.compile
+greatest element of eager's answer, or at most TIMES as far from torch's answer in f64 as eager is (`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
 compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one for a slow
 emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU torch runs there, in f32 without TF32. With --precision
 f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the greatest element; further
-only where torch's own answers in this type do, and no further than they (`as_torch` counts these). --out appends a row for timm
+only where torch's own answers in this type do, and no further than they. --out appends a row for timm
 and one for transformers to a file of bench/results; no model begins after --limit seconds.
 """
 import argparse
 import copy
+import functools
 import io
 import itertools
 import json
@@ -42,6 +43,7 @@ import weft
 import weft.torch
 
 RELATIVE = {"f32": 1e-4, "f16": 2e-2, "bf16": 5e-2}
+TIMES = 2
 BATCHES, LENGTHS = (1, 3, 8), (9, 16, 24)
 NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -89,7 +91,8 @@ def loaded(name, place, batches=BATCHES):
 
 def spread(model, inputs):
     """Weights that make answers depend on inputs: many models begin with zeros at their ends. Batch norms take the statistics of
-    `inputs`, as in a trained model; without them values double in each block until softmaxes and f16 overflow."""
+    `inputs`, as in a trained model; without them values double in each block until softmaxes and f16 overflow. `inputs` judge
+    nothing: means of what they normalised are differences of like numbers."""
     norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
     with torch.no_grad():
         for parameter in model.parameters():
@@ -104,7 +107,7 @@ def spread(model, inputs):
 
 
 def apart(got, wanted):
-    got, wanted = torch.as_tensor(got).float(), wanted.float()
+    got, wanted = torch.as_tensor(got).double(), wanted.double()
     if got.shape != wanted.shape or not got.isfinite().all():
         return float("inf")
     most = wanted.abs().max().item()
@@ -138,78 +141,103 @@ def in_eager(model, inputs, place, kind=torch.float32):
         model.to("cpu")
 
 
-def of_torch(model, inputs, wanted, place, kind):
-    """How far torch's own answers in 16 bits are from those of f32; 0 where it cannot run the model so."""
-    try:
-        return max(map(apart, in_eager(copy.deepcopy(model), inputs, place, kind), wanted))
-    except Exception:
-        return 0.0
+class Judge:
+    """torch's answers in eager, and whether others are right."""
+
+    def __init__(self, model, given, place, precision):
+        self.model, self.given, self.place, self.most = model, given, place, RELATIVE[precision]
+        self.wanted, self.is_f32 = in_eager(model, given, place), precision == "f32"
+        if not self.is_f32:
+            self.apart = self.of_torch(NARROW[precision])
+            if self.apart < 1:  # an answer of torch that is infinite, or unlike that of f32, judges nothing
+                self.most = max(self.most, self.apart)
+
+    def of_torch(self, kind):
+        """How far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
+        try:
+            narrow = in_eager(copy.deepcopy(self.model), self.given[1:], self.place, kind)
+        except Exception:
+            return 0.0
+        return max(map(apart, narrow, self.wanted[1:]))
+
+    @functools.cached_property
+    def exact(self):
+        """torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
+        try:
+            found = in_eager(copy.deepcopy(self.model), self.given, self.place, torch.float64)
+        except Exception:
+            return (), 0.0
+        return found, max(map(apart, self.wanted, found))
+
+    def verdict(self, got, kept):
+        """How far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
+        worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
+        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
+            return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
+        answers, of_torch = self.exact
+        times = max(apart(y, answers[i]) for y, i in zip(got, kept, strict=True)) / of_torch
+        what = f"apart by {worst:.2g}, from f64 {times:.2g} times as far as torch, whose f32 is {of_torch:.2g} from it"
+        return worst, "right" if times <= TIMES else what, times
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
     """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
-    those of torch.compile, "apart", "seconds"}"""
+    those of torch.compile, "apart", "seconds"}, and where f64 judges "times", "compile_times" and "torch_from_f64": see Judge"""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
     model, inputs, shapes, sizes = loaded(name, place, batches)
+    spread(model, inputs(2, sizes[0][1]))
     given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
-    spread(model, given[0])
     file = io.BytesIO()
     try:
         with torch.no_grad():
             torch.export.save(torch.export.export(model, inputs(2, LENGTHS[1]), dynamic_shapes=shapes, strict=False), file)
     except Exception as error:
         found["archive"] = f"not exported: {type(error).__name__}: {error}"[:300]
-    wanted, most = in_eager(model, given, place), RELATIVE[precision]
-    if precision in NARROW:
-        found["torch_apart"] = of_torch(model, given[1:], wanted[1:], place, NARROW[precision])
-        if found["torch_apart"] < 1:  # an answer of torch that is infinite, or unlike that of f32, judges nothing
-            most = max(most, found["torch_apart"])
+    judge = Judge(model, given, place, precision)
     if "archive" not in found:
-        found |= through_archive(file.getvalue(), given, wanted[1:], options, most, got)
+        found |= through_archive(file.getvalue(), judge, options, got)
     if with_compile:
-        kept = [i for i, size in enumerate([(2, 0), *sizes]) if size[0] != 1]  # torch always compiles batch 1 apart
-        of_archive = [got[i - 1] for i in kept[1:] if i <= len(got)]
-        found |= through_compile(model, [given[i] for i in kept], [wanted[i] for i in kept], place, options, most, of_archive)
+        found |= through_compile(model, judge, [i for i, size in enumerate([(2, 0), *sizes]) if size[0] != 1], options, got)
+    if not judge.is_f32:
+        found["torch_apart"] = judge.apart
+    elif "exact" in vars(judge):
+        found["torch_from_f64"] = judge.exact[1]
     return {**found, "seconds": round(time.time() - begin, 1)}
 
 
-def verdict(worst, most):
-    return "right" if worst <= most else f"apart by {worst:.2g}"
-
-
-def through_archive(file, given, wanted, options, most, got):
-    """"archive", "command" and "apart" of checked(); the answers are added to `got`."""
+def through_archive(file, judge, options, got):
+    """"archive", "command", "apart" and "times" of checked(); the answers are added to `got`."""
     try:
         run = weft.compile(file, **options)
-        for x in given[1:]:
+        for x in judge.given[1:]:
             y = run(*x)
             got.append(torch.as_tensor(y[0] if isinstance(y, tuple) else y))
-        worst = max(map(apart, got, wanted))
-        row = {"apart": worst, "archive": verdict(worst, most)}
-        return row | {"command": command_line(file, run, given[min(2, len(given) - 1)], options) or "right"}
+        worst, what, times = judge.verdict(got, range(1, len(judge.given)))
+        row = {"apart": worst, "archive": what} | ({} if times is None else {"times": times})
+        return row | {"command": command_line(file, run, judge.given[min(2, len(got))], options) or "right"}
     except weft.Error as error:
         return {"archive": str(error)[:400]}
 
 
-def through_compile(model, given, wanted, place, options, most, of_archive):
-    """"compile" and "bits" of checked()."""
+def through_compile(model, judge, kept, options, of_archive):
+    """"compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1 apart."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)
     try:
-        got = in_eager(fast, given, place)
+        got = in_eager(fast, [judge.given[i] for i in kept], judge.place)
     except Exception as error:
         return {"compile": f"{type(error).__name__}: {error}"[:300]}
-    worst = max(map(apart, got, wanted))
-    other = max(map(apart, got[1:], of_archive), default=None)
-    bits = {} if other is None else {"bits": other or "equal"}
+    _, what, times = judge.verdict(got, kept)
+    other = max((apart(y, of_archive[i - 1]) for y, i in zip(got[1:], kept[1:]) if of_archive), default=None)
+    row = ({} if other is None else {"bits": other or "equal"}) | ({} if times is None else {"compile_times": times})
     left = [str(p) for p in weft.torch.placements if p.on_weft < p.total]
-    if worst > most or left:
-        return {"compile": left[0] if left else verdict(worst, most), **bits}
+    if what != "right" or left:
+        return {"compile": left[0] if left else what, **row}
     graphs = len(weft.torch.placements)
-    return {"compile": "right" if graphs == 1 else f"right, {graphs} graphs", **bits}
+    return {"compile": "right" if graphs == 1 else f"right, {graphs} graphs", **row}
 
 
 def prepare():
@@ -238,6 +266,8 @@ def summary(rows):
     right = [row for row in rows if row.get("archive") == "right"]
     far = [row for row in right if row["apart"] > RELATIVE[row.get("type", "f32")]]
     found |= {"as_torch": len(far)} if far else {}
+    times = [row[key] for row in rows for key in ("times", "compile_times") if key in row]
+    found |= {"worst_times_torch": max(times)} if times else {}
     found["worst_apart"] = max((row["apart"] for row in right if row not in far), default=0.0)
     return found
 
@@ -275,13 +305,14 @@ def main():
             print(json.dumps(row), flush=True)
             if args.json:
                 Path(args.json).write_text("\n".join(map(json.dumps, rows)))
-    of_batches = {} if args.batches == BATCHES else {"batches": ",".join(map(str, args.batches))}
+    part = {} if args.batches == BATCHES else {"batches": ",".join(map(str, args.batches))}
+    part |= {"chosen": ", ".join(args.names)} if args.names else {}
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     for kind in ("timm", "transformers"):
         of_kind = [row for row in rows if row["name"].startswith(kind)]
         if of_kind:
             counts = summary(of_kind) | {"not_judged": sum(name.startswith(kind) for name in chosen) - len(of_kind)}
-            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **of_batches, **versions}, counts, machine=machine.of_device(args.device)), args.out)
+            machine.tell(machine.result("models of PyTorch", {"of": kind, "device": args.device, "type": args.precision, **part, **versions}, counts, machine=machine.of_device(args.device)), args.out)
     return 1 if any(row["archive"] != "right" for row in rows) or len(rows) < len(chosen) else 0
 
 

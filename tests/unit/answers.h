@@ -7,13 +7,13 @@
 
 namespace weft::test {
 
-/// The elements of a tensor of floats.
+/// Returns the elements of a tensor of floats.
 inline std::vector<float> values_of(const weft::Tensor& tensor) {
   auto values = tensor.as<float>();
   return {values.begin(), values.end()};
 }
 
-/// The code of the error that a call ends with; "none" when it does not.
+/// Returns the code of the error that a call ends with; "none" when it does not.
 std::string code_of(const auto& call) {
   try {
     call();

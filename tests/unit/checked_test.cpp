@@ -102,7 +102,7 @@ TEST_CASE("checked: a read of unwritten memory is a fault") {
 
 namespace {
 
-/// The whole message for a fault in a step that reads `x` and writes `y`.
+/// Returns the whole message for a fault in a step that reads `x` and writes `y`.
 std::string message(KernelKind kind, const KernelFault& fault) {
   Plan plan;
   plan.buffers = {{.value = "x"}, {.value = "y"}};

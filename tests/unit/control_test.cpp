@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that only a run knows, and control flow: programs in text form on the CPU and on the reference.
+// Sizes that the run computes, and control flow: programs in text form on the CPU and on the reference.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

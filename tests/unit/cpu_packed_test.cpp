@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements narrower than a byte as inputs and constants on the CPU, against their reference meaning.
+// Elements narrower than a byte as inputs and constants on the CPU, compared with the reference.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

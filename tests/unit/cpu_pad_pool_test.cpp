@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding with the operand itself, and the rarer kinds of pooling, on the CPU against their reference meaning.
+// Padding with the operand itself, and the rarer kinds of pooling, on the CPU, compared with the reference.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

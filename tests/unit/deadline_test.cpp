@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines and cancelling: how soon work ends when there is a reason to. A machine under load makes clocks useless, so
-// what is measured is the processor time that a thread uses between two looks at the watch: no deadline can come later
-// than that.
+// Deadlines and cancelling: how soon work ends. Under load, wall clocks say little. So the tests measure the processor
+// time that a thread uses between two checks of its watch, because that bounds the delay of a deadline.
 #include <doctest/doctest.h>
 #include <time.h>
 #include <unistd.h>
@@ -180,7 +179,7 @@ module body {
 
 namespace {
 
-/// A chain of pairs of operators that share no kernel.
+/// Returns a chain of pairs of operators that share no kernel.
 std::string chain(int length) {
   std::string text = "module main {\n  %v0 = parameter {name=\"x\", type=f32[40,30]}\n";
   const char* functions[] = {"exp", "tanh", "neg", "abs", "sqrt", "sin"};

@@ -6,7 +6,7 @@
 
 namespace weft::test {
 
-/// The code of the error that a call ends with; "none" when it does not. For users of weft.hpp: answers.h.
+/// Returns the code of the error that a call ends with; "none" when it does not. For users of weft.hpp: answers.h.
 std::string code_of(const auto& call) {
   try {
     call();
@@ -16,7 +16,7 @@ std::string code_of(const auto& call) {
   return "none";
 }
 
-/// The whole message; "" when it does not.
+/// Returns the whole message of the error that a call ends with; "" when it does not end with one.
 std::string message_of(const auto& call) {
   try {
     call();

@@ -40,7 +40,7 @@ fs::path full_file(const Scratch& folder) { return write(folder.path / "file", s
 /// Clocks of file systems tick in milliseconds.
 void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-/// The wait status of a child process that does `work`.
+/// Returns the wait status of a child process that does `work`.
 int end_of(const auto& work) {
   pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -56,7 +56,7 @@ int end_of(const auto& work) {
   return status;
 }
 
-/// A table of 512 KiB from which rows are taken, and a product of them: y = table[i] w.
+/// Returns a table of 512 KiB from which rows are taken, and a product of them: y = table[i] w.
 std::string table_model() {
   std::vector<float> table(8192 * 16), weights(16 * 64);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(i % 97);
@@ -73,7 +73,7 @@ std::vector<Tensor> rows_of(const Executable& executable, std::vector<int64_t> r
   return executable.new_context()->run(std::vector{make_i64_tensor(rows)});
 }
 
-/// A mapped tensor of f32, as `weft_tensor_map` makes it.
+/// Returns a mapped tensor of f32, as `weft_tensor_map` makes it.
 Tensor mapped(const fs::path& path, std::vector<int64_t> dims) {
   Tensor tensor{.dims = std::move(dims)};
   tensor.data = map_kept(path, 0, static_cast<size_t>(tensor.elements()) * 4, 4);
@@ -82,7 +82,7 @@ Tensor mapped(const fs::path& path, std::vector<int64_t> dims) {
 
 }  // namespace
 
-TEST_CASE("files: what is cut off a mapped file reads as zeros, and is an error") {
+TEST_CASE("files: the part that was cut off a mapped file reads as zeros, and is an error") {
   Scratch folder;
   fs::path path = full_file(folder);
   FileReading reading;

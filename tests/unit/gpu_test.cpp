@@ -61,7 +61,7 @@ TEST_CASE("gpu: the chip of an NVIDIA device by its compute capability") {
         std::string::npos);
 }
 
-TEST_CASE("gpu: kernels are told what their chip has") {
+TEST_CASE("gpu: kernels get macros for the features of their chip") {
   using Macros = std::vector<std::string>;
   CHECK(kernel_macros(chip_named("x86-64-v4")).empty());
   CHECK(kernel_macros(chip_named("gfx906")) == Macros{"WEFT_WAVE=64"});
@@ -113,7 +113,7 @@ module main {
 
 namespace {
 
-/// What the steps do, in order.
+/// Returns the kinds of the steps, in order.
 std::string kinds(const Plan& plan) {
   std::string list;
   for (const PlanStep& step : plan.steps) list += cat(step.is<LaunchStep>() ? "kernel" : step_name(plan, step), " ");
@@ -269,7 +269,7 @@ TEST_CASE("gpu: a variant for less work is not launched for more where work shri
   CHECK(two.holds({}, step_work(plan, at(16))));
 }
 
-/// A plan of steps that each read some buffers and write one, the last of their list.
+/// Returns a plan of steps that each read some buffers and write one, the last of their list.
 Plan steps_over(const std::vector<std::vector<int>>& steps) {
   Plan plan;
   plan.buffers.resize(8);

@@ -36,7 +36,8 @@ std::string bmp(uint32_t width, uint32_t height) {
   return file + std::string(24, '\0');
 }
 
-/// One row of grey bytes, with a directory of the maximum number of entries, the last of which is the useful one.
+/// Returns one row of grey bytes, with a directory of the maximum number of entries, the last of which is the useful
+/// one.
 std::string tiff(uint32_t width, uint32_t height) {
   std::string file = "II*";
   file += '\0';

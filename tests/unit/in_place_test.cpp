@@ -29,7 +29,7 @@ module main {
 }
 )--";
 
-/// The same, but the old cache is read again.
+/// Updates the cache, and also reads the old cache afterwards.
 const char* const needed = R"--(
 module main {
   %cache = parameter {name="cache", type=f32[8,4]}
@@ -227,7 +227,7 @@ module main {
   return "y"=%y
 }
 )--";
-  // The same, but h0 is read again.
+  // A program that reads h0 once more.
   const std::string last = "%y = dot %h2, %w";
   const std::string kept =
       std::string(text).replace(text.find(last), last.size(), "%q = dot %h2, %w\n  %y = add %q, %h0");

@@ -70,7 +70,8 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// The same answer by the inner kernel of the matrix kernels, which is a shared part; `value` is a multiple of 3.
+/// Returns a kernel that gives the answer by way of a shared part, the inner kernel of products; `value` is a multiple
+/// of 3.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
@@ -87,7 +88,7 @@ int ask(const BuiltKernels& built, int value) {
   return LoadedObject(built.image, "answers").function<int()>(cat("answer", value))();
 }
 
-/// The counts that `work` adds.
+/// Returns the counts that `work` adds.
 template <class Work>
 BuildCounts during(Work work) {
   BuildCounts before = build_counts();

@@ -36,7 +36,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// The chip of this machine with a feature that no kernel asks for, and a processor to tune for.
+/// Returns the chip of this machine with a feature that no kernel asks for, and a processor to tune for.
 Chip tuned_chip() {
   Chip chip = host_chip();
   chip.features += cat(chip.features.empty() ? "" : ",", "+bmi2");
@@ -121,7 +121,7 @@ TEST_CASE("kernel pack: a build takes kernels for the chip as kernels see it, an
   CHECK(build_counts().compiles - after.compiles == 1);
 }
 
-TEST_CASE("chips: kernels see of a processor what lowering and the kernel headers ask for") {
+TEST_CASE("chips: plain_chip keeps only features that lowering or a kernel header tests") {
   CHECK(to_string(plain_chip(tuned_chip())) == to_string(plain_chip(host_chip())));
   Chip sapphire{.arch = "x86-64-v4",
                 .features = "+amx-bf16,+amx-int8,+amx-tile,+avx512bf16,+avx512f,+avx512vbmi,+avx512vnni,+avxvnni,+gfni",

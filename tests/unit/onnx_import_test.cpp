@@ -68,7 +68,7 @@ TEST_CASE("onnx import: sources, symbols and broadcasts") {
 }
 
 TEST_CASE("onnx import: shape arithmetic stays symbolic") {
-  // y = reshape(x, [shape(x)[0], shape(x)[1] / 4, 4])
+  // y = reshape(x, [shape(x)[0], shape(x)[1] * 4, -1])
   Message graph = graph_of({"batch", "seq", "8"});
   graph.message(5, i64_tensor("zero", {0})).message(5, i64_tensor("one", {1})).message(5, i64_tensor("four", {4}));
   graph.message(1, node("Shape", {"x"}, {"s"}));

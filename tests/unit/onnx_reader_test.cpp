@@ -26,7 +26,7 @@ onnx::Model read(const Message& m, const onnx::ReadOptions& options = {}) {
   return onnx::read_model(bytes_of(m.data), options);
 }
 
-/// The error that reading gives, or "".
+/// Returns the error that reading gives, or "".
 template <class Read>
 std::string error_of(Read&& read) {
   try {

@@ -42,7 +42,7 @@ inline std::string float_bytes(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-/// A TensorProto without its data.
+/// Returns a TensorProto without its data.
 inline Message tensor(std::string_view name, int type, const std::vector<int64_t>& dims) {
   return Message().packed(1, dims).number(2, type).text(8, name);
 }
@@ -57,7 +57,7 @@ inline Message node(std::string_view op, const std::vector<std::string>& inputs,
   if (!name.empty()) m.text(3, name);
   return m.text(4, op);
 }
-/// A ValueInfoProto of a tensor; a dim that is no number is a name, "?" is unknown.
+/// Returns a ValueInfoProto of a tensor; a dim that is no number is a name, "?" is unknown.
 inline Message value(std::string_view name, int type, const std::vector<std::string>& dims) {
   Message shape;
   for (const auto& dim : dims) {

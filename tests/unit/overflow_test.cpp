@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// The names of the results that may hold numbers that `type` turns into infinities.
+/// Returns the names of the results that may hold numbers that `type` turns into infinities.
 std::set<std::string> overflowing_results(const std::string& text, DType type) {
   std::unique_ptr<Program> program = parse_program(text, make_op);
   OverflowingValues overflowing(type);
@@ -47,7 +47,7 @@ module main {
   CHECK(overflowing_results(text, DType::bf16) == moved);
 }
 
-TEST_CASE("overflow: bf16 holds what f16 does not, and an infinity is none") {
+TEST_CASE("overflow: a number may overflow f16 and not bf16; an infinite constant is no overflow") {
   auto text = [](const std::string& number) {
     return "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f32[2]}\n  %c = constant {value=f32[]{" +
            number + "}}\n  %m = broadcast %c {dims=[2]}\n  %y = add %x, %m\n  return \"y\"=%y\n}";

@@ -28,7 +28,7 @@ using namespace weft;
 
 namespace {
 
-/// The pieces of `text` between lines that are just `line`.
+/// Returns the pieces of `text` between lines that are just `line`.
 std::vector<std::string> pieces(std::string_view text, std::string_view line) {
   std::vector<std::string> list(1);
   for (std::string_view row : split(text, '\n')) {
@@ -62,7 +62,7 @@ std::string unframed(const Program& program) {
   return text;
 }
 
-/// The text after the pass; the program stays valid.
+/// Returns the text after the pass; the program stays valid.
 std::string after(const Pass& pass, const std::string& name, std::string_view before) {
   auto program = parse_program(framed(before), make_op);
   pass(program->main());
@@ -83,7 +83,7 @@ Ranks ranks_of(std::span<const std::string_view> words) {
   return ranks;
 }
 
-/// The first line of a file: "# NAME [CHIP [PRECISION [RANK/RANKS [DONATION...]]]]".
+/// Parses the first line of a file: "# NAME [CHIP [PRECISION [RANK/RANKS [DONATION...]]]]".
 std::pair<std::string, PassContext> asked_by(std::string_view header) {
   std::vector<std::string_view> words = split(trim(header.substr(1)), ' ');
   PassContext context{.chip = chip_named(words.size() > 1 ? std::string(words[1]) : "x86-64-v3")};
@@ -92,7 +92,7 @@ std::pair<std::string, PassContext> asked_by(std::string_view header) {
   return {std::string(words[0]), context};
 }
 
-/// The name of the pass that the file is about.
+/// Checks the cases of a file; returns the name of its pass.
 std::string check_file(const std::filesystem::path& path, bool update) {
   Bytes file = map_file(path);
   std::vector<std::string> cases = pieces(as_text(file), "===");

@@ -81,7 +81,7 @@ Plan plan_for(const Chip& chip, const char* program = text) {
   return plan;
 }
 
-/// A saved program for this processor and these chips.
+/// Returns a saved program for this processor and these chips.
 std::vector<std::byte> saved_program(const char* program, const std::vector<std::string>& targets = {}) {
   Folder folder;
   save(*compile(parse_program(program, make_op), {.device = "cpu"}), folder.path / "p.weft", targets);
@@ -105,7 +105,7 @@ std::string decode_code(const Plan& plan) {
   return code_of([&] { decode_plan(encoded, {weights, constants.places()}); });
 }
 
-/// A program of these plans, each with an image of its own.
+/// Returns a program of these plans, each with an image of its own.
 SavedProgram program_of(const std::vector<Plan>& plans, std::span<const std::byte> image = {}) {
   SavedProgram program{std::make_shared<const ProgramSource>(ProgramSource{.text = text}), {}};
   for (const Plan& plan : plans) program.chips.push_back({plan, Bytes::copy(image)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs whose values decide what there is to compile, through the C interface; tests/python/test_static_inputs.py has
-// more.
+// Static inputs, for whose values a program is compiled, through the C interface. tests/python/test_static_inputs.py
+// tests more of them.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text form: what is printed reads back to the same program, for every operator; what is no program is refused with
-// its line.
+// The text form: every operator's text parses back to the same program; other text is refused with an error that names
+// the line.
 #include <doctest/doctest.h>
 
 #include <set>

@@ -83,7 +83,7 @@ class _Rule:
         self.names = names
 
     def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
-        """Views of operands and results; operands of sizes "..." as one row."""
+        """Returns views of operands and results; those of sizes "..." are flat."""
         import numpy
 
         known = dict(zip(self.names, sizes, strict=True))

@@ -117,7 +117,7 @@ def Deployment(
 
 
 class _Predictor:
-    """Runs a model over batches of rows; a row that fails spoils no other."""
+    """Runs a model over batches of rows; if a row fails, the other rows still get their answers."""
 
     def __init__(self, model: Shipped, columns: Mapping[str, str], prepare: Callable[[dict[str, Any]], dict[str, Any]] | None) -> None:
         self._model = model.load()

@@ -416,6 +416,29 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
     return second(x + fed(x))
 
 
+def _taken_claims(gm: fx.GraphModule) -> list[str]:
+    """Takes torch._assert_async out of a graph: what it asserts becomes the last outputs, and the messages are returned."""
+    claims, output = gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_async.msg), gm.graph.output_node()
+    if claims:
+        output.args = ((*output.args[0], *(node.args[0] for node in claims)),)
+        for node in claims:
+            gm.graph.erase_node(node)
+        gm.recompile()
+    return [node.args[1] for node in claims]
+
+
+def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[..., Any]:
+    """Checks the last outputs of `run` as eager does: at once on a CPU, by an assertion on the device on a GPU."""
+
+    def checked(*inputs: Any) -> tuple[Any, ...]:
+        found = tuple(run(*inputs))
+        for value, message in zip(found[-len(messages) :], messages, strict=True):
+            torch._assert_async(value, message)  # type: ignore[no-untyped-call]
+        return found[: -len(messages)]
+
+    return checked
+
+
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     """The decompositions of torch, which takes half a second to gather them, and those that torch lacks."""
@@ -438,10 +461,11 @@ class _Graph:
         self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
         self.is_whole = False  # no node runs in eager
         self.decomposed: set[Any] = set()  # operators
+        self.claims = _taken_claims(gm)
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
-        """Writes nodes that Weft refuses as torch decomposes them; False where it decomposes none of them."""
+        """Decomposes the nodes that Weft refuses, as torch defines; returns False if torch decomposes none of them."""
         known = _decompositions()
         targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         table = {target: known[target] for target in targets - self.decomposed}
@@ -509,6 +533,9 @@ class _Graph:
         self.held = held + self.held
 
     def compiled(self) -> Callable[..., Any]:
+        return _claiming(self.unclaimed(), self.claims) if self.claims else self.unclaimed()
+
+    def unclaimed(self) -> Callable[..., Any]:
         if self.total == 0:
             return self.gm.forward
         self.lift()

@@ -190,7 +190,7 @@ struct shape : MIGRAPHX_CPP_HANDLE(shape, const) {
   size_t ndim() const { return get<size_t>(migraphx_shape_ndim, get_handle_ptr()); }
   bool standard() const { return get<bool>(migraphx_shape_standard, get_handle_ptr()); }
   bool dynamic() const { return get<bool>(migraphx_shape_dynamic, get_handle_ptr()); }
-  /// The offset of element `i` in row-major order.
+  /// Returns the offset of element `i` in row-major order.
   size_t index(size_t i) const { return get<size_t>(migraphx_shape_index, get_handle_ptr(), i); }
   friend bool operator==(const shape& a, const shape& b) {
     return get<bool>(migraphx_shape_equal, a.get_handle_ptr(), b.get_handle_ptr());
@@ -220,7 +220,7 @@ struct argument : MIGRAPHX_CPP_HANDLE(argument, const) {
     return {get<const_migraphx_shape_t>(migraphx_argument_shape, get_handle_ptr()), share_handle()};
   }
   char* data() const { return get<char*>(migraphx_argument_buffer, get_handle_ptr()); }
-  /// The elements row by row.
+  /// Returns the elements row by row.
   template <class T>
   std::vector<T> as_vector() const {
     shape s = get_shape();
@@ -604,7 +604,7 @@ struct experimental_custom_op_base {
   virtual std::string name() const = 0;
   virtual argument compute(context ctx, shape output, arguments inputs) const = 0;
   virtual shape compute_shape(shapes inputs) const = 0;
-  /// The operand whose memory holds the result; {}: none.
+  /// Returns the operand whose memory holds the result; {}: none.
   virtual std::vector<size_t> output_alias(shapes) const { return {}; }
   virtual bool runs_on_offload_target() const = 0;
   virtual ~experimental_custom_op_base() = default;

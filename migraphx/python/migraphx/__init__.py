@@ -560,12 +560,12 @@ def _calibrated(kind, prog, t, calibration, ins_names=()):
 
 
 def quantize_int8(prog, t, calibration=(), ins_names=("dot", "convolution")):
-    """`calibration`: dicts of arguments or arrays, examples of the inputs."""
+    """Quantises to 8-bit integers. `calibration`: dicts of arguments or arrays, examples of the inputs."""
     _calibrated("int8", prog, t, calibration, ins_names)
 
 
 def quantize_fp8(prog, t, calibration=()):
-    """The same in floats of 8 bits (e4m3); CPUs multiply the rounded values in f32, which saves no time."""
+    """Quantises to floats of 8 bits (e4m3). CPUs multiply the rounded values in f32, which saves no time."""
     _calibrated("fp8", prog, t, calibration)
 
 

@@ -66,7 +66,7 @@ def call(name, *arguments):
 
 
 def call_weft(name, *arguments):
-    """The same for weft_migraphx_NAME."""
+    """Calls weft_migraphx_NAME; raises RuntimeError with the reason when it fails."""
     _call("weft_migraphx_" + name, arguments)
 
 

@@ -7,7 +7,7 @@ namespace weft::frontend {
 
 /// Returns floor(x / y). Integers are divided without a conversion to floats.
 Expr floor_divided(Expr x, Expr y);
-/// The same for floats, computed from the remainder as in Python, torch and numpy, so that x = y * result + remainder.
+/// Returns floor(x / y) of floats, computed from the remainder as in Python and torch: x = y * result + remainder.
 /// floor(x / y) is one too large where the division rounds up to an integer.
 Expr floor_divided_by_remainder(Expr x, Expr y);
 

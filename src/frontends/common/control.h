@@ -51,7 +51,7 @@ Values build_loop(const Builder& b, LoopForm form);
 ///     });
 using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
-/// The same, but ends the loop when the body's first result is false.
+/// Builds such a loop, and ends it early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
 /// While this object lives, instructions added to `body` belong to trip number `trip` of an unrolled loop.

@@ -84,7 +84,6 @@ Expr reshape(Expr x, Dims dims);
 Expr transpose(Expr x, std::vector<int64_t> permutation);
 /// Returns the axes first, first + 1 ... rank - 1.
 std::vector<int64_t> axes_from(int64_t first, int64_t rank);
-/// Returns the inverse of a permutation.
 std::vector<int64_t> inverse_of(const std::vector<int64_t>& permutation);
 /// Transposes matrices (the last two axes); a vector stays unchanged.
 Expr swap_last(Expr x);
@@ -94,7 +93,6 @@ Expr matmul(Expr a, Expr b);
 Expr concat(const Builder& at, Values parts, int64_t axis);
 /// Returns elements [start, start + size) of one axis.
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
-/// Reverses x along one axis.
 Expr reversed(Expr x, int64_t axis);
 /// Adds leading axes of size 1 to x, up to this rank.
 Expr with_rank(Expr x, int64_t rank);

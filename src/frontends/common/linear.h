@@ -8,7 +8,7 @@ namespace weft::frontend {
 
 /// Reshapes matrices [.., n, m] to [batch, n, m]; E140 for fewer axes.
 Expr matrices(Expr x);
-/// The same for matrices that must be square.
+/// Reshapes matrices, which must be square, to [batch, n, n].
 Expr square_matrices(Expr x);
 /// The determinant of each square matrix, its sign and the logarithm of its absolute value.
 struct Determinant {

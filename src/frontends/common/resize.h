@@ -27,7 +27,7 @@ class Resizing {
   /// Multiplies sizes by scales and rounds down. As in onnxruntime the product is rounded to f32 first: 10 * 0.7f is 7.
   /// E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
-  /// The same with scales known only at run time, f64[axes].
+  /// Multiplies sizes by scales that the run computes, f64[axes].
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
   /// Uses one scale for all axes: the smallest that an axis needs to reach its size, or the largest. The second form
   /// takes sizes known only at run time, f64[axes].

@@ -45,7 +45,7 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// The unread bytes of this message, to be read later, and how many more it claims than the file has.
+  /// Returns the unread bytes of this message, to be read later, and how many more it claims than the file has.
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 

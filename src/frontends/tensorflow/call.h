@@ -48,14 +48,27 @@ struct LookupTable {
   Tensor keys, values;
 };
 
-/// The variables that a model writes. An import adds those that it meets, and is repeated while there are new ones.
+/// The variables that a model writes. An import adds those that it meets.
 struct WrittenVariables {
   std::set<std::string> all = {};
-  std::map<int64_t, std::set<std::string>> by_body =
-      {};  ///< by the number of a graph that is the body of a branch or loop
+  /// The variables that a graph writes as the body of a branch or loop, by its number.
+  std::map<int64_t, std::set<std::string>> by_body = {};
 
   size_t count() const;
 };
+
+/// Repeats `import(written)` until it meets no further written variable: such a one may have been read as a constant
+/// before. Returns the last program.
+template <class Options, class Import>
+auto import_with_variables(const Options& options, const Import& import) {
+  WrittenVariables written;
+  for (;;) {
+    size_t known = written.count();
+    if (options.judged) options.judged->clear();
+    auto program = import(written);
+    if (written.count() == known) return program;
+  }
+}
 
 /// What operators with graphs, variables, lists and tables need from the importer.
 class Graphs {
@@ -134,7 +147,7 @@ class Call : public Builder {
   Expr flat(size_t i) const;
   /// Returns the elements of integer input `i` as sizes; run-time elements become symbols of at least `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The same as numbers; E159 for run-time values.
+  /// Returns the elements of integer input `i` as numbers; E159 for run-time values.
   std::vector<int64_t> numbers(size_t i) const;
   int64_t number_of(size_t i) const;  ///< the only element of input `i`; E140 for none or several
   std::optional<Tensor> constant(size_t i) const;

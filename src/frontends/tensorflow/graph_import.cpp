@@ -346,7 +346,7 @@ class Importer final : public Graphs {
            find_full(node.op);
   }
 
-  /// Names every operator that the outputs need and that Weft lacks, before anything is translated.
+  /// Throws E120 naming all operators that the outputs need and that Weft lacks. Sets `needed_` and the indexes.
   void check_operators(const std::vector<std::string_view>& wanted) {
     std::set<std::string> missing;
     std::set<int64_t> seen;
@@ -384,13 +384,13 @@ class Importer final : public Graphs {
       indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[at(number)], std::move(results), is_ordered);
     }
-    // Unknown operators are then reported node by node, because a fixed input may decide which branch is built.
+    // With fixed inputs, a branch with unknown operators may never be built. So they are reported node by node.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);
     if (!list.empty())
       fail("E120", cat("operators of TensorFlow that are unknown to Weft: ", list), {},
-           "docs/tensorflow.md lists those that there are");
+           "docs/tensorflow.md lists the supported operators");
   }
 
   const GraphNode* maker(const Frame& frame, std::string_view name, const std::string& reader) const {
@@ -587,7 +587,7 @@ class Importer final : public Graphs {
     return false;
   }
 
-  /// Translates one side of a Merge in the module of `body`; returns its value.
+  /// Translates one side of a Merge in the module of `body`; returns its value and its index among Merge's operands.
   Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
     Frame own{.index = frame.index, .module = body.module()};
     for (auto [name, value] : nodes.switches[side]) {
@@ -621,7 +621,7 @@ class Importer final : public Graphs {
 
   // --- attributes ----------------------------------------------------------------------------------------------------
 
-  /// Replaces names of functions in attributes by their numbers, and drops attributes that the operands already imply.
+  /// Replaces names of functions in attributes by their numbers. Drops attributes that operands imply, and hints.
   Node with_numbers(const Node& node) const {
     constexpr std::string_view hints[] = {"N",
                                           "num",
@@ -664,7 +664,7 @@ class Importer final : public Graphs {
   Functions functions_;
   std::vector<std::shared_ptr<GraphIndex>> indexes_;
   std::shared_ptr<GraphIndex> main_index_;
-  std::set<std::string_view> needed_;  ///< placeholders
+  std::set<std::string_view> needed_;  ///< placeholders that the outputs need
   std::map<std::string, Tensor> first_values_;
   std::map<std::string, Value> states_, assigned_;  ///< the initial and final values of variables
   std::map<std::string, OpenList> lists_;
@@ -676,13 +676,8 @@ class Importer final : public Graphs {
 }  // namespace
 
 std::unique_ptr<Program> import_graph(const GraphModel& model, const ImportOptions& options) {
-  WrittenVariables written;
-  for (;;) {  // repeated if a variable is written that was read as a constant before
-    size_t known = written.count();
-    if (options.judged) options.judged->clear();
-    auto program = Importer(model, options, written).run();
-    if (written.count() == known) return program;
-  }
+  return import_with_variables(options,
+                               [&](WrittenVariables& written) { return Importer(model, options, written).run(); });
 }
 
 }  // namespace weft::tensorflow

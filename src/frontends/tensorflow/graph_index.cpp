@@ -102,12 +102,12 @@ std::string_view GraphIndex::root_of(std::string_view value) const {
   return value;
 }
 
-/// True if this is the edge from the end of a loop's body back to its start.
+/// True if the edge from `from` to `node` leads from the end of a loop's body back to its Merge.
 bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const {
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }
 
-/// Returns the sides of predicates that a node depends on: those of its operands, and for a Switch its own two sides.
+/// Returns the sides of predicates that a node depends on: those of its operands, and the side of each Switch it reads.
 GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   Sides sides;
   bool is_merge = is_op(&node, "Merge");

@@ -46,11 +46,11 @@ class GraphIndex {
   const LoopNodes& loop_of(const GraphNode& exit);
   /// Returns the branch that a Merge ends; E122 if there is none.
   const BranchNodes& branch_of(const GraphNode& merge);
-  /// Returns the nodes that a node needs: its operands, or those of the loop or branch that it ends.
+  /// Returns the values that a node needs: its operands, or those of the loop or branch that it ends.
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:
-  using Sides = std::map<std::string_view, int>;  // predicate -> side (0: false, 1: true); 2: merged
+  using Sides = std::map<std::string_view, int>;  // predicate -> side (0: false, 1: true, 2: both)
 
   const GraphNode* maker(std::string_view value) const { return find(parse(value).node); }
   const GraphNode* maker_of(const GraphNode& node, size_t input) const;

@@ -18,7 +18,7 @@ AttributeValue type_value(int64_t code) {
   return type ? AttributeValue(*type) : AttributeValue(cat("type ", code));
 }
 
-/// The listed elements of a tensor; the last is repeated for all after it.
+/// The elements that a TensorProto lists. The last one is repeated until the tensor is full.
 struct Listed {
   std::vector<int64_t> integers;
   std::vector<std::span<const std::byte>> raw;

@@ -123,7 +123,7 @@ class Importer final : public Graphs {
     std::set<int64_t> failed = {};
   };
 
-  /// Lists all operators that Weft lacks before anything is translated.
+  /// Throws E120 or E121 naming all operators that Weft lacks.
   void check_operators() const {
     std::set<std::string> missing, custom;
     std::vector<int64_t> called = {main_};
@@ -150,7 +150,7 @@ class Importer final : public Graphs {
            "convert the model without custom operators");
     if (!missing.empty())
       fail("E120", cat("operators of TensorFlow Lite that are unknown to Weft: ", list(missing)), {},
-           "docs/tensorflow.md lists those that there are");
+           "docs/tensorflow.md lists the supported operators");
   }
 
   DType type_of(const LiteTensor& t) const {
@@ -190,7 +190,7 @@ class Importer final : public Graphs {
     return dims;
   }
 
-  /// Returns the stored contents of tensor `t`; null if there are none.
+  /// Returns the value of tensor `t`: computed before, constant, or a state; null if it has none.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[at(t)];
     if (value) return value;
@@ -212,13 +212,13 @@ class Importer final : public Graphs {
     return name.empty() || count > 1 ? cat("state ", t) : name;
   }
 
-  /// Returns a tensor that an operator writes: zeros at first, then the value after the last run.
+  /// Returns a variable tensor: zeros in the first run, then the value that the run before left.
   Value state(const Frame& frame, int64_t t) {
     const LiteTensor& tensor = frame.graph.tensors[at(t)];
     std::string name = state_name(frame, t);
     Node node{.op = "variable tensor", .name = tensor.name};
     Call here(frame.module, node, {}, {}, *this);
-    constexpr int64_t most = int64_t{1} << 24;  // elements, which the file does not give
+    constexpr int64_t most = int64_t{1} << 24;  // a limit of elements, since a small file may ask for any number
     bool is_fixed = std::ranges::none_of(tensor.dims, [](int64_t size) { return size < 0; });
     if (!is_fixed || !is_float(type_of(tensor)) || element_count(tensor.dims) > most)
       here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are, up to ",
@@ -271,8 +271,8 @@ class Importer final : public Graphs {
     return value;
   }
 
-  /// True if all quantised operands and results have equal scales and zero points, so that integers can be moved as
-  /// they are.
+  /// True if all quantised operands and results have the same single scale and zero point, so that integers can be
+  /// moved as they are.
   static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
     std::optional<Quantization> steps;
     auto is_alike = [&](int64_t t) {
@@ -366,13 +366,8 @@ class Importer final : public Graphs {
 }  // namespace
 
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options) {
-  WrittenVariables written;
-  for (;;) {  // repeated if a variable is written that was read as a constant before
-    size_t known = written.count();
-    if (options.judged) options.judged->clear();
-    auto program = Importer(model, options, written).run();
-    if (written.count() == known) return program;
-  }
+  return import_with_variables(options,
+                               [&](WrittenVariables& written) { return Importer(model, options, written).run(); });
 }
 
 }  // namespace weft::tensorflow

@@ -21,19 +21,19 @@ struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< sizes that replace the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of symbolic sizes, by name
   std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs
-  std::vector<std::string> fixed_defaults = {};  ///< variables (* and ?) that begin each run with their stored value
+  std::vector<std::string> fixed_defaults = {};  ///< patterns (* and ?) of variables that become constants
   int64_t max_nodes = 0;                         ///< limit of operators, called graphs included; 0: 1,000,000
   int64_t max_nesting = 0;                       ///< limit of graphs within graphs; 0: 64
   bool channels_first = false;                   ///< inputs and outputs of a GraphDef with 4 axes become [n, c, h, w]
   std::vector<std::string> outputs = {};         ///< outputs of a GraphDef ("node", "node:1") that replace its own
-  /// If set, receives each operator of the first graph (of a GraphDef also those of called functions) with its fault,
-  /// and no such fault is thrown.
+  /// If set, receives each operator of the main graph (of a GraphDef also those of called functions) with its error,
+  /// which is then not thrown.
   std::vector<JudgedNode>* judged = nullptr;
 };
 
-/// Translates the first graph of a model. An open size of an input is the symbol INPUT_AXIS. Quantised values are
-/// integers; operators read them dequantised and quantise their results, so the passes find integer products as in ONNX
-/// models. Variables become inputs with their first value as the default, and outputs.
+/// Translates the main graph of a model. An open size of an input becomes a new symbol. Quantised values are integers;
+/// operators read them dequantised and quantise their results, so the passes find integer products as in ONNX models.
+/// A variable that the model writes becomes an input, with its first value as the default, and an output.
 ///
 /// Throws E120 naming every operator that Weft lacks, E121 for custom operators, and the errors of operators.
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options = {});

@@ -53,8 +53,8 @@ struct LiteModel {
 /// True if the file begins like a TensorFlow Lite model.
 bool is_lite_model(std::span<const std::byte> file);
 
-/// Returns the graph of `signature`, or the first. E108 for a damaged file, E112 for another version of the schema,
-/// E120 for operators that Weft lacks, E310 for a signature that the file does not have.
+/// Reads a model. Its main graph is that of `signature`, or the first. E103 and E108 for a damaged file, E112 for a
+/// schema that is not version 3, E122 and E141 for options that Weft does not know, E310 for an unknown signature.
 LiteModel read_lite_model(Bytes file, const std::string& source, const std::string& signature = {});
 
 /// Returns the element type with number `code` in the schema; nothing if Weft lacks it.

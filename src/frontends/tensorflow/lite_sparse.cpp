@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse constants (the TACO form): axes are walked in an order of their own, each dense or with a list of the indices
-// that there are; an axis may be cut into blocks, whose insides are axes behind all others.
+// Sparse constants in the format of TACO: a tree with a level for each axis, in any order. A level is dense, or lists
+// the indices that are stored. An axis may be split into blocks: the indices within a block are a level of their own.
 #include "frontends/tensorflow/lite_sparse.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace {
 }
 
 struct Level {
-  int64_t axis = 0;    ///< of the tensor
-  int64_t stride = 1;  ///< the stride of an index of this level
-  int64_t size = 0;    ///< dense
+  int64_t axis = 0;    ///< the tensor's axis along which the level runs
+  int64_t stride = 1;  ///< elements of that axis from one index of this level to the next
+  int64_t size = 0;    ///< number of indices of a dense level
   bool is_dense = true;
   std::vector<int64_t> segments = {}, indices = {};
 };
@@ -61,7 +61,7 @@ class Walk {
 
   std::vector<std::byte> run() {
     int64_t elements = element_count(t_.dims);
-    // A walk visits at most the elements of the dense tensor or of the stored bytes.
+    // Bounds the walk: in a damaged file, segments may overlap and name the same indices many times.
     budget_ = 8 * (elements + static_cast<int64_t>(t_.data->size()) + 64);
     out_.resize(static_cast<size_t>(elements) * width_);
     at_.assign(t_.dims.size(), 0);
@@ -78,7 +78,7 @@ class Walk {
     return l;
   }
 
-  /// Visits everything below entry number `entry` of the level before.
+  /// Visits the subtree below entry `entry` of the previous level.
   void visit(size_t depth, int64_t entry) {
     if (--budget_ < 0) fail(t_, "it has more elements than it says");
     if (depth == levels_.size()) return keep(entry);

@@ -76,7 +76,7 @@ struct Input {
   enum class Kind : uint8_t { user, parameter, buffer, constant_tensor, constant };
   Kind kind = Kind::user;
   std::string name;    ///< the input's name in the graph
-  std::string target;  ///< name in the model: of a parameter, buffer or constant
+  std::string target;  ///< name of the parameter, buffer or constant in the model
 };
 
 struct Output {

@@ -461,7 +461,7 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
       bool is_tensor = output.kind == Argument::Kind::tensor;
       bool is_absent = is_tensor ? tensors >= values.size() || !values[tensors] : others >= c.given().size();
       bool is_read = read_in(*scope_->graph).contains(item.text);
-      if (is_absent && tensors > 0 && !is_read) {  // a result for the gradient only
+      if (is_absent && tensors > 0 && !is_read) {  // a result that only gradients need
         ++(is_tensor ? tensors : others);
         continue;
       }
@@ -470,8 +470,8 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // torch before 2.13 notes the type of the values for the indices and counts of `unique`, and one axis too many
-      // for the states of an LSTM.
+      // Programs of torch before 2.13 declare two results wrongly: the indices and counts of `unique` with the type of
+      // the values, and the states of an LSTM with one axis too many.
       std::string_view target = c.node().target;
       bool is_of_set = target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
       bool is_misnoted = tensors > 0 && (is_of_set || target.starts_with("aten.lstm."));
@@ -652,7 +652,7 @@ std::vector<Result> Importer::results() {
   for (const Value& parameter : program_->main().parameters())
     result_names_.insert(parameter.def->as<Parameter>()->parameter);
   auto add = [&](const Argument& argument, std::string name) {
-    if (argument.is_none() || argument.kind == Argument::Kind::text) return;  // the same at each run
+    if (argument.is_none() || argument.kind == Argument::Kind::text) return;  // a constant that is no tensor
     try {
       results.push_back({result_name(std::move(name)), output_value(argument)});
     } catch (const Error&) {

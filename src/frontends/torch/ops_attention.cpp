@@ -71,7 +71,7 @@ Values fused_attention(Call& c) {
   return attention(c, true);
 }
 
-/// Its causal mask is aligned to the last key, that of the others to the first; so query and key need equal lengths.
+/// Imports flash attention. It aligns a causal mask to the last key, the others to the first; so lengths must be equal.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

@@ -142,7 +142,7 @@ Values transposed_convolved(Call& c, size_t axes) {
   return one(unbatched(y, is_added));
 }
 
-/// Imports aten.convolution, to which torch reduces all convolutions. The weight has two axes and the spatial axes.
+/// Imports aten.convolution, to which torch reduces all convolutions. The weight has two axes before its spatial axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
   if (c.tensor("weight").rank() < 3) c.fail("E140", cat("has a weight ", c.tensor("weight").value.shape()));

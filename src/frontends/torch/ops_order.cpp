@@ -241,7 +241,7 @@ Values taken_along(Call& c) {
   return one(gather_elements(broadcast(x, of_x), broadcast(index, of_index), axis));
 }
 
-/// Elements of `source`, in order, where the mask holds.
+/// Imports masked_scatter: where the mask is true, puts elements of `source`, in order.
 Values masked_scatter(Call& c) {
   Expr x = c.tensor("self"), source = frontend::flat(c.tensor("source")), mask = c.tensor("mask");
   GuardCollector guards(c.module());

@@ -192,7 +192,8 @@ Values first_axis_sorted(Call& c) {
 }
 Values arg_sort(Call& c) { return one(sort(c)[1]); }
 
-/// A norm of matrices in the last two of `dim`: the greatest sum of columns (1) or rows (infinity), or of all squares.
+/// Computes a matrix norm over two axes: the Frobenius norm, or the greatest sum of magnitudes of a column (order 1) or
+/// a row (infinity). Negative orders take the least sum.
 Values matrix_norm(Call& c) {
   Expr x = c.tensor(c.has("A") ? "A" : "self");
   DType type = c.element("dtype").value_or(x.dtype());

@@ -11,8 +11,8 @@ namespace weft::torch {
 /// Returns the common type of two; E122 if torch has none (some unsigned types with others).
 DType promoted(const Call& c, DType a, DType b);
 
-/// Tensors with axes decide the type. Tensors without axes, then plain numbers, change it only if their kind (bool,
-/// integer, float) is higher.
+/// Returns the common type. Tensors with axes decide it; tensors without axes, then plain numbers, change it only if
+/// their kind (bool, integer, float) is higher.
 DType result_type(const Call& c, std::span<const Operand> operands);
 
 /// Converts the operands to this type.

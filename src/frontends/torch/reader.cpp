@@ -65,7 +65,7 @@ class Field {
     require(fits, "must be a whole number of 64 bits");
     return json_->get<int64_t>();
   }
-  /// JSON has no infinities: torch writes them as strings.
+  /// Returns a number. torch writes infinities and NaN as strings, because JSON has none.
   double number() const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     if (*json_ == "Infinity") return infinity;
@@ -74,7 +74,7 @@ class Field {
     require(json_->is_number(), "must be a number");
     return json_->get<double>();
   }
-  /// A union is written as an object with one entry.
+  /// Returns the only entry of an object, which is how the schema writes a union.
   std::pair<std::string, Field> only() const {
     auto all = entries();
     require(all.size() == 1, "must have one entry");
@@ -260,9 +260,9 @@ Input read_input(const Field& field) {
   auto [kind, value] = field.only();
   if (kind == "user_input") {
     auto [tag, argument] = value.at("arg").only();
-    // A number or text that the model was exported with, or a size.
     if (tag == "as_tensor") return {Input::Kind::user, argument.at("name").text(), {}};
     if (tag == "as_sym_int" && argument.has("as_name")) return {Input::Kind::user, argument.at("as_name").text(), {}};
+    // A number, size or string whose value was fixed by the export.
     return {Input::Kind::constant, {}, {}};
   }
   if (kind == "constant_input") return {Input::Kind::constant, value.at("name").text(), {}};

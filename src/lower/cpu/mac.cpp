@@ -85,7 +85,7 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
 }
 
 std::string Mac::gemm(const Dim& k, size_t epilogue) const {
-  constexpr size_t few = 12;  // the epilogue's code is repeated for each row of a tile
+  constexpr size_t few = 12;  // a limit, because the epilogue's code is repeated for each row of a tile
   bool is_short = name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= few;
   return cat("gemm<", name, ", tile", is_short ? ", true>" : ">");
 }

@@ -56,7 +56,6 @@ struct Mac : MacRow {
 /// Returns MacQuads instead of `direct` (16-bit integers) if it is faster and exact for sums of `count` products with
 /// |a| at most `max_a` and |b| at most `max_b`.
 Mac with_quads(const Lowering& lowering, const Mac& direct, const Dim& count, double max_a, double max_b);
-/// Returns the Mac for attention with operands of this type.
 Mac attention_mac(const Lowering& lowering, DType type);
 /// True if the operands are integers of at most 16 bits other than u16; matrix kernels sum their products in i32.
 bool has_short_product(const Instruction& instruction);

@@ -158,7 +158,7 @@ GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w
       (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // the matrix unit supports the type
   int64_t channels = w.channels_in.constant().value_or(lanes);
   bool is_torn = is_narrow && known_equal(w.groups, 1) &&
-                 (channels == 0 || channels % lanes != 0);  // else a vector would span two taps
+                 (channels == 0 || channels % lanes != 0);  // a vector would span two taps
   if (is_torn) {
     int64_t whole_channels = (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes;
     x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], whole_channels, lanes, type);

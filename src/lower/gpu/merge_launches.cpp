@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
-constexpr int64_t max_blocks = 1024;  // of a part at usual sizes; above, the cost of a launch is small
+constexpr int64_t max_blocks = 1024;  // of a part at typical sizes; larger parts gain little from one launch less
 
 /// Steps that become one launch.
 struct Group {

@@ -23,8 +23,7 @@ std::string tile_text(const BlockTile& tile);
 /// Returns the tile in words: "blocks of 64 x 128, warp groups, split k 4".
 std::string describe(const BlockTile& tile);
 struct TileChoice;
-/// The same for a choice whose tile depends on TileChoice::work: "blocks of 64 x 64; from work 400 on blocks of 128 x
-/// 128".
+/// Returns tiles that depend on TileChoice::work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
 std::string describe(const TileChoice& choice);
 /// Returns a size to optimise for: symbols count as `each`, or as the nearest of their bounds.
 int64_t typical_size(const Dim& size, int64_t each = 16);

@@ -169,10 +169,11 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
   bool has_groups = p.direct && lowering.gpu().warp_groups, copies_past = p.direct && lowering.gpu().async_copy;
   if (has_groups && narrow) {
     std::vector<BlockTile> tiles = group_tiles(p.type);
-    bool is_odd = p.n.is_constant() && p.n.value() % tasks::gemm_lanes != 0;
+    bool is_whole = p.n.is_constant() && p.n.value() % tasks::gemm_lanes == 0;
     for (BlockTile& tile : tiles) {
       tile.ahead = p.ahead;
-      tile.streams = tile.split == 1 && !is_odd && numbers.blocks(tile) > int64_t{units} * blocks_of_unit(tile, p.type);
+      tile.streams =
+          tile.split == 1 && is_whole && numbers.blocks(tile) > int64_t{units} * blocks_of_unit(tile, p.type);
     }
     return ranked_by_cycles(tiles, numbers, p.type, units);
   }

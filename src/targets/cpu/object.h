@@ -20,7 +20,7 @@ class LoadedObject {
 
   /// Returns the address of an exported symbol, valid as long as the object lives; null if there is none.
   void* find(const char* symbol) const;
-  /// The same, but a missing symbol is an internal error that names it.
+  /// Returns the address of an exported symbol; throws an internal error that names it if it is missing.
   void* get(const std::string& symbol) const;
   template <class Function>
   Function* function(const std::string& symbol) const {

@@ -318,7 +318,7 @@ class Convolution final : public LibraryWork {
     Descriptor heuristics(library_, Kind::heuristics);
     heuristics.set(Name::engineheur_operation_graph, graph).set(Name::engineheur_mode, Type::heuristics_mode, mode);
     std::vector<Descriptor> made;
-    if (library_.calls.finalize(heuristics.get()) != 0) return made;  // it does not support such graphs
+    if (library_.calls.finalize(heuristics.get()) != 0) return made;  // this mode does not support the graph
     for (size_t i = 0; i < most; ++i) made.emplace_back(library_, Kind::engine_configuration);
     std::vector<Handle> handles;
     for (const Descriptor& one : made) handles.push_back(one.get());

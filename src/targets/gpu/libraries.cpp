@@ -75,7 +75,7 @@ namespace {
 struct Known {
   std::string_view name;
   ChipKind vendor;
-  bool convolves, fuses;  ///< convolutions, else products; a convolution may include bias, summand and relu
+  bool convolves, fuses;  ///< computes convolutions, else products; also with bias, summand and relu
   std::unique_ptr<Library> (*open)();
 };
 constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cublaslt},

@@ -51,7 +51,7 @@ Element element_of(int type) {
   return type == type_f32 ? Element::f32 : type == type_f16 ? Element::f16 : Element::bf16;
 }
 
-/// The data of all ranks, added or concatenated.
+/// Returns the data of all ranks, added or concatenated.
 std::vector<std::byte> combined(const Group& group, const Call& mine) {
   std::vector<std::byte> result(mine.to.bytes);
   if (!mine.adds) {

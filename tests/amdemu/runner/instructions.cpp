@@ -142,7 +142,7 @@ bool is_right(const std::string& wanted, u64 got) {
   return got == std::stoull(wanted, nullptr, 16);
 }
 
-/// What is wrong, or nothing.
+/// Returns what is wrong, or nothing.
 std::string judge(const Case& c, const Instruction& i, Machine& machine) {
   for (const Setting& s : c.before) machine.set(s);
   machine.run(i);

@@ -101,7 +101,7 @@ struct Expected {
   std::vector<Tensor> inputs, outputs;
 };
 
-/// The CPU's answers in each round, for this size.
+/// Returns the CPU's answers in each round, for this size.
 std::vector<Expected> expected(const Executable& cpu, int64_t open) {
   std::vector<Expected> list;
   auto context = cpu.new_context();

@@ -119,7 +119,7 @@ def tensor_from_texts(shape: list[int], elements: list[bytes]) -> _weft.Tensor:
 
 
 def tensor_from_bytes(dtype: str, shape: list[int], data: memoryview, name: str) -> _weft.Tensor:
-    """A tensor of the binary extension: elements in a row, little-endian; strings each behind its length of 4 bytes."""
+    """Reads a tensor of the binary extension: row-major elements, little-endian; each string follows its length in 4 bytes."""
     if dtype == "string":
         return tensor_from_texts(shape, counted(split_texts(data, name), shape, name))
     type_ = np.dtype(TYPES[dtype][1])
@@ -149,7 +149,7 @@ def split_texts(data: memoryview, name: str) -> list[bytes]:
 
 
 class Output:
-    """A result of a run, for either form."""
+    """A result of a run, which can be sent as JSON or as bytes."""
 
     def __init__(self, name: str, dtype: str, value: Any) -> None:
         self.name, self.dtype = name, dtype
@@ -163,7 +163,7 @@ class Output:
             self.shape, self._array = list(value.shape), value.astype(kind, copy=False)
 
     def data(self) -> list[Any]:
-        """The elements in a row, for JSON."""
+        """Returns the elements as a flat list, for JSON."""
         if self.dtype == "string":
             try:
                 return [text.decode() for text in self._texts]

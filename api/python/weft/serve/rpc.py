@@ -88,7 +88,7 @@ def parsed(class_: Any, data: bytes) -> Any:
 
 
 class Service:
-    """Each method of the service by its name; `context` only tells the time that is left."""
+    """The methods of the gRPC service. They read only the remaining time from `context`."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository

@@ -6,7 +6,7 @@
 
 namespace weft::onnx {
 
-/// Throws if `file` cannot be an ONNX model, and says what it is: empty (E101), another format (E102), a Git LFS
+/// Throws if `file` cannot be an ONNX model, and names its kind: empty (E101), another format (E102), a Git LFS
 /// pointer (E104), a web page (E105) or a pickle (E107). `source` names the file.
 void refuse_other_files(std::span<const std::byte> file, const std::string& source);
 

@@ -19,7 +19,6 @@ struct TensorSource {
 /// (bytes and dims disagree), E149 (element type), E150 (negative dim), E160 and E161 (external data).
 TensorData read_tensor(Wire wire, const TensorSource& source);
 
-/// Reads a SparseTensorProto.
 SparseTensor read_sparse_tensor(Wire wire, const TensorSource& source);
 
 }  // namespace weft::onnx

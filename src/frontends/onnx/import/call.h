@@ -49,7 +49,7 @@ class Call : public frontend::Builder {
   /// Returns the elements of integer input `i` as sizes. Elements that are unknown until the run become run-time
   /// symbols; the run throws E314 if one is below `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// The same for an input with one element (else E140).
+  /// Returns the only element of such an input; E140 if it has several or none.
   Dim size(size_t i, int64_t least = 0) const;
   /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
   /// depends on a symbol.

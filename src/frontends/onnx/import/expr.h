@@ -7,7 +7,7 @@ namespace weft::onnx {
 
 using namespace frontend;  // so that operators are written as formulas
 
-/// Input i as an expression.
+/// Returns input i as an expression.
 inline Expr arg(const Call& call, size_t i) { return {&call, call.input(i)}; }
 
 }  // namespace weft::onnx

@@ -48,7 +48,7 @@ class Importer {
   Values body(const Graph& graph, Scope& scope);
   /// Returns the type that a graph input declares; open sizes become new symbols.
   Type declared_type(const ValueInfo& value);
-  /// The same for items of a container, whose open sizes may differ between items.
+  /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
   /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
   /// of their symbols leave it open, takes the caller's decision, else `guess`, and adds a guard.

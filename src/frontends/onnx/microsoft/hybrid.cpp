@@ -165,7 +165,7 @@ Streams streams_of(Call& c) {
   return {reshape(convert(x, DType::f32), dims), before, dims[dims.size() - 2], dims.back()};
 }
 
-/// Input `i`, of shape [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
+/// Returns input `i`, of shape [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
 Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
   Expr gate = convert(arg(c, i), DType::f32);
   Dims wanted = s.before;

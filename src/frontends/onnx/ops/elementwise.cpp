@@ -12,7 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Refuses a division of integers by a constant that contains 0. Division by a 0 that only a run knows gives 0, never a
+/// Refuses a division of integers by a constant that contains 0. Division by a 0 that the run computes gives 0, never a
 /// trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);

@@ -219,8 +219,8 @@ Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, co
   return reshape(select(inside, read, -1), {windows * Dim(w.kernel[axis])});
 }
 
-/// Pools the elements in each row of a window before the first 0 of a mask. The mask of channel n begins at element n *
-/// spatial size, modulo the number of channels of all masks; that is the mask's own beginning if it has one.
+/// Pools the elements in each row of a window before the first 0 of a mask. Channel n reads the masks from element (n *
+/// spatial size) mod (number of masks) on: with a single mask, from its start.
 Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
   c.flag("storage_order");  // only for the indices output, which is not computed

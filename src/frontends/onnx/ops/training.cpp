@@ -23,7 +23,7 @@ Step step_of(Call& c, size_t parts) {
 /// Returns the gradient plus that of the penalty on large values.
 Expr regularised(Call& c, Expr x, Expr gradient) { return x * c.number("norm_coefficient", 0) + gradient; }
 
-/// Duchi et al. 2011.
+/// Imports Adagrad (Duchi et al., 2011).
 Values adagrad(Call& c) {
   Step step = step_of(c, 3);
   Expr rate = step.rate / (convert(step.count, step.rate.dtype()) * c.number("decay_factor", 0) + 1.0);
@@ -37,7 +37,7 @@ Values adagrad(Call& c) {
   return values;
 }
 
-/// Kingma and Ba 2014.
+/// Imports Adam (Kingma and Ba, 2014).
 Values adam(Call& c) {
   Step step = step_of(c, 4);
   double alpha = c.number("alpha", 0.9), beta = c.number("beta", 0.999);
@@ -59,7 +59,7 @@ Values adam(Call& c) {
   return values;
 }
 
-/// Stochastic gradient descent with momentum, also Nesterov's.
+/// Imports Momentum: stochastic gradient descent with momentum, also Nesterov's.
 Values momentum(Call& c) {
   Step step = step_of(c, 3);
   double alpha = c.number("alpha");
