@@ -238,16 +238,18 @@ struct StepRing {
     stage_b.begin(b, at.batch, at.col, s.n, i64(first) * depth);
   }
   template <class Stage, class Operand>
-  WEFT_INLINE void start(Stage& stage, const Operand& from, u32 to, int step) const {
+  WEFT_INLINE void start(Stage& stage, const Operand& from, int to, int step) const {
+    const auto left = [&](int at) WEFT_LAMBDA { return at >= last ? 0 : at + 1 < all ? depth : tail; };
     WEFT_UNROLL for (int i = 0; i < together; i++) {
-      const int left = step + i >= last ? 0 : step + i + 1 < all ? depth : tail;
-      if (step < last) stage.start(from, shared + to + u32(i * stage_bytes), left);
+      if (step < last) stage.start(from, shared + u32(to + i * stage_bytes), left(step + i));
     }
   }
   /// Start the copies of the next step, number `step`, to a slot.
-  WEFT_INLINE void start_a(int slot, int step) { start(stage_a, a, u32(slot * together * stage_bytes), step); }
-  WEFT_INLINE void start_b(int slot, int step) {
-    start(stage_b, b, u32(slot * together * stage_bytes + a_bytes), step);
+  WEFT_INLINE void start_a(int slot, int step) { start(stage_a, a, slot * together * stage_bytes, step); }
+  WEFT_INLINE void start_b(int slot, int step) { start(stage_b, b, slot * together * stage_bytes + a_bytes, step); }
+  WEFT_INLINE void start_both(int slot, int step) {
+    if (step < last) start_a(slot, step), start_b(slot, step);
+    end_async_group();
   }
   /// Waits for the step in `slot`, adds its products to `c` and goes to the next slot. `copies` starts the copies to a
   /// slot.
@@ -301,10 +303,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   }
   int slot = 0;
   WEFT_NO_UNROLL for (int step = ring.first; step < ring.last; step += Ring::together) {
-    ring.multiply(slot, c, [&](int to) WEFT_LAMBDA {
-      const int next = step + Ring::ahead * Ring::together;
-      ring.start_a(to, next), ring.start_b(to, next), end_async_group();
-    });
+    ring.multiply(slot, c, [&](int to) WEFT_LAMBDA { ring.start_both(to, step + Ring::ahead * Ring::together); });
   }
   wgmma_wait<0>();
   wait_async_groups<0>();
@@ -341,7 +340,7 @@ WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const
       ring.begin(order.piece(upcoming));
       upcoming += apart, step = 0;
     }
-    ring.start_a(to, step), ring.start_b(to, step), end_async_group();
+    ring.start_both(to, step);
     step += Ring::together;
   };
   if constexpr (tile.ahead) wait_for_inputs();
