@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "lower/gpu/products.h"
@@ -23,38 +24,122 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// Copies pixels to a dense view of `type` whose channels are padded with zeros to `to`, a multiple of `lanes`; a
-/// thread writes `lanes` channels at once.
-View padded_channels(Lowering& lowering, const View& from, Value value, int64_t to, int lanes, DType type) {
+/// How pixels become channels: those of `block` neighbours stand side by side, and `count` such blocks cover the image
+/// and `pad` pixels before it, for each spatial axis.
+struct PixelBlocks {
+  std::vector<int64_t> block;
+  Dims pad, count;
+};
+
+/// Copies pixels [batch, ..., channels] to blocks of pixels, a dense view of `type`, padded with zeros to `to` channels,
+/// a multiple of `lanes`. Pixels outside the image are zeros. A thread writes a block.
+View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const PixelBlocks& blocks, int64_t to,
+                      int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
-  size_t rank = from.dims.size();
-  Dim pixels = product({from.dims.begin(), from.dims.end() - 1}), items = pixels * Dim(to / lanes);
-  View out = lowering.new_packed(type, pixels * Dim(to), load_time, cat("padded ", value.source()));
+  size_t axes = blocks.count.size();
+  int64_t channels = std::max<int64_t>(from.dims.back().value(), 1), pieces = to / lanes;
+  Dim items = from.dims[0] * product(blocks.count);
+  View out = lowering.new_packed(type, items * Dim(to), load_time, cat("blocks of ", value.source()));
   KernelBuilder kernel("pointwise.h");
   std::string count = kernel.size(items), x = kernel.buffer(from.buffer, from.dtype, false),
-              offset = kernel.number(from.offset), channels = kernel.number(from.dims[rank - 1]),
-              stride = kernel.number(from.strides[rank - 1]), y = kernel.buffer(out.buffer, type, true);
-  std::string at_pixel = batch_offset(kernel, leading(from, rank - 1), "pixel"), t = kernel_type(type);
-  kernel.line("constexpr int W = ", lanes, ", pieces = ", to / lanes, ";");
+              y = kernel.buffer(out.buffer, type, true), t = kernel_type(type);
+  std::string offset = kernel.number(from.offset), place = offset, inside, pixel,
+              any = cat(from.dims.back().value(), " > 0");
   kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
-  kernel.line("  [[maybe_unused]] const i64 pixel = item / pieces, channel = item % pieces * W;");
-  kernel.line("  const i64 first = ", offset, " + ", at_pixel, " + channel * ", stride, ";");
-  kernel.line("  Vec<", t, ", W> v{};");
-  kernel.line("  WEFT_UNROLL for (int c = 0; c < W; c++) {");
-  kernel.line("    if (channel + c < ", channels, ") set_lane(v, c, convert<", t, ">(", x, "[first + c * ", stride,
-              "]));");
+  kernel.line("  i64 batch = item;");
+  for (size_t a = axes; a-- > 0;) {
+    kernel.line("  const Division by", a, " = divide_index(batch, ", kernel.number(blocks.count[a]), ");");
+    kernel.line("  const i64 first", a, " = by", a, ".rest * ", blocks.block[a], " - ", kernel.number(blocks.pad[a]),
+                ";");
+    kernel.line("  batch = by", a, ".quotient;");
+    pixel += cat(" const i64 at", a, " = first", a, " + left % ", blocks.block[a], "; left /= ", blocks.block[a], ";");
+    std::string size = kernel.number(from.dims[a + 1]);
+    inside += cat(a + 1 < axes ? " && " : "", "u64(at", a, ") < u64(", size, ")");
+    any += cat(" && ", size, " > 0");
+    place += cat(" + at", a, " * ", kernel.number(from.strides[a + 1]));
+  }
+  kernel.line(pieces > 4 ? "  WEFT_NO_UNROLL" : "  WEFT_UNROLL", " for (int piece = 0; piece < ", pieces,
+              "; piece++) {");
+  kernel.line("    Vec<", t, ", ", lanes, "> v{};");
+  kernel.line("    if (", any, ") WEFT_UNROLL for (int c = 0; c < ", lanes, "; c++) {");
+  kernel.line("      int left = piece * ", lanes, " + c, channel = left % ", channels, ";");
+  kernel.line("      left /= ", channels, ";", pixel);
+  kernel.line("      if (left > 0) continue;");
+  kernel.line("      const bool is_inside = ", inside, ";  // loads have no condition, so that all are in flight");
+  kernel.line("      const i64 place = ", place, " + batch * ", kernel.number(from.strides[0]), " + channel * ",
+              kernel.number(from.strides.back()), ";");
+  kernel.line("      const ", t, " value = convert<", t, ">(", x, "[is_inside ? place : ", offset, "]);");
+  kernel.line("      set_lane(v, c, is_inside ? value : ", t, "(0));");
+  kernel.line("    }");
+  kernel.line("    store_whole(", y, " + item * ", to, " + piece * ", lanes, ", v, Full{});");
   kernel.line("  }");
-  kernel.line("  store(", y, " + item * W, v, Full{});");
   kernel.line("});");
   lowering.set_items(kernel, items, "1");
-  PlanStep step = kernel.finish(lowering.plan(), cat("pad_channels_", type));
+  PlanStep step = kernel.finish(lowering.plan(), cat("pixel_blocks_", type));
   step.source = value.source();
-  step.bytes = pixels * Dim(to * (bits(type) / 8 + bits(from.dtype) / 8));
-  lowering.add_step(std::move(step), "pads channels to 16 bytes, so that no copy crosses a tap", load_time);
-  View result{lowering.shared(out).buffer, type, from.dims, {}, 0};
-  result.dims.back() = to;
+  step.bytes = items * Dim(to * bits(type) / 8) + product(from.dims) * Dim(bits(from.dtype) / 8);
+  lowering.add_step(std::move(step), "channels of blocks of pixels, so that no copy of 16 bytes crosses a tap",
+                    load_time);
+  View result{lowering.shared(out).buffer, type, {from.dims[0]}, {}, 0};
+  result.dims.insert(result.dims.end(), blocks.count.begin(), blocks.count.end());
+  result.dims.emplace_back(to);
   result.strides = contiguous_strides(result.dims);
   return result;
+}
+
+/// The operands of a convolution of few channels whose pixels are blocks of pixels.
+struct BlockedConvolution {
+  View x, weights;
+  Window w;
+};
+
+/// Makes few channels, of which a vector would span two taps, whole vectors: space to depth. A block has the pixels of
+/// a stride if that needs fewer products than one pixel, whose channels are padded.
+BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
+  auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };
+  auto is_one = [](const Dim& size) { return known_equal(size, 1); };
+  auto whole = [&](int64_t channels) { return (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes; };
+  size_t axes = w.in.size();
+  int64_t channels = w.channels_in.value(), block = 1;
+  bool is_plain = !w.transposed && i.inputs.size() == 2 && is_known(w.kernel) && is_known(w.stride) &&
+                  std::ranges::all_of(w.dilation, is_one);
+  for (size_t a = 0; a < axes; ++a) is_plain = is_plain && w.kernel[a].value() >= w.stride[a].value();
+  PixelBlocks pixels{std::vector<int64_t>(axes, 1), Dims(axes, 0), w.in}, taps{pixels.block, pixels.pad, w.kernel};
+  if (is_plain) {
+    Dims fewer;
+    for (size_t a = 0; a < axes; ++a) {
+      fewer.push_back(ceildiv(w.kernel[a], w.stride[a]));
+      block *= w.stride[a].value();
+    }
+    bool is_cheaper = product(fewer).value() * whole(channels * block) <= product(w.kernel).value() * whole(channels);
+    for (size_t a = 0; a < axes; ++a) {
+      if (is_cheaper) pixels.block[a] = taps.block[a] = w.stride[a].value();
+      if (is_cheaper) w.stride[a] = 1, w.kernel[a] = fewer[a];
+      pixels.count[a] = (w.out[a] - Dim(1)) * w.stride[a] + w.kernel[a];
+    }
+    pixels.pad = std::exchange(w.pad, Dims(axes, 0));
+    taps.count = w.kernel, w.in = pixels.count;
+    channels *= is_cheaper ? block : 1;
+  }
+  View weights = lowering.view_of(i.inputs[1]);
+  // To [out, taps..., in], from [out, in, taps...] or [in, out, taps...].
+  for (Dims* sizes : {&weights.dims, &weights.strides}) {
+    if (w.transposed) std::swap((*sizes)[0], (*sizes)[1]);
+    std::rotate(sizes->begin() + 1, sizes->begin() + 2, sizes->end());
+  }
+  w.channels_in = w.pixel = whole(channels);
+  View x = blocks_of_pixels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], pixels, whole(channels), lanes, type);
+  weights = blocks_of_pixels(lowering, weights, i.inputs[1], taps, whole(channels), lanes, type);
+  return {x, weights, std::move(w)};
+}
+
+/// Makes a line of the taps one tap, if its pixels follow each other without gaps and are all in the image.
+Window with_whole_lines(Window w) {
+  bool is_line = !w.transposed && known_equal(w.groups, 1) && known_equal(w.pixel, w.channels_in) &&
+                 known_equal(w.dilation.back(), 1) && known_equal(w.pad.back(), 0) &&
+                 known_equal(w.in.back(), (w.out.back() - Dim(1)) * w.stride.back() + w.kernel.back());
+  if (is_line) w.channels_in = w.channels_in * std::exchange(w.kernel.back(), Dim(1));
+  return w;
 }
 
 /// Returns a view of the padding value repeated `lanes` times; nothing if it is zero.
@@ -152,25 +237,23 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
 GpuConvolution convolution_of(Lowering& lowering, const Instruction& i, Window w) {
   DType type = lowering.product_type(i);
   int lanes = tasks::vector_bits / bits(type);
-  View weights = weights_by_tap(lowering, w, i.inputs[1], type), x;
   bool is_narrow =
       (bits(type) <= 16 && type != DType::i16) ||
       (type == DType::f32 && lowering.gpu().matrix == MatrixUnit::mma);  // the matrix unit supports the type
   int64_t channels = w.channels_in.constant().value_or(lanes);
   bool is_torn = is_narrow && known_equal(w.groups, 1) &&
                  (channels == 0 || channels % lanes != 0);  // a vector would span two taps
+  BlockedConvolution c;
   if (is_torn) {
-    int64_t whole_channels = (std::max<int64_t>(channels, 1) + lanes - 1) / lanes * lanes;
-    x = padded_channels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], whole_channels, lanes, type);
-    weights = padded_channels(lowering, weights, i.inputs[1], whole_channels, lanes, type);
-    w.channels_in = whole_channels;
+    c = blocked(lowering, i, std::move(w), lanes, type);
   } else {
-    x = lowering.pixel_view_of(i.inputs[0]);
+    c = {lowering.pixel_view_of(i.inputs[0]), weights_by_tap(lowering, w, i.inputs[1], type), std::move(w)};
+    c.w.pixel = pixel_stride(c.x);
   }
-  w.pixel = pixel_stride(x);
-  bool whole = w.channels_in.is_multiple_of(lanes) && w.pixel.is_multiple_of(lanes) && x.offset.is_multiple_of(lanes);
-  bool direct = whole && x.dtype == type && weights.dtype == type;
-  return {std::move(w), {type, x, weights}, whole, direct, outside_vector(lowering, i, lanes)};
+  bool whole =
+      c.w.channels_in.is_multiple_of(lanes) && c.w.pixel.is_multiple_of(lanes) && c.x.offset.is_multiple_of(lanes);
+  bool direct = whole && c.x.dtype == type && c.weights.dtype == type;
+  return {std::move(c.w), {type, c.x, c.weights}, whole, direct, outside_vector(lowering, i, lanes)};
 }
 
 }  // namespace
@@ -191,6 +274,7 @@ void lower_convolution_on_gpu(Lowering& lowering, const Region& region, Window w
   Dim k = w.channels_in * product(w.kernel);
   std::vector<LibraryOffer> offers;
   if (c.direct) offers = convolution_offers(lowering, region, w, c.operands);
+  c.w = with_whole_lines(std::move(c.w));
   TileChoice chosen = choose_tile(lowering, {.type = type,
                                              .direct = c.direct,
                                              .batch = w.groups,
