@@ -24,7 +24,7 @@ class Parameters:
 
 
 def parameters_of(given: dict[str, Any]) -> Parameters:
-    """`timeout` is in microseconds, as in Triton."""
+    """Checks the parameters of a request. `timeout` is in microseconds, as in Triton."""
     if unknown := sorted(set(given) - PARAMETERS):
         raise bad(f"the parameter '{unknown[0]}' of a request is not supported; these are: {', '.join(sorted(PARAMETERS))}")
     timeout, binary = given.get("timeout", 0), given.get("binary_data_output", False)
@@ -72,7 +72,7 @@ def check_names(served: Served, names: list[Any]) -> None:
 
 
 def refusal_of(error: BaseException) -> Refused:
-    """The HTTP status for an error: 4xx for a fault of the client, 5xx for one of the server."""
+    """Returns the HTTP status for an error: 4xx for a fault of the client, 5xx for one of the server."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, asyncio.TimeoutError):
