@@ -39,7 +39,7 @@ def onnxruntime_engine(job, providers=("CPUExecutionProvider",)):
 
 
 def onnxruntime_weft_engine(job):
-    """Weft as a provider of onnxruntime (docs/onnxruntime.md)."""
+    """Runs Weft as a provider of onnxruntime (docs/onnxruntime.md)."""
     os.environ["WEFT_CACHE_DIR"] = job.cache
     import weft_library
 
@@ -101,7 +101,7 @@ def weft_engine(job, precision):
 
 
 def weft_before_engine(job):
-    """Another build of Weft, to race with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
+    """Runs another build of Weft, to compare with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
     commit, _, library = os.environ.get("BENCH_BEFORE", "").partition("=")
     if not library:
         raise RuntimeError("weft_before needs BENCH_BEFORE=COMMIT=path/of/libweft.so")
@@ -152,7 +152,7 @@ def litert_engine(job, kernels="AUTO"):
 
 
 def free(load):
-    """The same engine with all sizes left free when it loads."""
+    """Returns the same engine with all sizes left free when it loads."""
     return lambda job: load(replace(job, sizes={}))
 
 

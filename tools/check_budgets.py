@@ -27,12 +27,12 @@ TYPE = re.compile(r"\s*(class|struct|union|enum)\b")
 
 
 def plain(text):
-    """The text with comments, literals and preprocessor lines blanked out, line by line."""
+    """Returns the text with comments, literals and preprocessor lines blanked out, line by line."""
     return NOISE.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] != '"' else '""', text)
 
 
 def kind_of(head):
-    """The kind of block that a brace opens, by the text before it: "scope", "function" or "other" (an initialiser, a
+    """Returns the kind of block that a brace opens, by the text before it: "scope", "function" or "other" (an initialiser, a
     list)."""
     head = re.sub(r"\b(alignas|__attribute__|requires)\s*\(+[^()]*(\([^()]*\)[^()]*)*\)+|\[\[.*?\]\]", " ", head, flags=re.S)
     head = re.sub(r"\boperator\s*(==|<=|>=|!=|[-+*/%^&|]?=|<=>|\(\))", "operator", head)

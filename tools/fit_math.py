@@ -42,7 +42,7 @@ def horner(coefs, x):
 
 
 def extrema(errors, count):
-    """One extreme point per run of equal sign; the `count` neighbouring ones with the largest errors."""
+    """Returns one extreme point per run of equal sign; the `count` neighbouring ones with the largest errors."""
     best = []
     for x, e in errors:
         if best and (best[-1][1] > 0) == (e > 0):

@@ -93,7 +93,7 @@ def shown_types(names):
 
 
 def is_basic(schema):
-    """Whether an operator is ONNX's own, not deprecated, and not defined by other operators."""
+    """Tells whether an operator is ONNX's own, not deprecated, and not defined by other operators."""
     return (isinstance(schema, onnx.defs.OpSchema) and not schema.deprecated and not schema.has_function
             and not schema.has_context_dependent_function)
 

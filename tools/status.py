@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """The commits that are not in the history; none in a shallow clone, where that is unknown."""
+    """Returns the commits that are not in the history; none in a shallow clone, where that is unknown."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -68,7 +68,7 @@ def table(head, lines):
 
 
 def number(value):
-    """Three significant digits, with commas; strings unchanged."""
+    """Formats a number with three significant digits and commas; strings are unchanged."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -83,7 +83,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """The files, trees, machines and commands behind a table."""
+    """Returns the files, trees, machines and commands behind a table."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -102,7 +102,7 @@ def sizes(of):
 
 
 def best(rows, key):
-    """One row for each key: the newest; among rows of one day, that with the most rounds."""
+    """Returns one row for each key: the newest; among rows of one day, that with the most rounds."""
     found = {}
     for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
         found[key(row)] = row
@@ -114,7 +114,7 @@ def by_case(row):
 
 
 def place(row):
-    """Models in the order of MODELS, others behind them."""
+    """Returns the sort key of a row: models in the order of MODELS, others behind them."""
     name = row["of"].get("model") or row["of"].get("network")
     return (MODELS.index(name) if name in MODELS else len(MODELS)), name
 
@@ -133,7 +133,7 @@ def first_sizes(row):
 
 
 def clock(row):
-    """The processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
+    """Returns the processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
     return "cpu" if row["of"]["threads"] == 1 else "wall"
 
 
@@ -154,7 +154,7 @@ def by_machine(rows):
 
 
 def short(machine):
-    """"Xeon with AMX" of a name with cores and features."""
+    """Shortens a name with cores and features to "Xeon with AMX"."""
     maker = next((word for word in ("Xeon", "EPYC", "Ryzen", "Core") if word in machine), machine.split(",")[0])
     level = next((name for word, name in (("amx", "AMX"), ("avx512", "AVX-512"), ("avx2", "AVX2")) if word in machine), "")
     return f"{maker} with {level}" if level else maker
@@ -245,7 +245,7 @@ def cpu_batches(rows, page):
 
 
 def before(rows, page):
-    """Beside an older build of Weft, in one run."""
+    """Makes a table of ratios to an older build of Weft, in one run."""
     rows = cpu_rows(rows, peers=["weft_before"])
     rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
     if not rows:
@@ -318,7 +318,7 @@ def in_short(values, peer):
 
 
 def zoo_gpu(rows, page):
-    """A table of the zoo on GPUs, slowest relative to PyTorch first."""
+    """Returns a table of the zoo on GPUs, slowest relative to PyTorch first."""
     rows = [row for row in rows if row["what"] == "zoo beside PyTorch on a GPU" and "ms" in row["values"]]
     rows = list(best(rows, lambda row: (row["of"]["network"], row["of"]["batch"])).values())
     lines = []
@@ -336,7 +336,7 @@ def better_peer(row):
 
 
 def zoo_cpu(rows, page):
-    """A table for each machine, newest first; rows by time relative to the better peer, slowest first."""
+    """Returns a table for each machine, newest first; rows by time relative to the better peer, slowest first."""
     rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft" and "drawn" not in row["of"]]
     found = collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
@@ -356,7 +356,7 @@ def zoo_of_machine(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """A table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
+    """Returns a table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
@@ -379,7 +379,7 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """SavedModels beside TensorFlow, TensorFlow Lite models beside LiteRT; the slowest first."""
+    """Makes tables of SavedModels beside TensorFlow and TensorFlow Lite models beside LiteRT; the slowest first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
@@ -398,7 +398,7 @@ def tensorflow_of_machine(machine, rows, page):
 
 
 def newest(rows, key=lambda row: json.dumps(row["of"])):
-    """The newest row for each key."""
+    """Returns the newest row for each key."""
     return list({key(row): row for row in sorted(rows, key=lambda row: row["date"])}.values())
 
 
@@ -442,7 +442,7 @@ def torch_rows(rows, what, is_gpu):
 
 
 def torch_peer(row, unit="ms"):
-    """The fastest mode of inductor: its time and name."""
+    """Returns the fastest mode of inductor: its time and name."""
     return min((peer[unit], name) for name, peer in row["peers"].items() if name.startswith("inductor"))
 
 
@@ -471,7 +471,7 @@ def torch_speed(rows, page):
 
 
 def gpu_kernels(rows, page):
-    """Single products and rows, beside PyTorch's."""
+    """Makes a table of single products and operators, compared with PyTorch's."""
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
     rows = [row for row in best(rows, lambda row: json.dumps(row["of"])).values() if "ms" in row["values"]]
     if not rows:
@@ -560,7 +560,7 @@ def counts(rows, page):
 
 
 def node_cases(rows, page):
-    """ONNX's own cases through the public interface."""
+    """Counts ONNX's own cases through the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."
@@ -596,7 +596,7 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """A star where the float model had another figure then: the row is of earlier data."""
+        """Returns a star if the float model had another figure then: the row is of earlier data."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:
             return ""
@@ -659,7 +659,7 @@ def filled(page, rows):
 
 
 def loose_numbers(page):
-    """Numbers of a status page that come from no file. Code and links are names."""
+    """Returns numbers of a status page that come from no file. Code and links are names."""
     text = MARK.sub("", page.read_text())
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     return NUMBER.findall(text)

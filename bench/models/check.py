@@ -52,7 +52,7 @@ def batch_axis(engine, output):
 
 
 def check_outputs(engine, outputs):
-    """What is wrong with the outputs of one run: a list of sentences."""
+    """Returns what is wrong with the outputs of one run: a list of sentences."""
     wrong = []
     for key, value in outputs.items():
         if not np.isfinite(value).all():
@@ -68,7 +68,7 @@ def check_outputs(engine, outputs):
 
 
 def check_moves(engine, name, feeds, outputs):
-    """The pairs of an output and an input that it ignores, and the smallest change of any output."""
+    """Returns the pairs of an output and an input that it ignores, and the smallest change of any output."""
     wrong, least = [], np.inf
     for key in feeds:
         if feeds[key].size == 0:

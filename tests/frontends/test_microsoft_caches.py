@@ -262,7 +262,7 @@ def plain_attention(q, k, v, sees):
 
 
 def by_heads(q, k, v, sees):
-    """Rows [tokens, heads * SIZE]; heads of k and v are shared."""
+    """Returns rows [tokens, heads * SIZE]; heads of k and v are shared."""
     heads, kv_heads = q.shape[1] // SIZE, k.shape[1] // SIZE
     part = lambda x, head: x[:, head * SIZE:(head + 1) * SIZE]
     return np.concatenate([plain_attention(part(q, h), part(k, h * kv_heads // heads), part(v, h * kv_heads // heads), sees)

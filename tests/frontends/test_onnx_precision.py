@@ -35,7 +35,7 @@ MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 
 
 def to_proto(value, kind):
-    """A value as test data holds it; `kind` is the TypeProto of its port."""
+    """Returns a value as test data holds it; `kind` is the TypeProto of its port."""
     which = kind.WhichOneof("value")
     if which == "sequence_type":
         return numpy_helper.from_list([np.asarray(item) for item in value], dtype=None) if value else onnx.SequenceProto()
@@ -61,7 +61,7 @@ def write_case(case, folder):
 
 
 def write_cases(root):
-    """The folders of all cases."""
+    """Returns the folders of all cases."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():

@@ -108,7 +108,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """The same with the weights [k, n] in a node of their own."""
+        """Returns the same with the weights [k, n] in a node of their own."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -126,7 +126,7 @@ class Graph:
                          epsilon=1e-5, stash_type=1)
 
     def skip_norm(self, x, skip, name, is_last=False):
-        """The sum and its norm; after the last layer only the norm."""
+        """Returns the sum and its norm; after the last layer only the norm."""
         outputs = [name, "", "", "" if is_last else name + ".sum"]
         inputs = [x, skip, self.norm_weight(name + ".weight", self.d.hidden)]
         while not outputs[-1]:
@@ -200,7 +200,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """The product with an adapter's weights, which are 0 if no adapter is given."""
+        """Returns the product with an adapter's weights, which are 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))
@@ -212,7 +212,7 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
+        """Returns weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":
@@ -223,7 +223,7 @@ class Graph:
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 
     def mixture(self, x, layer):
-        """Two experts for each token; the gate's weights are interleaved with those that it gates."""
+        """Returns two experts for each token; the gate's weights are interleaved with those that it gates."""
         d, at = self.d, f"layers.{layer}.moe"
         scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
         flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")
@@ -311,7 +311,7 @@ def byte_letters():
 
 
 def tokenizer(vocab):
-    """A byte-level tokenizer without merges; ids above the bytes are words of their own."""
+    """Returns a byte-level tokenizer without merges; ids above the bytes are words of their own."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

@@ -65,7 +65,7 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """The number of steps with equal tokens, the largest difference of logits until then, and how close the two
+    """Returns the number of steps with equal tokens, the largest difference of logits until then, and how close the two
     tokens of the first different step were; both relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
@@ -136,7 +136,7 @@ def adapters(folder):
 
 
 def configured(folder):
-    """The provider that genai_config.json names."""
+    """Returns the provider that genai_config.json names."""
     return compare(*(steps(load(folder, route), prompt(7), 8) for route in (None, "config")))
 
 

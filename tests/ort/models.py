@@ -31,7 +31,7 @@ def mlp(seed=0, width=64):
 
 
 def convolution():
-    """A convolution of 3 x 3, for which there are several kernels."""
+    """Returns a convolution of 3 x 3, for which there are several kernels."""
     return model([helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1])],
                  [("x", TensorProto.FLOAT, [1, 32, 24, 24])], [("y", TensorProto.FLOAT, [1, 32, 24, 24])],
                  [("w", numbers(32, 32, 3, 3))])
@@ -70,7 +70,7 @@ def reference(proto):
 
 
 def assigned(session_):
-    """How many nodes of the graph each provider has."""
+    """Returns how many nodes of the graph each provider has."""
     counts = {}
     for part in session_.get_provider_graph_assignment_info():
         counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())

@@ -44,7 +44,7 @@ def read_value(path, type_proto):
 
 
 def read_folder(folder, model):
-    """The data sets that older releases of onnx keep as files."""
+    """Returns the data sets that older releases of onnx keep as files."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     sets, number = [], 0

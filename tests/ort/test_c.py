@@ -25,13 +25,13 @@ def build(folder, *words):
 
 
 def runtime(folder):
-    """The arguments that link with the stock library in the folder."""
+    """Returns the arguments that link with the stock library in the folder."""
     return ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """One program linked with the shim, and one linked with a library that contains the providers, which runs on the
+    """Provides one program linked with the shim, and one linked with a library that contains the providers, which runs on the
     stock library with the shim preloaded."""
     folder = tmp_path_factory.mktemp("c")
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))

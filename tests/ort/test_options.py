@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """A calibration table for the two operands of the product, in each calibrator's form."""
+    """Returns a calibration table for the two operands of the product, in each calibrator's form."""
     import json
     import struct
 

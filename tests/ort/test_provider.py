@@ -84,7 +84,7 @@ def test_the_classic_name_by_device():
 
 
 def by_names(proto, *names):
-    """A session with several of the library's providers, in this order."""
+    """Returns a session with several of the library's providers, in this order."""
     settings = ort.SessionOptions()
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for name in names:

@@ -57,7 +57,7 @@ def operand(d, name, kind):
 
 
 def partner(d, value, exact):
-    """A second operand that broadcasts with `value`: an existing value, or a weight."""
+    """Returns a second operand that broadcasts with `value`: an existing value, or a weight."""
     def fits(other):
         pairs = zip(other.shape[::-1], value.shape[::-1])
         return other.dtype == value.dtype and all(a == b or 1 in (a, b) for a, b in pairs) and (other.exact or not exact)
@@ -653,7 +653,7 @@ def picture(d, ranks=(3, 4), least=None, most=1024, dtype=None):
 
 
 def many_channels(d):
-    """A picture whose channels fill vectors."""
+    """Returns a picture whose channels fill vectors."""
     return d.input((d.random.choice((1, 2)), d.random.choice((16, 21, 32)), *d.random.choice(((11,), (5, 7)))))
 
 

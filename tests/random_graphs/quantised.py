@@ -25,7 +25,7 @@ def between(d, x, quanta=None, scale=None):
 
 
 def weight(d, shape, axis, dtype=np.int8):
-    """A dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
+    """Returns a dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
     steps = d.array(shape, dtype)
     if d.chance(0.4):
         scale, zero, words = f32(d.random.choice(SCALES)), np.array(0, dtype), {}
@@ -90,7 +90,7 @@ def moved(d, x, scale):
 
 
 def layers(d):
-    """A chain of steps; its result is dequantised or quantised."""
+    """Returns a chain of steps; its result is dequantised or quantised."""
     axes = d.random.choice((1, 2, 2, 2, 3))
     shape = (d.random.choice((1, 2)), d.random.choice((1, 2, 3, 4, 8, 9)), *(6, 5, 4)[:axes])
     x, scale = between(d, d.input(shape))
@@ -141,7 +141,7 @@ def wide_quanta(d):
 
 
 def of_this_run(d):
-    """The scale follows from the values: DynamicQuantizeLinear, MatMulInteger, both scales, a bias."""
+    """Returns a product whose scale follows from the values: DynamicQuantizeLinear, MatMulInteger, both scales, a bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
     x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row

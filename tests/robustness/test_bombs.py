@@ -139,7 +139,7 @@ def classical(op, x=(3, 4), type=TensorProto.FLOAT, **attributes):
 
 
 def trees(yes, no, leaves, **attributes):
-    """A tree of len(yes) nodes, the last `leaves` of them leaves."""
+    """Returns a tree of len(yes) nodes, the last `leaves` of them leaves."""
     count = len(yes)
     words = {"nodes_treeids": [0] * count, "nodes_nodeids": list(range(count)), "nodes_featureids": [0] * count,
              "nodes_values": [0.5] * count, "nodes_truenodeids": yes, "nodes_falsenodeids": no, "n_targets": 1,
@@ -149,7 +149,7 @@ def trees(yes, no, leaves, **attributes):
 
 
 def linked(count):
-    """A tree in which each node leads to the next one, and to the last leaf."""
+    """Returns a tree in which each node leads to the next one, and to the last leaf."""
     return trees(list(range(1, count - 1)) + [0, 0], [count - 1] * (count - 2) + [0, 0], 2)
 
 
@@ -223,7 +223,7 @@ def long_list(body):
 
 
 def every_third():
-    """A loop that keeps every third number of `s` in a list."""
+    """Returns a loop that keeps every third number of `s` in a list."""
     keep = helper.make_graph([Node("SequenceAt", ["s", "i"], ["v"]), Node("SequenceInsert", ["l", "v"], ["longer"])], "keep", [],
                              [LIST("longer", 1, None)])  # fmt: skip
     drop = helper.make_graph([Node("Identity", ["l"], ["same"])], "drop", [], [LIST("same", 1, None)])

@@ -12,7 +12,7 @@ import environments  # noqa: E402
 
 
 def python_of(name):
-    """The Python of the environment build/NAME, with the packages that NAME requires."""
+    """Returns the Python of the environment build/NAME, with the packages that NAME requires."""
     return environments.python_of(name, HERE / f"requirements{'' if name == 'serve' else '_' + name}.txt")
 
 

@@ -130,7 +130,7 @@ def up_to(limit, **parameters):
 
 
 def counter(server, name):
-    """A figure of /metrics."""
+    """Returns a figure of /metrics."""
     lines = server.ask("/metrics")[1].decode().splitlines()
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"weft_model_{name}{{"))
 

@@ -14,7 +14,7 @@ FOLDER = Path(sys.argv[1])
 
 
 def plain_run(interpreter, inputs):
-    """Inputs and outputs by the names of their tensors, where the model has no signature."""
+    """Returns inputs and outputs by the names of their tensors, where the model has no signature."""
     for detail in interpreter.get_input_details():
         if tuple(detail["shape"]) != inputs[detail["name"]].shape:
             interpreter.resize_tensor_input(detail["index"], inputs[detail["name"]].shape)

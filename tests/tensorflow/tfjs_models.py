@@ -122,7 +122,7 @@ def shape_of(name, node, batch):
 
 
 def value_of(name, node, batch, picture):
-    """The picture, or its left half, resized and converted as the model expects. The second picture of a batch is mirrored."""
+    """Returns the picture, or its left half, resized and converted as the model expects. The second picture of a batch is mirrored."""
     dtype = tf.as_dtype(node.attr["dtype"].type).as_numpy_dtype
     if node.name == "downsample_ratio":
         return np.array(RATIO, dtype)

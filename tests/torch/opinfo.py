@@ -57,7 +57,7 @@ class Sample(torch.nn.Module):
         self.call = eval(code, self.fixed)
 
     def written(self, value):
-        """An argument as Python source; tensors become parameters."""
+        """Returns an argument as Python source; tensors become parameters."""
         if isinstance(value, torch.Tensor):
             self.names.append(f"t{len(self.names)}")
             return self.names[-1]
@@ -105,7 +105,7 @@ def known(results):
 
 
 def model_of(sample_input, op):
-    """The sample as a model, and its inputs."""
+    """Returns the sample as a model, and its inputs."""
     args = (sample_input.input, *sample_input.args)
     tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
     return Sample(op.op, args, sample_input.kwargs).eval(), tensors
@@ -116,7 +116,7 @@ def answers(model, tensors):
 
 
 def archive(sample_input, op, decomposed=False):
-    """The .pt2 of one sample, its inputs, torch's results, and the program."""
+    """Returns the .pt2 of one sample, its inputs, torch's results, and the program."""
     model, tensors = model_of(sample_input, op)
     with torch.no_grad():
         wanted = answers(model, tensors)
@@ -139,7 +139,7 @@ class Draws(TorchDispatchMode):
 
 
 def is_random(op, model, tensors):
-    """Whether results are undefined (uninitialised memory) or random."""
+    """Tells whether results are undefined (uninitialised memory) or random."""
     with torch.no_grad(), Draws() as draws:
         model(*[t.clone() for t in tensors])
     return draws.found or op.name in UNDEFINED
@@ -200,7 +200,7 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """Whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
+    """Tells whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
     input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that cancel need it,
     because elsewhere one rounding moves the answer by less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
@@ -231,7 +231,7 @@ def is_same_order(got, wanted, sample_input, name):
 
 
 def in_factors(values, name):
-    """The orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
+    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values
@@ -341,7 +341,7 @@ def judge_compiled(sample_input, op, device):
 
 
 def is_core(op, dtype):
-    """Whether core_aten_decompositions() write the entry's first sample in core ATen."""
+    """Tells whether core_aten_decompositions() write the entry's first sample in core ATen."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     for sample in samples(op, dtype, 1):
@@ -372,7 +372,7 @@ def own_type(op, wanted):
 
 
 def samples(op, dtype, most):
-    """The first `most` samples with tensors on the CPU."""
+    """Yields the first `most` samples with tensors on the CPU."""
     dtype = own_type(op, dtype)
     if dtype not in op.supported_dtypes("cpu"):
         return
@@ -401,7 +401,7 @@ def number_of_samples(task):
 
 
 def judged(task):
-    """The outcomes of a piece of an entry's samples."""
+    """Returns the outcomes of a piece of an entry's samples."""
     index, start, args = task
     op, found = entries(args.names)[index], []
     torch.manual_seed(zlib.crc32(name_of(op).encode()))
@@ -429,7 +429,7 @@ def prepare():
 
 
 def results(found, end):
-    """The results that arrive before the time `end`."""
+    """Yields the results that arrive before the time `end`."""
     while (left := end - time.monotonic()) > 0:
         try:
             yield found.next(min(left, 1e6))

@@ -173,7 +173,7 @@ def test_sizes_that_the_caller_gives():
 
 
 def rewritten(file, change):
-    """The archive with one member's text changed."""
+    """Returns the archive with one member's text changed."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(file)) as old, zipfile.ZipFile(out, "w") as new:
         for name in old.namelist():

@@ -68,7 +68,7 @@ class Answer(torch.nn.Module):
 
 
 def loaded(name, place, batches=BATCHES):
-    """The model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
+    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
     models take smaller pictures, where they take any."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
@@ -115,7 +115,7 @@ def apart(got, wanted):
 
 
 def command_line(file, run, inputs, options):
-    """Whether the command gives the same bits."""
+    """Tells whether the command gives the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "m.pt2").write_bytes(file)
         words = [str(BUILD / "bin/weft"), "run", "m.pt2"]
@@ -153,7 +153,7 @@ class Judge:
                 self.most = max(self.most, self.apart)
 
     def of_torch(self, kind):
-        """How far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
+        """Returns how far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
         try:
             narrow = in_eager(copy.deepcopy(self.model), self.given[1:], self.place, kind)
         except Exception:
@@ -170,7 +170,7 @@ class Judge:
         return found, max(map(apart, self.wanted, found))
 
     def verdict(self, got, kept):
-        """How far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
+        """Returns how far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
         if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
@@ -273,7 +273,7 @@ def summary(rows):
 
 
 def results(pool, tasks, limit):
-    """A row for each model that is done within `limit` seconds."""
+    """Yields a row for each model that is done within `limit` seconds."""
     end, found = time.monotonic() + limit, pool.imap_unordered(judged, tasks)
     while (left := end - time.monotonic()) > 0:
         try:
