@@ -80,7 +80,7 @@ def openvino_engine(job, precision):
 
 
 def openvino_shapes(job):
-    """OpenVINO forgets the names of symbols, so they are read from the file."""
+    """Reads the names of symbols from the file, because OpenVINO forgets them."""
     import onnx
     import openvino
 
@@ -126,7 +126,7 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job, kernels="AUTO"):
-    """LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
+    """Runs LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
     choice of LiteRT's kernels."""
     try:
         from tensorflow import __version__, lite

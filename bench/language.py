@@ -35,7 +35,7 @@ class Writer:
         outputs[list(outputs).index(value)] = name
 
     def product(self, x, name, matrix, bias=None):
-        """`x` times the transpose of `matrix` [out, in], which is PyTorch's layout."""
+        """Multiplies `x` by the transpose of `matrix` [out, in], which is PyTorch's layout."""
         y = self("MatMul", x, self.weight(name, matrix.T))
         self.nodes[-1].name = name
         return y if bias is None else self("Add", y, self.weight(name + ".bias", bias))

@@ -46,7 +46,7 @@ def kind_of(head):
 
 
 def functions_in(text):
-    """(first line, last line) of each function body in a namespace or a class."""
+    """Returns (first line, last line) of each function body in a namespace or a class."""
     text, stack, start, found = plain(text), [], 0, []
     for match in BOUNDARY.finditer(text):
         mark, at = match.group(), match.start()
@@ -83,7 +83,7 @@ def tracked():
 
 
 def measure():
-    """(lines of each file, length of each function by "path:line") for C++ and Python, and the lines of CMake."""
+    """Returns (lines of each file, length of each function by "path:line") for C++ and Python, and the lines of CMake."""
     files, functions, cmake = {}, {}, 0
     for path in tracked():
         suffix = pathlib.PurePath(path).suffix

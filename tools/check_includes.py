@@ -83,7 +83,7 @@ def problems(path):
 
 
 def namesakes():
-    """Test modules with equal names, which one pytest process cannot import."""
+    """Returns test modules with equal names, which one pytest process cannot import."""
     seen = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         other = seen.setdefault(path.name, path)

@@ -58,7 +58,7 @@ def extrema(errors, count):
 
 
 def away_from_zero(f, limit, near):
-    """f, with the value `limit` where x is too close to 0 for f's cancellation."""
+    """Returns f, with the value `limit` where x is too close to 0 for f's cancellation."""
     return lambda x: limit if abs(x) < near else f(x)
 
 

@@ -66,7 +66,7 @@ def schemas():
 
 
 def first_types(schema):
-    """Element types of the first input: of its type parameter, or the type itself."""
+    """Returns element types of the first input: of its type parameter, or the type itself."""
     if not schema.inputs:
         return []
     written = schema.inputs[0].type_str if hasattr(schema.inputs[0], "type_str") else schema.inputs[0].typeStr

@@ -485,7 +485,7 @@ def gpu_kernels(rows, page):
 
 
 def gpu_headline(rows, page):
-    """Names the GPUs of these rows only; other rows may come from others."""
+    """Summarises the table. Names the GPUs of these rows only; other rows may come from others."""
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
     return f"on one {' and one '.join(gpu_names(rows))} as fast as PyTorch's fastest mode or faster in {len(rows) - len(behind)} of {len(rows)} cases; slower in {', '.join(behind) or 'none'}"

@@ -74,7 +74,7 @@ CASES = {
 
 
 def enliven(module):
-    """A weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
+    """Adds noise: a weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
     factors of batch normalisation stay 1, because they are folded into convolutions whose weights must stay easy to
     describe."""
     with torch.no_grad():
@@ -193,7 +193,7 @@ def distribution(name, value):
 
 
 def describe_with(drawn):
-    """Like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
+    """Describes a weight like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
     batch normalisation are kept."""
 
     def describe(name, value):

@@ -170,7 +170,7 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """`right` and the steps that the host ran, or the fault, or the reason of a refusal."""
+    """Returns `right` and the steps that the host ran, or the fault, or the reason of a refusal."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

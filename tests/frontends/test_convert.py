@@ -51,7 +51,7 @@ def data_of(case):
 
 
 def judge(case, folder):
-    """"right", "refused", "unjudged" or the error."""
+    """Returns "right", "refused", "unjudged" or the error."""
     data = data_of(case)
     if data is None or any(word in case.name for word in CHANCE):
         return "unjudged"

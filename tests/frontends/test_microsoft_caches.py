@@ -87,7 +87,7 @@ def test_sparse_attention(rows, lengths, rotary):
 
 
 def in_one_buffer(model, feed, shared):
-    """onnxruntime's answers for an operator whose inputs and outputs must share memory."""
+    """Returns onnxruntime's answers for an operator whose inputs and outputs must share memory."""
     session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
     held = {name: np.array(value) for name, value in feed.items()}  # the values below do not own their memory
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in held.items()}
@@ -255,7 +255,7 @@ def test_quantised_experts(width, block, zeros):
 
 
 def plain_attention(q, k, v, sees):
-    """softmax(q k / sqrt(size)) v of one head, where `sees`[rows, keys]."""
+    """Returns softmax(q k / sqrt(size)) v of one head, where `sees`[rows, keys]."""
     scores = np.where(sees, q @ k.T / np.sqrt(q.shape[1]), -np.inf)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights / weights.sum(1, keepdims=True) @ v

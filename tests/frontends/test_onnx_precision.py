@@ -51,7 +51,7 @@ def to_proto(value, kind):
 
 
 def write_case(case, folder):
-    """The folder that weft-precision reads."""
+    """Returns the folder that weft-precision reads."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     if case.name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in case.name:
@@ -78,7 +78,7 @@ def environment_of(chip):
 
 
 def answers(device, precision, folders, chip):
-    """weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
+    """Returns weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
     found, left = {}, list(folders)
     while left:
         command = [BUILD / "bin/weft-precision", "--device", device, "--precision", precision, *left[:100]]
@@ -92,7 +92,7 @@ def answers(device, precision, folders, chip):
 
 
 def judged(device, precision, folders, chip="", jobs=None):
-    """The same from several processes."""
+    """Judges cases in several processes."""
     jobs = jobs or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         parts = [folders[k::jobs] for k in range(jobs)]
@@ -101,7 +101,7 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision="", out=None):
-    """Cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
+    """Returns cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):

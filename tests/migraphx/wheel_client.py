@@ -53,7 +53,7 @@ def make_feed(session, sizes, seed=0):
 
 
 def size_of(name, sizes):
-    """"past + seq" and its like."""
+    """Computes the value of a size such as "past + seq"."""
     return int(eval(str(name), {"__builtins__": {}}, collections.defaultdict(lambda: 1, sizes)))
 
 
@@ -93,7 +93,7 @@ def models_command(options):
 
 
 def feed_command(options):
-    """One model, sizes of its first axis, options of the provider; prints nodes and the error for each size."""
+    """Runs one model at sizes of its first axis with options of the provider; prints nodes and the error for each size."""
     model = pathlib.Path(options.model).read_bytes()
     session = make_session(model, options=dict(pair.split("=", 1) for pair in options.option))
     reference = make_session(model, "CPUExecutionProvider")

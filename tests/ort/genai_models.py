@@ -87,7 +87,7 @@ class Graph:
         return (scale * self.random.standard_normal(dims, np.float32)).astype(self.type)
 
     def matmul(self, x, name, k, n, scale=1.0):
-        """x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
+        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
         if self.d.precision != "int4":
             w = self.normal(k, n, scale=scale / np.sqrt(k))
             if name == "lm_head":
@@ -136,7 +136,7 @@ class Graph:
         return outputs[-1], outputs[0]
 
     def lengths(self):
-        """seqlens_k and total_sequence_length, from the mask."""
+        """Returns seqlens_k and total_sequence_length, from the mask."""
         axis, one = self.weight("axis", np.array([1], np.int64)), self.weight("one", np.array([1], self.d.ids))
         sums = self.node("ReduceSum", ["attention_mask", axis], "mask.sum", keepdims=1)
         last = self.node("Sub", [sums, one], "mask.last")
@@ -286,7 +286,7 @@ class Graph:
 
 
 def config(d):
-    """genai_config.json."""
+    """Returns the contents of genai_config.json."""
     decoder = {
         "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
         "filename": "model.onnx", "head_size": d.head, "hidden_size": d.hidden, "num_attention_heads": d.heads,
@@ -304,7 +304,7 @@ def config(d):
 
 
 def byte_letters():
-    """GPT-2's letter for each byte."""
+    """Returns GPT-2's letter for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in plain]
     return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + i) for i, byte in enumerate(rest)}}

@@ -20,7 +20,7 @@ def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
 
 
 def mlp(seed=0, width=64):
-    """y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
+    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
     random = np.random.default_rng(seed)
     weights = [("a", random.standard_normal((width, 32)).astype(np.float32)),
                ("b", random.standard_normal((32, 8)).astype(np.float32)),
@@ -38,7 +38,7 @@ def convolution():
 
 
 def mixed():
-    """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
+    """Makes a model of y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]

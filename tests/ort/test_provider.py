@@ -225,7 +225,7 @@ def test_strict_refuses_a_mixed_session(keys):
 
 
 def conditional():
-    """y = x @ w if flag else relu(x); w is of the outer graph."""
+    """Makes a model of y = x @ w if flag else relu(x); w is of the outer graph."""
     then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], "then_product")], "then", [],
                              [helper.make_tensor_value_info("t", F, ["n", 16])])
     other = helper.make_graph([helper.make_node("Relu", ["x"], ["e"], "else_relu")], "else", [],
@@ -372,7 +372,7 @@ print('done')
 
 
 def python(provider, *words):
-    """Another Python that finds the package."""
+    """Returns another Python that finds the package."""
     package = str(pathlib.Path(provider.__file__).parents[1])
     paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)

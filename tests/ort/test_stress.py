@@ -31,7 +31,7 @@ def convnet():
 
 
 def loop(reads_outer_values):
-    """Five trips of a loop whose state is a tensor of a free size; the value that each trip adds comes from outside
+    """Makes a model of five trips of a loop whose state is a tensor of a free size; the value that each trip adds comes from outside
     the loop, or is carried."""
     port = lambda name, kind=TensorProto.FLOAT, dims=("n", 20): helper.make_tensor_value_info(name, kind, dims)
     carried = [] if reads_outer_values else ["w"]

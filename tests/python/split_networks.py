@@ -58,7 +58,7 @@ class Net:
         return self.op("Transpose", self.op("Reshape", x, self.shape(0, 0, heads, size)), perm=[0, 2, 1, 3])
 
     def attention(self, q, k, v, size, mask=None):
-        """Attention in the form that exporters write."""
+        """Returns attention in the form that exporters write."""
         scores = self.op("Mul", self.op("MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2])), self.const(np.float32(size**-0.5)))
         scores = self.op("Add", scores, mask) if mask else scores
         a = self.op("Transpose", self.op("MatMul", self.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
@@ -145,7 +145,7 @@ def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
 
 
 def vit(width=64, layers=1, heads=8):
-    """A picture in patches by a convolution, then an encoder."""
+    """Computes a picture in patches by a convolution, then an encoder."""
     net = Net()
     x = net.op("Conv", net.floats("picture", ["batch", 3, 32, 32], 2, 3, 32, 32), net.weight(width, 3, 8, 8, scale=0.1), strides=[8, 8])
     x = net.op("Transpose", net.op("Reshape", x, net.shape(0, width, -1)), perm=[0, 2, 1])

@@ -84,7 +84,7 @@ class Network:
 
 
 def steps(real, scale, zero):
-    """`real` (double precision) as integers of the scale, less the zero point."""
+    """Returns `real` (double precision) as integers of the scale, less the zero point."""
     return np.clip(np.rint(real / np.float64(np.float32(scale))), -zero, 255 - zero)
 
 

@@ -131,7 +131,7 @@ def loop(d, name):
 
 
 def make_loop(d, trips, carried, build, known=0.4):
-    """A Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
+    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
     condition, its carried values and its rows. `known`: how often the number of trips is a constant."""
     count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))

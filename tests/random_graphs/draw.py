@@ -128,7 +128,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """In this context, nodes pick operands only among these and later values."""
+        """Opens a context in which nodes pick operands only among these and later values."""
         around, self.values = self.values, list(values)
         try:
             yield
@@ -503,7 +503,7 @@ def narrowed(known):
 
 
 def noisy(arrays):
-    """Widened, plus a unit in the last place of f32 of the largest element."""
+    """Widens a value, and adds a unit in the last place of f32 of the largest element."""
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 

@@ -23,7 +23,7 @@ def is_plain(array):
 
 
 def collected():
-    """{(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
+    """Returns {(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
     node."""
     from onnx.backend.test.case.node import collect_testcases
 

@@ -35,7 +35,7 @@ def draws(*names):
 
 
 def table():
-    """(ONNX name, arity, accepts) of each elementwise operator that ONNX has."""
+    """Returns (ONNX name, arity, accepts) of each elementwise operator that ONNX has."""
     rows = re.findall(r'^ELEMENTWISE\(\w+,\s*(\d),\s*(\w+),\s*\w+,\s*"(\w+)"', TABLE.read_text(), re.M)
     return [(name, int(arity), accepts) for arity, accepts, name in rows]
 
@@ -639,7 +639,7 @@ def det(d, name):
 
 
 def window_words(d, sizes):
-    """kernel_shape, strides and pads that fit."""
+    """Returns kernel_shape, strides and pads that fit."""
     kernel = [d.random.choice([k for k in (1, 2, 3, 5) if k <= size]) for size in sizes]
     words = {"kernel_shape": kernel, "strides": [d.random.choice((1, 1, 2)) for _ in kernel]}
     words["pads"] = [d.random.randrange(k) for k in kernel + kernel]

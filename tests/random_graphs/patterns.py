@@ -173,7 +173,7 @@ def positions(d):
 
 
 def every_position(d):
-    """x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
+    """Returns x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -339,7 +339,7 @@ def attention_in_f64(d):
 
 @contextlib.contextmanager
 def long_values(d):
-    """In this context values may be long; outer operators skip them, as their other operands would be long too."""
+    """Opens a context in which values may be long; outer operators skip them, as their other operands would be long too."""
     before, d.most = len(d.values), LONG_ELEMENTS
     try:
         yield

@@ -359,7 +359,7 @@ def add(total, seen, has_failed):
 
 
 def seldom(total):
-    """{name: count} of operators and passes that were seen less often than their share of the graphs."""
+    """Returns {name: count} of operators and passes that were seen less often than their share of the graphs."""
     wanted = int(total["graphs"] * OPERATOR_SHARE), int(total["graphs"] * PASS_SHARE)
     names = [f"{domain}:{name}" for domain, name in graphs.operators()]
     few = {name: total["operators"][name] for name in names if total["operators"][name] < wanted[0]}

@@ -23,7 +23,7 @@ def options(**settings):
 
 
 def rounded(array):
-    """Rounded to the 8 significant bits of bf16, ties to even."""
+    """Rounds to the 8 significant bits of bf16, ties to even."""
     bits = array.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 

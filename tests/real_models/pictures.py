@@ -24,7 +24,7 @@ def resize(picture, width, height):
 
 
 def page(width, height, lines, size=28, left=20, step=None):
-    """Dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
+    """Draws dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
     Image, ImageDraw, ImageFont = painter()
     picture = Image.new("RGB", (width, height), "white")
     draw, font, boxes = ImageDraw.Draw(picture), ImageFont.load_default(size), []
@@ -36,7 +36,7 @@ def page(width, height, lines, size=28, left=20, step=None):
 
 
 def planes(picture, mean=0.5, deviation=0.5):
-    """[1, 3, height, width], blue first, as OpenCV's readers have it."""
+    """Returns [1, 3, height, width], blue first, as OpenCV's readers have it."""
     scaled = (picture[..., ::-1] / 255.0 - mean) / deviation
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], np.float32)
 
@@ -77,7 +77,7 @@ def scaled_to_height(picture, height):
 
 
 def collapsed(classes):
-    """CTC decoding: repeated classes are merged, and class 0 is dropped."""
+    """Decodes CTC: repeated classes are merged, and class 0 is dropped."""
     classes = np.asarray(classes)
     kept = np.concatenate([[True], classes[1:] != classes[:-1]]) & (classes != 0)
     return [int(c) for c in classes[kept]]

@@ -32,7 +32,7 @@ def fixed_size(dim):
 
 
 def inputs_of(model, seed=1):
-    """Small numbers for every input."""
+    """Draws small numbers for every input."""
     draw, made = np.random.default_rng(seed), {}
     for value in model.graph.input:
         tensor = value.type.tensor_type

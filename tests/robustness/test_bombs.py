@@ -27,7 +27,7 @@ def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
 
 
 def squares(count, *more):
-    """x[n] becomes x[n * n], and so on; `more` nodes of one input follow each."""
+    """Returns nodes that make x[n] x[n * n], and so on; `more` nodes of one input follow each."""
     nodes, value = [], "x"
 
     def add(op, *inputs, **attributes):
@@ -196,7 +196,7 @@ bomb("scales of 10^30 that the run tells", "E146", ("run", "m.onnx", "--device",
 
 
 def endless(folder, nodes, carried, results, inputs=(), before=(), after=("y",), trips=1 << 40):
-    """y = `carried` after `trips` trips."""
+    """Makes a model of y = `carried` after `trips` trips."""
     body = helper.make_graph([*nodes, Node("Identity", ["go"], ["on"])], "body",
                              [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), carried],
                              [info("on", (), TensorProto.BOOL), *results])  # fmt: skip
@@ -217,7 +217,7 @@ bomb("a list without end", "E401", RUN)(lambda f: endless(
 
 
 def long_list(body):
-    """100,000 separate numbers; y = the length of the list that `body` makes of them."""
+    """Makes a model of 100,000 separate numbers; y = the length of the list that `body` makes of them."""
     return lambda f: save(f, graph_of([Node("SplitToSequence", ["x"], ["s"], keepdims=0), *body, Node("SequenceLength", ["t"], ["y"])],
                                       [info("x", (100_000,))], [info("y", (), TensorProto.INT64)], {"n": np.array(100_000)}))  # fmt: skip
 

@@ -17,7 +17,7 @@ def python_of(name):
 
 
 def run_cases(name, file, *words):
-    """pytest over a file of cases of this folder, under that Python."""
+    """Runs pytest over a file of cases of this folder, under that Python."""
     command = [python_of(name), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, HERE / file, *words]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=HERE, env=os.environ)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

@@ -59,7 +59,7 @@ class Server:
         return status, json.loads(text) if "json" in (kind or "") else text
 
     def memory(self):
-        """Resident kilobytes."""
+        """Returns resident kilobytes."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(text.partition("VmRSS:")[2].split()[0])
 

@@ -61,7 +61,7 @@ def add(graph, op, name, inputs, **types):
 
 
 def add_prelu(graph, name, x, slope):
-    """Prelu, which TensorFlow has not, as max(x, 0) + slope * min(x, 0)."""
+    """Adds Prelu, which TensorFlow has not, as max(x, 0) + slope * min(x, 0)."""
     kind = tf.compat.v1.AttrValue(type=1)
     zero = add(graph, "Const", name + "/zero", [], dtype=kind)
     zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.float32(0)))

@@ -46,7 +46,7 @@ def case(*inputs, parts=lambda: (), buffers=lambda: {}, **options):
 
 
 def made(name):
-    """(model, inputs, options), the same every time."""
+    """Returns (model, inputs, options), the same every time."""
     torch.manual_seed(11)
     forward, inputs, parts, buffers, options = MODELS[name]
     return model(forward, *parts(), **buffers()).eval(), tuple(make() for make in inputs), options
@@ -184,7 +184,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Non-maximum suppression as Python loops over a fixed number of boxes."""
+    """Computes non-maximum suppression as Python loops over a fixed number of boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -19,7 +19,7 @@ NAMES = list(examples())
 
 
 def outputs_of(model, inputs):
-    """torch's results, without the new values of buffers and inputs."""
+    """Returns torch's results, without the new values of buffers and inputs."""
     got = model(*inputs)
     got = got if isinstance(got, tuple) else (got,)
     return [value for value, port in zip(got, model.outputs) if not port.name.endswith(".next")]
