@@ -78,7 +78,7 @@ class Queue {
     nb::gil_scoped_release no_gil;
     serve::BatchOptions options{.most_rows = most_rows, .most_waiting = most_waiting};
     options.delay = std::chrono::nanoseconds(static_cast<int64_t>(delay * 1e9));
-    serve::BatchRule rule{.reason = "one row at a time was asked for"};
+    serve::BatchRule rule{.reason = "the options limit a batch to one row"};
     if (most_rows > 1) rule = serve::find_batch_rule(programs.at(0));
     batcher_ = std::make_unique<serve::Batcher>(std::move(programs), options, std::move(rule));
   }

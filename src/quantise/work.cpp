@@ -125,7 +125,7 @@ void Work::drop_unfit() {
     if (is_product_only && layer.is_convolution())
       layers_.give_up(i, cat(name(settings_.to), " is for MatMul and Gemm"));
     else if (!(layer.is_convolution() ? settings_.has_convolutions : settings_.has_products))
-      layers_.give_up(i, "asked for");
+      layers_.give_up(i, "excluded by the option 'products'");
     else if (layer.is_last && is_fp8(settings_.to)) layers_.give_up(i, "its errors are those of the results");
   }
 }

@@ -139,7 +139,7 @@ class RankThreads {
       for (size_t r = 1; r < ranks; ++r) threads_.emplace_back([this, r] { serve(r); });
     } catch (const std::system_error&) {
       stop();
-      throw Error({.kind = ErrorKind::resource, .code = "E400", .what = "there is no thread for each rank"});
+      throw Error({.kind = ErrorKind::resource, .code = "E400", .what = "no thread could be started for each rank"});
     }
   }
   ~RankThreads() { stop(); }

@@ -152,7 +152,7 @@ Sections encode_sections(const SavedProgram& program) {
 
 void check_start(const Bytes& file) {
   std::string_view start = as_text(file).substr(0, magic.size());
-  if (start.empty() || !magic.starts_with(start)) refuse("E170", "the file is no saved program", "");
+  if (start.empty() || !magic.starts_with(start)) refuse("E170", "the file is not a saved program", "");
 }
 
 void check_length(size_t there, size_t wanted) {

@@ -64,7 +64,7 @@ def test_every_way_in(programs, program, way):
     assert not is_half or got != round(want, 5)
     if way == "rocm_updated":
         assert "device_id=0;gpu_mem_limit=100000000" in out.replace("arena_extend_strategy=1;", "") and "no stream" in out
-        assert "option gpu_mem_limit is '1GB', which is no number" in out
+        assert "option gpu_mem_limit is '1GB', which is not a number" in out
 
 
 @pytest.mark.parametrize("way", ["rocm_arena", "rocm_arena_of_keys"])

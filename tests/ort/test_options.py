@@ -156,7 +156,7 @@ def test_options_that_mean_nothing_alone(options, note, capfd):
     assert note in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("text, native, wanted", [("", "0", "no JSON object"), ("x: zz\n", "1", "8 hex digits"),
+@pytest.mark.parametrize("text, native, wanted", [("", "0", "not a JSON object"), ("x: zz\n", "1", "8 hex digits"),
                                                   ('{"x": 0}', "0", "no scale above 0"), (None, "0", "cannot be read")])
 def test_calibration_tables_that_are_none(text, native, wanted, tmp_path):
     table = tmp_path / "table"

@@ -172,7 +172,7 @@ def test_nodes_that_cannot_be_compiled_stay_on_the_cpu(capfd):
     assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err
     assert "2/3 nodes on Weft (cpu), 1 on CPU" in said
-    assert "SplitToSequence: 'pieces' is no tensor" in said
+    assert "SplitToSequence: 'pieces' is not a tensor" in said
     got, want = [side.run(None, {"x": numbers(3, 64)}) for side in (made, models.reference(mixed()))]
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.stack(got[1]), np.stack(want[1]), rtol=1e-4, atol=1e-4)

@@ -751,7 +751,7 @@ def test_a_calibration_table_beside_data(tmp_path):
 
 
 @pytest.mark.parametrize("text, words", [("", "no scale above 0"), ("x: zz", "8 hex digits"), ('{"x": 0}', "no scale above 0"),
-                                         ('{"x": []}', "has no range"), ('{"x": ', "no JSON object")])  # fmt: skip
+                                         ('{"x": []}', "has no range"), ('{"x": ', "not a JSON object")])  # fmt: skip
 def test_tables_that_are_none(tmp_path, text, words):
     (tmp_path / "table").write_text(text)
     with pytest.raises(weft.UsageError, match=words):

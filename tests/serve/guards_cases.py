@@ -191,8 +191,8 @@ def test_deadlines(model):
     [
         ([], 2, "name a model"),
         ([MODEL, "--tls-cert", "x"], 2, "go together"),
-        ([MODEL, "--batch-delay", "soon"], 2, "no time"),
-        ([MODEL, "--max-request", "much"], 2, "no size"),
+        ([MODEL, "--batch-delay", "soon"], 2, "not a time"),
+        ([MODEL, "--max-request", "much"], 2, "not a size"),
         ([MODEL, f"digits={MODEL}"], 1, "two models are called 'digits'"),
         ([MODEL, "--device", "cpu", "--devices", "cpu,cpu"], 2, "not both"),
         ([MODEL, "--devices", "cpu,ref"], 1, "E502"),

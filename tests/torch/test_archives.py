@@ -163,7 +163,7 @@ def test_sizes_that_the_caller_gives():
     assert fixed.inputs[0].shape[0] == 2 and fixed.inputs[0].shape[1].max == 9
     with pytest.raises(weft.UsageError, match="was exported with size"):
         weft.compile(file, device="cpu", shapes={"ids": (65, None)})
-    with pytest.raises(weft.UsageError, match="which is no input"):
+    with pytest.raises(weft.UsageError, match="which is not an input"):
         weft.compile(file, device="cpu", shapes={"nothing": (1,)})
     with pytest.raises(weft.UsageError, match="the value for it"):
         weft.compile(file, device="cpu", constants={"ids": np.zeros((2, 3), np.float32)})

@@ -46,7 +46,7 @@ class Port(NamedTuple):
 
     name: str
     type: str  #: "f32[batch,3,224,224]"
-    dtype: str  #: "f32"; "" for a value that is no tensor
+    dtype: str  #: "f32"; "" for a value that is not a tensor
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
     is_donated: bool = False  #: an input whose array a run writes an output to
@@ -140,7 +140,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
     except TypeError:
         what = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UsageError(
-            f"error[E310]: input '{port.name}' is {port.type}, {what} is no array of numbers in host memory",
+            f"error[E310]: input '{port.name}' is {port.type}, {what} is not an array of numbers in host memory",
             code="E310",
             hint="give a numpy array, a torch tensor on the CPU, or anything with __dlpack__",
         ) from None
@@ -177,7 +177,7 @@ def _container(value: Any, port: Port) -> _weft.Tensor:
 
     wanted = {"sequence": (list, tuple), "map": dict}.get(kind, object)
     if not isinstance(value, wanted):
-        what = f"input '{port.name}' is {port.type}, {type(value).__name__} is no {kind}"
+        what = f"input '{port.name}' is {port.type}, {type(value).__name__} is not a {kind}"
         raise UsageError(f"error[E310]: {what}", code="E310", hint="give a list for a sequence and a dict for a map")
     if kind == "map":
         key_type, _, value_type = inside.partition(", ")

@@ -75,7 +75,7 @@ def parse_range(text):
     if not numbers and text.strip().isdigit():
         numbers = {"min": int(text), "max": int(text)}
     if set(numbers) != {"min", "max"}:
-        raise SystemExit(f"migraphx-driver: '{text}' is no range; one is written {{min:1, max:8}}")
+        raise SystemExit(f"migraphx-driver: '{text}' is not a range; write {{min:1, max:8}}")
     return migraphx.shape.dynamic_dimension(**numbers)
 
 
@@ -119,7 +119,7 @@ def make_inputs(program, options, seed=0):
             inputs[name] = migraphx.generate_argument(fixed, seed)
     unknown = set(files) | set(options.fill0) | set(options.fill1)
     if unknown - set(inputs):
-        raise SystemExit(f"migraphx-driver: {sorted(unknown - set(inputs))} are no inputs; they are {sorted(inputs)}")
+        raise SystemExit(f"migraphx-driver: {sorted(unknown - set(inputs))} are not inputs; the inputs are {sorted(inputs)}")
     return inputs
 
 

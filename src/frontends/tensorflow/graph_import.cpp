@@ -297,7 +297,7 @@ class Importer final : public Graphs {
       const GraphNode* node = frame.index->find(reference.node);
       if (!node)
         fail("E132",
-             cat("input '", printable(input.name), "' stands for '", printable(input.value), "', which is no node"));
+             cat("input '", printable(input.name), "' stands for '", printable(input.value), "', which is not a node"));
       Values& values = frame.values[node->node.name];
       auto fixed = options_.constants.find(input.name);
       bool is_needed = !model_.outputs.empty() || needed_.contains(input.value) ||

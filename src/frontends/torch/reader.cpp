@@ -299,7 +299,7 @@ Json parse(std::span<const std::byte> bytes, const std::string& name) {
   if (json.is_discarded())
     throw Error({.kind = ErrorKind::model,
                  .code = "E108",
-                 .what = cat(name, " (", text.size(), " bytes) is no JSON"),
+                 .what = cat(name, " (", text.size(), " bytes) is not JSON"),
                  .hint = "export and save the program again"});
   return json;
 }

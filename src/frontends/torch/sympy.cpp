@@ -177,7 +177,7 @@ class RelationParser {
     if (take(">=")) return {less_equal, sum(), a};
     if (take("<")) return {less_equal, a + 1, sum()};
     if (take(">")) return {less_equal, sum() + 1, a};
-    fail("is no comparison");
+    fail("is not a comparison");
   }
   Dim sum() {
     Dim all = product();

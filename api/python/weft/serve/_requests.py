@@ -29,7 +29,7 @@ def parameters_of(given: dict[str, Any]) -> Parameters:
         raise bad(f"the parameter '{unknown[0]}' of a request is not supported; these are: {', '.join(sorted(PARAMETERS))}")
     timeout, binary = given.get("timeout", 0), given.get("binary_data_output", False)
     if type(timeout) is not int or not 0 <= timeout < 1 << 53:
-        raise bad("the parameter 'timeout' is no whole number of microseconds")
+        raise bad("the parameter 'timeout' is not a whole number of microseconds")
     if type(binary) is not bool:
         raise bad("the parameter 'binary_data_output' is neither true nor false")
     return Parameters(timeout / 1e6, binary)

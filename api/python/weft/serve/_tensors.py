@@ -40,7 +40,7 @@ def checked_shape(shape: Any, name: str) -> list[int]:
     """Returns the shape; refuses sizes that no tensor can have."""
     is_list = isinstance(shape, list) and len(shape) <= MOST_AXES and all(is_whole(n) and 0 <= n < MOST_ELEMENTS for n in shape)
     if not is_list or count_of(shape) > MOST_ELEMENTS:
-        raise bad(f"the shape of '{name}' is no list of at most {MOST_AXES} whole numbers of a size that fits memory")
+        raise bad(f"the shape of '{name}' is not a list of at most {MOST_AXES} whole numbers, or too large for memory")
     return shape
 
 
@@ -57,7 +57,7 @@ def count_of(shape: list[int]) -> int:
 def flat(data: Any, name: str) -> list[Any]:
     """Returns the elements of a list, or of a list of lists of any depth."""
     if not isinstance(data, list):
-        raise bad(f"the data of '{name}' is no list")
+        raise bad(f"the data of '{name}' is not a list")
     for _ in range(MOST_AXES):
         kinds = set(map(type, data))
         if list not in kinds:

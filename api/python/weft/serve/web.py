@@ -132,7 +132,7 @@ def split_body(body: bytes, header: str | None) -> tuple[dict[str, Any], memoryv
     if header is None:
         return json_of(body), memoryview(b"")
     if not header.isdecimal() or len(header) > 18 or int(header) > len(body):
-        raise bad(f"{SPLIT} is no number of at most {len(body)}")
+        raise bad(f"{SPLIT} is not a number of at most {len(body)}")
     return json_of(body[: int(header)]), memoryview(body)[int(header) :]
 
 
@@ -140,7 +140,7 @@ def inputs_of(served: Served, given: list[Any], rest: memoryview) -> _requests.I
     inputs = _requests.Inputs(served)
     for one in given:
         if not isinstance(one, dict):
-            raise bad("an input of the request is no object")
+            raise bad("an input of the request is not an object")
         name, shape = one.get("name"), one.get("shape")
         dtype, shape = inputs.port(name, one.get("datatype"), shape)
         parameters = part_of(one, "parameters", dict, {})
@@ -164,7 +164,7 @@ def wanted_of(served: Served, given: list[Any], all_binary: bool) -> tuple[list[
     names, binary = [], set()
     for one in given:
         if not isinstance(one, dict):
-            raise bad("an output of the request is no object")
+            raise bad("an output of the request is not an object")
         parameters = part_of(one, "parameters", dict, {})
         if unknown := set(parameters) - {"binary_data"}:
             raise bad(f"the parameter '{min(unknown)}' of an output is not supported")
