@@ -55,12 +55,12 @@ def worst(y, x):
 
 def judge_float(engine, y, r, x, beside):
     """Returns error figures, and whether they pass; `beside()` gives onnxruntime's answer to an equivalent input."""
-    most_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
+    max_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)
     if figures["error_worst"] > allowed:
         figures["onnxruntime_beside"] = worst(beside(), x)
-    return figures, figures["error_l2"] <= most_l2 and figures["error_worst"] <= allowed
+    return figures, figures["error_l2"] <= max_l2 and figures["error_worst"] <= allowed
 
 
 def judge_steps(y, x):

@@ -85,9 +85,9 @@ Bytes given_bytes(const void* data, size_t size, const weft_compile_options* opt
 }
 
 HostExecutor to_executor(const weft_executor& given) {
-  if (!given.parallel_for || given.width < 1 || given.width > most_threads)
+  if (!given.parallel_for || given.width < 1 || given.width > max_threads)
     usage_error("E210",
-                cat("an executor needs 'parallel_for' and a width of 1 to ", most_threads, ", not ", given.width));
+                cat("an executor needs 'parallel_for' and a width of 1 to ", max_threads, ", not ", given.width));
   return {given.width, given.parallel_for, given.user};
 }
 

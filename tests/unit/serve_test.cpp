@@ -118,7 +118,7 @@ class Gate {
   bool is_open_ = true, is_entered_ = false;
 };
 
-const BatchRule rows_join{.joins = true, .most_rows = 1000};
+const BatchRule rows_join{.joins = true, .max_rows = 1000};
 
 }  // namespace
 
@@ -181,7 +181,7 @@ TEST_CASE("waiting requests run together, and each gets its own rows and lengths
 TEST_CASE("requests that arrive during a run share the next one") {
   Gate gate;
   Program held = gate.program();
-  Batcher batcher({held}, {.most_rows = 4, .delay = {}}, rows_join);
+  Batcher batcher({held}, {.max_rows = 4, .delay = {}}, rows_join);
   gate.shut();
   Asked first = ask(batcher, {numbers({1, 2}, 0)});
   gate.wait_until_entered();
@@ -203,7 +203,7 @@ TEST_CASE("requests that arrive during a run share the next one") {
 
 TEST_CASE("a queue is bounded, and requests can be withdrawn") {
   Gate gate;
-  Batcher batcher({gate.program()}, {.delay = {}, .most_waiting = 2}, rows_join);
+  Batcher batcher({gate.program()}, {.delay = {}, .max_waiting = 2}, rows_join);
   gate.shut();
   Asked running = ask(batcher, {numbers({1, 2}, 0)});
   gate.wait_until_entered();
@@ -263,7 +263,7 @@ TEST_CASE("an error of one request is none of the others'") {
 
 TEST_CASE("nothing is lost or mixed up among clients of any size that come and go") {
   Program doubled = doubler();
-  Batcher batcher({doubled, doubled}, {.most_rows = 16, .most_waiting = 100'000}, find_batch_rule(doubled));
+  Batcher batcher({doubled, doubled}, {.max_rows = 16, .max_waiting = 100'000}, find_batch_rule(doubled));
   int each = weft::test::cases(200, 12'500);
   std::atomic<int> wrong = 0, answered = 0, cancelled = 0;
   auto client = [&](unsigned number) {
