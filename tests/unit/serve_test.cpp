@@ -141,7 +141,7 @@ TEST_CASE("requests are joined where sizes allow it and runs confirm it") {
   CHECK(fixed.reason.find("no free batch axis") != std::string::npos);
 }
 
-TEST_CASE("sequences are padded where the model has a mask that hides it") {
+TEST_CASE("sequences are padded if the model's mask hides the padding") {
   BatchRule rule = find_batch_rule(program(masked_rows));
   CHECK(rule.joins);
   CHECK(rule.length == "s");
@@ -241,7 +241,7 @@ TEST_CASE("a batcher that ends answers all open requests") {
   for (Asked& request : asked) CHECK(request.answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
 }
 
-TEST_CASE("an error of one request is none of the others'") {
+TEST_CASE("an error of one request does not affect the others") {
   Program table = program(R"(  %i = parameter {name="i", type=i64[b]}
   %t = constant {value=f32[3]{10, 20, 30}}
   %y = gather %t, %i {axis=0}
