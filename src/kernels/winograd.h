@@ -81,8 +81,9 @@ struct WinogradFloat2 {
 
 /// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity, B holds integers. The rows of G are
 /// scaled by 4, -6, -6, 24, 24, 1 to hold integers too, and A is scaled by 24 over these, so the result is 576 times
-/// too large. Pixels grow at most 100 times and weights 49 times: both fit 16 bits. Sums are exact modulo 2^32. Multiplying
-/// by the inverse of 9 and a shift divides by 576 = 9 * 64, so the caller must know that results fit 26 signed bits.
+/// too large. Pixels grow at most 100 times and weights 49 times: both fit 16 bits. Sums are exact modulo 2^32. A
+/// product with the inverse of 9 and a shift divide by 576 = 9 * 64; the caller must know that results fit 26 signed
+/// bits.
 struct WinogradInt4 {
   static constexpr int out = 4, size = 6;
   using Wide = i32;
