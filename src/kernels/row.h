@@ -5,7 +5,8 @@
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
 /// runs once. GPU: a wave or a whole block takes a row (`Team`). Each thread keeps `Held` pieces of it in registers
-/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. Sums are taken in a fixed order on each device: by lanes, by blocks of a row, by halves.
+/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. Sums are taken in a fixed order on each
+/// device: by lanes, by blocks of a row, by halves.
 
 #include "math.h"
 #include "tasks.h"
