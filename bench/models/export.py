@@ -204,7 +204,7 @@ def describe_with(drawn):
         before, std = drawn[name]
         factor = np.vdot(value, before) / np.vdot(before, before)
         if not np.allclose(value, before * factor, rtol=1e-5, atol=0):
-            raise SystemExit(f"{name} is no multiple of what was drawn")
+            raise SystemExit(f"{name} is not a multiple of the drawn values")
         return {"normal": [0.0, float(std * factor)]}
 
     return describe

@@ -286,7 +286,7 @@ Values tree_classifier(Call& c) {
 
 // ---- TreeEnsemble, which replaces both: lists of nodes, of leaves and of roots, all addressed by index.
 
-/// Reads the sets that nodes test membership in: one after another, in the order of these nodes, NaN after each.
+/// Reads the sets of the nodes that test membership: one after another, in the order of the nodes, each ended by NaN.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
