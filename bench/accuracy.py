@@ -25,14 +25,14 @@ YARDSTICK = "onnxruntime"
 
 @lru_cache(maxsize=1)
 def exact_answers(model, sizes):
-    """The exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it serves every number of
+    """Returns the exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it serves every number of
     threads."""
     return exact.run(fill.cached(model), fill.feeds(model, dict(sizes)))
 
 
 @lru_cache(maxsize=1)
 def answers_beside(model, sizes):
-    """onnxruntime's answers to an input that rounds to the given one: each float half a unit in the last place away."""
+    """Returns onnxruntime's answers to an input that rounds to the given one: each float half a unit in the last place away."""
     import onnxruntime
 
     feeds, random = fill.feeds(model, dict(sizes)), np.random.default_rng(0)
@@ -44,7 +44,7 @@ def answers_beside(model, sizes):
 
 
 def l2(y, x):
-    """||y - x|| / ||x|| in double precision; 0 for empty arrays."""
+    """Computes ||y - x|| / ||x|| in double precision; 0 for empty arrays."""
     x = x.astype(np.float64).ravel()
     return float(np.linalg.norm(y.astype(np.float64).ravel() - x) / (np.linalg.norm(x) or 1))
 
@@ -54,13 +54,13 @@ def worst(y, x):
 
 
 def judge_float(engine, y, r, x, beside):
-    """Error figures, and whether they pass; `beside()` gives onnxruntime's answer to an equivalent input."""
-    most_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
+    """Returns error figures, and whether they pass; `beside()` gives onnxruntime's answer to an equivalent input."""
+    max_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)
     if figures["error_worst"] > allowed:
         figures["onnxruntime_beside"] = worst(beside(), x)
-    return figures, figures["error_l2"] <= most_l2 and figures["error_worst"] <= allowed
+    return figures, figures["error_l2"] <= max_l2 and figures["error_worst"] <= allowed
 
 
 def judge_steps(y, x):

@@ -39,7 +39,7 @@ def onnxruntime_engine(job, providers=("CPUExecutionProvider",)):
 
 
 def onnxruntime_weft_engine(job):
-    """Weft as a provider of onnxruntime (docs/onnxruntime.md)."""
+    """Runs Weft as a provider of onnxruntime (docs/onnxruntime.md)."""
     os.environ["WEFT_CACHE_DIR"] = job.cache
     import weft_library
 
@@ -80,7 +80,7 @@ def openvino_engine(job, precision):
 
 
 def openvino_shapes(job):
-    """OpenVINO forgets the names of symbols, so they are read from the file."""
+    """Reads the names of symbols from the file, because OpenVINO forgets them."""
     import onnx
     import openvino
 
@@ -101,7 +101,7 @@ def weft_engine(job, precision):
 
 
 def weft_before_engine(job):
-    """Another build of Weft, to race with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
+    """Runs another build of Weft, to compare with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
     commit, _, library = os.environ.get("BENCH_BEFORE", "").partition("=")
     if not library:
         raise RuntimeError("weft_before needs BENCH_BEFORE=COMMIT=path/of/libweft.so")
@@ -126,7 +126,7 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job, kernels="AUTO"):
-    """LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
+    """Runs LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
     choice of LiteRT's kernels."""
     try:
         from tensorflow import __version__, lite
@@ -152,7 +152,7 @@ def litert_engine(job, kernels="AUTO"):
 
 
 def free(load):
-    """The same engine with all sizes left free when it loads."""
+    """Returns the same engine with all sizes left free when it loads."""
     return lambda job: load(replace(job, sizes={}))
 
 

@@ -78,7 +78,7 @@ class Resize(OpRun):
 
 
 def along(scale, axis, rank):
-    """One scale, or one for each index of an axis, reshaped to broadcast against a tensor of this rank."""
+    """Returns one scale, or one for each index of an axis, reshaped to broadcast against a tensor of this rank."""
     return scale if scale.ndim == 0 else scale.reshape([-1 if at == axis % rank else 1 for at in range(rank)])
 
 
@@ -129,7 +129,7 @@ def double_attribute(node, attribute):
 
 
 def as_double(model):
-    """The same model with 64-bit floats wherever it had 32-bit ones; scales of resizing and quantising too."""
+    """Returns the same model with 64-bit floats wherever it had 32-bit ones; scales of resizing and quantising too."""
     graph = model.graph
     weights = [doubled(weight) for weight in graph.initializer]
     del graph.initializer[:]

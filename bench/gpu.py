@@ -70,7 +70,7 @@ def command(verb, path, words, limit=120):
 
 
 def measured(path, device, precision, words, kernels):
-    """Median milliseconds by the device's clock, and the slowest kernels as text."""
+    """Returns the median milliseconds by the device's clock, and the slowest kernels as text."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         options = ["--device", device, "--precision", precision, "--on-device", "--duration", "0.5", "--json", file.name]
         text = command("perf", path, [*options, "--kernels", str(kernels), *words])

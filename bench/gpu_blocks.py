@@ -22,7 +22,7 @@ CACHE = 200e6  # a chain has at least so many bytes of weights
 
 
 def bytes_of(wide, narrow, bits, block):
-    """The bytes of the weights and f16 scales of one product."""
+    """Returns the bytes of the weights and f16 scales of one product."""
     return wide * narrow * (bits / 8 + 2 / block)
 
 

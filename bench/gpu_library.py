@@ -92,7 +92,7 @@ def imported(folder, path, arguments, candidate):
 
 
 def answers(path, precision, symbols, device, batches):
-    """Outputs for plain and special inputs at each batch, and how often 100 replays of the first differ from it."""
+    """Returns outputs for plain and special inputs at each batch, and how often 100 replays of the first differ from it."""
     program = Program(path, 0, precision, symbols, device)
     found, differing = {}, 0
     for batch in batches:

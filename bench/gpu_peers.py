@@ -91,7 +91,7 @@ class OnGpu(torch.nn.Module):
 
 
 def exported(name, batch):
-    """A module of bench/models/networks.py, and inputs as the model's first case has them."""
+    """Returns a module of bench/models/networks.py, and inputs as the model's first case has them."""
     from networks import NETWORKS as modules
 
     network = modules[name]()
@@ -138,7 +138,7 @@ def network_modes(name, batch, weft, compiler=torch.compile):
 
 
 def one_operator(folder, op, shapes, output, **attributes):
-    """A model of one operator on f16 inputs, the second and later of which are weights."""
+    """Returns a model of one operator on f16 inputs, the second and later of which are weights."""
     inputs = [helper.make_tensor_value_info("x0", TensorProto.FLOAT16, shapes[0])]
     weights = [
         onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal(shape).astype(np.float16) * 0.1, f"x{i}")
@@ -171,7 +171,7 @@ def gemms():
 
 
 def float8_product(folder, m, n, k):
-    """A product of 8-bit floats, with scales, that gives f16."""
+    """Returns a product of 8-bit floats, with scales, that gives f16."""
     kind, one = TensorProto.FLOAT8E4M3FN, [onnx.numpy_helper.from_array(np.float32(0.01), "scale")]
     codes = np.random.default_rng(1).integers(0, 240, (k, n)).astype(np.uint8)
     codes[(codes & 127) == 127] = 0  # NaN
@@ -190,7 +190,7 @@ def float8_product(folder, m, n, k):
 
 
 def float8_gemms():
-    """e4m3 by e4m3 into f16, beside PyTorch's scaled product and beside the same product of f16."""
+    """Measures products of e4m3 into f16, beside PyTorch's scaled product and the same product in f16."""
     one = torch.ones((), device="cuda")
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096)):
         a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))

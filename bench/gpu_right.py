@@ -39,7 +39,7 @@ def farthest(y, r):
 
 
 def batch_axes(one, many):
-    """The axis of each input that is longer in the larger batch, or None."""
+    """Returns the axis of each input that is longer in the larger batch, or None."""
     return {name: next((a for a in range(x.ndim) if x.shape[a] != many[name].shape[a]), None) for name, x in one.items()}
 
 
@@ -48,7 +48,7 @@ def part(arrays, axes, at):
 
 
 def joined(parts, whole):
-    """The outputs of single runs, concatenated along the axis in which they differ from the whole."""
+    """Returns the outputs of single runs, concatenated along the axis in which they differ from the whole."""
     joined = {}
     for name, all_of_it in whole.items():
         first = parts[0][name]
@@ -90,7 +90,7 @@ def one_model(model, precision, batch, device):
 
 
 def random_sizes(model, count):
-    """The first sizes are the model's own."""
+    """Yields random sizes; the first are the model's own."""
     draw, symbols = random.Random(1), fill.cases(model)[0]
     for at in range(count):
         scale = {name: 32 if name in ("height", "width") else 1 for name in symbols}

@@ -61,7 +61,7 @@ class Text:
 
 
 def distance(a, b):
-    """The Levenshtein distance of two strings."""
+    """Returns the Levenshtein distance of two strings."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         last, row[0] = row[0], i
@@ -93,7 +93,7 @@ class Files:
 
     @staticmethod
     def features(data):
-        """The first and the last 1,024 bytes, without white space at the ends; 256 pads shorter files."""
+        """Returns the first and the last 1,024 bytes, without white space at the ends; 256 pads shorter files."""
         begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
         return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
@@ -108,7 +108,7 @@ class Files:
 
 @functools.cache
 def folder():
-    """A folder for models that are written here; it is removed when the program ends."""
+    """Returns a folder for models that are written here; it is removed when the program ends."""
     made = tempfile.TemporaryDirectory()
     folder.kept = made
     return Path(made.name)
@@ -116,7 +116,7 @@ def folder():
 
 @functools.cache
 def docstrings():
-    """The docstrings of modules, classes and functions of scikit-image, each once: a text of a pinned package, the same
+    """Returns the docstrings of modules, classes and functions of scikit-image, each once: a text of a pinned package, the same
     with each version of Python."""
     texts = []
     for path in sorted(fetch.package("scikit-image").rglob("*.py")):

@@ -35,7 +35,7 @@ class Writer:
         outputs[list(outputs).index(value)] = name
 
     def product(self, x, name, matrix, bias=None):
-        """`x` times the transpose of `matrix` [out, in], which is PyTorch's layout."""
+        """Multiplies `x` by the transpose of `matrix` [out, in], which is PyTorch's layout."""
         y = self("MatMul", x, self.weight(name, matrix.T))
         self.nodes[-1].name = name
         return y if bias is None else self("Add", y, self.weight(name + ".bias", bias))
@@ -168,7 +168,7 @@ def smollm2_file():
 
 
 def regrouped(w, layers, heads, kv_heads):
-    """The same network with its channels permuted. Each block of the file's weights has only 16 values, so that 4
+    """Returns the same network with its channels permuted. Each block of the file's weights has only 16 values, so that 4
     bits would hold a block exactly. After the permutation no block of ours is a block of the file, and 4 bits
     lose as much as they do in a float model."""
     random = np.random.default_rng(0)
@@ -191,7 +191,7 @@ def regrouped(w, layers, heads, kv_heads):
 
 
 def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
-    """The metadata of SmolLM2-135M, and random weights of its sizes: times do not depend on their values."""
+    """Returns the metadata of SmolLM2-135M, and random weights of its sizes: times do not depend on their values."""
     facts = {"block_count": layers, "attention.head_count": heads, "attention.head_count_kv": kv_heads, "embedding_length": width,
              "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e5}  # fmt: skip
     random, narrow = np.random.default_rng(0), width // heads * kv_heads

@@ -17,7 +17,7 @@ CODE = (".", ":!bench/results", ":!*.md")
 
 
 def processor():
-    """Name, cores and vector features as the kernel reports them."""
+    """Returns name, cores and vector features as the kernel reports them."""
     fields = {}
     for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
@@ -29,19 +29,19 @@ def processor():
 
 
 def gpu():
-    """Name and driver of the first GPU of NVIDIA's."""
+    """Returns name and driver of the first NVIDIA GPU."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     name, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
     return f"{name}, driver {driver}"
 
 
 def of_device(device):
-    """The GPU or the processor that a device of Weft's is on."""
+    """Returns the GPU or the processor that a device of Weft's is on."""
     return gpu() if device.startswith(("gpu", "nvidia")) and shutil.which("nvidia-smi") else processor()
 
 
 def commit():
-    """Hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history
+    """Returns the hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history
     takes it from the variable BENCH_COMMIT."""
 
     def git(*words):
@@ -54,12 +54,12 @@ def commit():
 
 
 def load():
-    """The load average of the last minute."""
+    """Returns the load average of the last minute."""
     return round(os.getloadavg()[0], 2)
 
 
 def rounded(value):
-    """A number to four significant digits: no figure here is known better."""
+    """Returns a number to four significant digits: no figure here is known better."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -68,13 +68,13 @@ def rounded(value):
 
 
 def words():
-    """The arguments of this program, without the path of its results."""
+    """Returns the arguments of this program, without the path of its results."""
     given = iter(sys.argv[1:])
     return [word for word in given if word not in ("--out", "--results") or not next(given, True)]
 
 
 def result(what, of, values, peers=None, command=None, machine=None):
-    """A row of a result file."""
+    """Returns a row of a result file."""
     row = {"what": what, "of": of, "values": rounded(values)}
     if peers:
         row["peers"] = rounded(peers)

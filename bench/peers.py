@@ -91,7 +91,7 @@ def figures(race, times):
 
 
 def show(measured):
-    """A row for each engine; a peer's row holds the ratios to it."""
+    """Prints a row for each engine; a peer's row has the ratios to it."""
     columns = {
         "wall ms": ("wall_ms", "9.2f"),
         "cpu ms": ("cpu_ms", "9.2f"),
@@ -120,7 +120,7 @@ def accuracies(race, model, sizes):
 
 
 def compare(model, sizes, threads, arguments, caches):
-    """One model at one size: starts all engines, lets them take turns, prints a table, keeps a row. False if the first is
+    """Compares engines on one model at one size: starts all engines, lets them take turns, prints a table, keeps a row. False if the first is
     too far off."""
     path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
     text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())

@@ -240,7 +240,7 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """The median processor time of a call of each function, in turns, for `limit` seconds, at least `least` rounds."""
+    """Returns the median processor time of a call of each function, in turns, for `limit` seconds, at least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()

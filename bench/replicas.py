@@ -37,7 +37,7 @@ class Copies:
         self.queue = _weft.Queue(natives, most, 0.002, 4096)
 
     def answers(self, inputs, count):
-        """First outputs of `count` equal requests that run at once."""
+        """Returns the first outputs of `count` equal requests that run at once."""
         for _ in range(count):
             self.queue.submit(inputs, 0.0)
         return [values[0] for values in self._take(count)]

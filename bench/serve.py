@@ -37,7 +37,7 @@ TOKENS = {"minilm": 32, "query": 8}
 
 
 def minilm(path):
-    """An encoder with the operators that exporters write: tokens and a mask in, a normalised mean of the rows out."""
+    """Returns an encoder with the operators that exporters write: tokens and a mask in, a normalised mean of the rows out."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -90,7 +90,7 @@ def minilm(path):
 
 
 def model_of(name):
-    """The model file, and the inputs of a request."""
+    """Returns the model file, and the inputs of a request."""
     if name == "digits":
         return machine.ROOT / "examples/digits/digits.onnx", {"image": np.load(machine.ROOT / "examples/digits/ten.npy")[:1]}
     if name in TOKENS:
@@ -119,7 +119,7 @@ class Server:
         self.host, self.port = self.process.stdout.readline().split()[-1].rpartition("//")[2].split(":")
 
     def memory(self):
-        """The process's resident memory in MiB."""
+        """Returns the process's resident memory in MiB."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
@@ -129,7 +129,7 @@ class Server:
 
 
 def request_of(name, feeds):
-    """The bytes of a request, and the first bytes of a right answer."""
+    """Returns the bytes of a request, and the first bytes of a right answer."""
     kinds = {"float32": "FP32", "int64": "INT64"}
     inputs = [{"name": n, "datatype": kinds[str(a.dtype)], "shape": a.shape, "parameters": {"binary_data_size": a.nbytes}} for n, a in feeds.items()]
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
@@ -152,7 +152,7 @@ async def client(server, request, end, times):
 
 
 async def load(server, request, clients, seconds):
-    """The latencies of all requests, and the elapsed time."""
+    """Returns the latencies of all requests, and the elapsed time."""
     times, begin = [], time.perf_counter()
     await asyncio.gather(*(client(server, request, begin + seconds, times) for _ in range(clients)))
     return times, time.perf_counter() - begin

@@ -29,7 +29,7 @@ def weft(*words):
 
 
 def program(model):
-    """Sizes of the saved program, of its model and of the memory of a run, at the model's first sizes."""
+    """Returns sizes of the saved program, of its model and of the memory of a run, at the model's first sizes."""
     path, sizes = fill.cached(model), fill.cases(model)[0]
     at = [word for symbol, size in sizes.items() for word in ("--at", f"{symbol}={size}")]
     with tempfile.TemporaryDirectory() as folder:

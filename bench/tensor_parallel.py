@@ -35,7 +35,7 @@ def caches(size):
 
 
 def spread(model, feeds):
-    """The inputs of a program; an input that has a part on each rank is cut along the heads."""
+    """Returns the inputs of a program; an input that has a part on each rank is cut along the heads."""
     parts = {}
     for port in model.inputs:
         name, _, rank = port.name.partition("@")
@@ -45,7 +45,7 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """The error relative to `first`, the answers of one device (None while that device runs), and the time of a run."""
+    """Returns the error relative to `first`, the answers of one device (None while that device runs), and the time of a run."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)
@@ -65,7 +65,7 @@ def figures(path, device, options, feeds, first):
 
 
 def measure(what, path, lists, options, feeds, out):
-    """One device, then each list; prints and keeps a row for each. True if all are right."""
+    """Measures one device, then each list of devices; prints and keeps a row for each. True if all answers are right."""
     one, answer = figures(path, lists[0].partition(",")[0], options, feeds, None)
     is_right = "failure" not in one
     for devices in lists:

@@ -40,7 +40,7 @@ def tensorflow():
 
 
 def folder_of(name, python):
-    """The folder with the files of a network."""
+    """Returns the folder with the files of a network."""
     folder = Path(os.environ.get("WEFT_BENCH_CACHE", Path.home() / ".cache/weft-bench")) / "keras"
     if not (folder / name).exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,13 +53,13 @@ def answer(worker):
 
 
 def distance(mine, theirs, kind):
-    """The largest difference of two answers in parts of the largest number, or in steps of bytes."""
+    """Returns the largest difference of two answers in parts of the largest number, or in steps of bytes."""
     assert mine.shape == theirs.shape
     return float(np.abs(mine - theirs).max() / (1 if kind == "int8" else np.abs(theirs).max()))
 
 
 def reference(job, feeds):
-    """The answer of LiteRT's reference kernels."""
+    """Returns the answer of LiteRT's reference kernels."""
     worker = Worker(job, feeds)
     try:
         return answer(worker)

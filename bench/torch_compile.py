@@ -36,7 +36,7 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def ready(name, arguments):
-    """The module and its inputs on the device, in the type; its batch norms have statistics, as trained ones do."""
+    """Returns the module and its inputs on the device, in the type; its batch norms have statistics, as trained ones do."""
     import export
     import torch
 
@@ -82,7 +82,7 @@ def settled(arguments):
 
 
 def first_call(name, backend, arguments):
-    """Seconds from torch.compile to the first answer; imports and the model come before."""
+    """Returns seconds from torch.compile to the first answer; imports and the model come before."""
     import torch
 
     module, inputs = ready(name, arguments)
@@ -120,7 +120,7 @@ def times(calls, arguments):
 
 
 def measured(calls, arguments):
-    """Median seconds of a call of each, taking turns."""
+    """Returns the median seconds of a call of each, taking turns."""
     found = {name: [] for name in calls}
     for _ in range(arguments.rounds):
         for name, call in calls.items():

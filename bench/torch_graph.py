@@ -22,7 +22,7 @@ def numbers(x):
 
 
 def spread(x, axis, rank):
-    """A vector along an axis, reshaped to broadcast against a tensor of this rank."""
+    """Returns a vector along an axis, reshaped to broadcast against a tensor of this rank."""
     return x if x.numel() == 1 else x.reshape([-1 if at == axis % rank else 1 for at in range(rank)])
 
 
@@ -145,7 +145,7 @@ class Graph:
         self.outputs = [value.name for value in model.graph.output]
 
     def tensor(self, array):
-        """The array on the device; floats get the type of this run."""
+        """Returns the array on the device; floats get the type of this run."""
         x = torch.from_numpy(np.array(array)).to(self.device)
         return x.to(self.floats) if x.is_floating_point() else x
 

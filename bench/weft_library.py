@@ -54,7 +54,7 @@ class Port(ctypes.Structure):
 
 
 def library_path():
-    """libweft.so: the one that WEFT_LIBRARY names, else the one of the newest build in this tree."""
+    """Returns the path of libweft.so: the one that WEFT_LIBRARY names, else the one of the newest build in this tree."""
     named = os.environ.get("WEFT_LIBRARY")
     found = (
         [Path(named)] if named else sorted(ROOT.glob("build/*/**/libweft.so"), key=lambda path: path.stat().st_mtime)

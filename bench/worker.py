@@ -24,7 +24,7 @@ LOAD_LIMIT = 600  # seconds
 
 
 def peak_rss():
-    """Most memory that this process has held, MiB. (getrusage's peak is that of the parent if it held more.)"""
+    """Returns the peak memory of this process in MiB. (getrusage's peak is that of the parent if it held more.)"""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 

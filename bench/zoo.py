@@ -30,7 +30,7 @@ TOLERANCE = {"weft": 1e-3, "weft_bf16": 0.1}
 
 
 def distance(y, r):
-    """Relative error in the 2-norm."""
+    """Returns the relative error in the 2-norm."""
     y, r = np.asarray(y, np.float64), np.asarray(r, np.float64)
     return float(np.linalg.norm(y - r) / max(np.linalg.norm(r), 1e-30))
 
@@ -41,7 +41,7 @@ def torch_answer(name, feeds):
 
 
 def on_cpu(name, batch, arguments, caches):
-    """Ratio to the better peer, or None if nothing could be compared."""
+    """Returns the ratio to the better peer, or None if nothing could be compared."""
     path, feeds, sizes = str(zoo.exported(name)), {"x": zoo.inputs(name, batch).numpy()}, {"batch": batch}
     print(f"{name} batch={batch}  load {load()}", flush=True)
     race = Race(arguments.engines, lambda engine: Job(engine, path, 1, sizes), feeds, caches, cold=False)

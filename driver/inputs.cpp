@@ -242,7 +242,7 @@ class Random {
   void parse_range(const std::string& kind) {
     size_t dots = kind.find("..");
     if (kind[4] != ':' || dots == std::string::npos)
-      refuse("E203", cat("'", printable(kind), "' is no fill"), "write rand:0..999");
+      refuse("E203", cat("'", printable(kind), "' is not a fill"), "write rand:0..999");
     low_ = static_cast<double>(parse_number(kind.substr(5, dots - 5), "the low end of rand"));
     high_ = static_cast<double>(parse_number(kind.substr(dots + 2), "the high end of rand"));
   }
@@ -284,7 +284,7 @@ Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, ui
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
   else if (kind.starts_with("rand")) std::ranges::generate(values, Random(kind, type, seed));
   else if (kind != "zeros")
-    refuse("E203", cat("'", printable(kind), "' is no fill"), "rand, rand:0..999, zeros, ones, range");
+    refuse("E203", cat("'", printable(kind), "' is not a fill"), "rand, rand:0..999, zeros, ones, range");
   if (type == DType::string) {
     Tensor tensor{.dtype = type, .dims = std::move(dims)};
     tensor.strings = std::make_shared<std::vector<std::string>>(values.size());

@@ -35,7 +35,7 @@ double parse_share(const std::string& text) {
   if (end == text.c_str() || *end || !(share >= 0))
     throw Error({.kind = ErrorKind::usage,
                  .code = "E203",
-                 .what = cat("'", printable(text), "' is no budget"),
+                 .what = cat("'", printable(text), "' is not a budget"),
                  .hint = "write 0.5% or 0.005"});
   return share;
 }

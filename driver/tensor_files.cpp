@@ -59,7 +59,7 @@ std::string_view npy_field(std::string_view header, std::string_view key, const 
 std::vector<int64_t> npy_dims(std::string_view header, const std::string& where) {
   std::string_view text = npy_field(header, "shape", where);
   size_t close = text.find(')');
-  if (!text.starts_with('(') || close == std::string_view::npos) refuse(where, "has a shape that is no tuple");
+  if (!text.starts_with('(') || close == std::string_view::npos) refuse(where, "has a shape that is not a tuple");
   std::vector<int64_t> dims;
   for (std::string_view item : split(text.substr(1, close - 1), ',')) {
     item = trim(item);
@@ -197,7 +197,7 @@ NamedTensors read_npz(const Bytes& file, const std::string& where) {
     auto [name, bytes] = read_member(file, at, left, where);
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     std::string inside = cat(where, ": '", printable(name), "'");
-    if (!as_text(bytes).starts_with("\x93NUMPY")) refuse(inside, "is no NumPy array");
+    if (!as_text(bytes).starts_with("\x93NUMPY")) refuse(inside, "is not a NumPy array");
     tensors.emplace_back(name, read_npy(bytes, inside));
   }
   return tensors;
@@ -255,7 +255,7 @@ NamedTensors read_tensors(const std::filesystem::path& path) {
   if (text.starts_with("\x93NUMPY")) return {{"", read_npy(file, path.string())}};
   if (text.starts_with("PK")) return read_npz(file, path.string());
   if (path.extension() == ".pb") return read_proto(file, path);
-  refuse(path.string(), "is no tensor file", ".npy, .npz, .pb (ONNX test data) and pictures are read");
+  refuse(path.string(), "is not a tensor file", ".npy, .npz, .pb (ONNX test data) and pictures are read");
 }
 
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors) {

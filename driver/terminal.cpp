@@ -76,7 +76,7 @@ LogLevel parse_log_level(std::string_view text) {
   }
   throw Error({.kind = ErrorKind::usage,
                .code = "E203",
-               .what = cat("'", printable(text), "' is no level of the log"),
+               .what = cat("'", printable(text), "' is not a level of the log"),
                .hint = "one of error, warning, note, info, debug, trace"});
 }
 

@@ -38,13 +38,13 @@ std::string to_json(std::string_view relaxed) {
       json += c == '\'' ? '"' : c, ++at;
     }
   }
-  if (!Json::accept(json)) refuse("'" + std::string(relaxed) + "' are no attributes", "they are written {axis: 1}");
+  if (!Json::accept(json)) refuse("'" + std::string(relaxed) + "' are not attributes", "they are written {axis: 1}");
   return json;
 }
 
 Attributes::Attributes(std::string_view op, const std::string& json)
     : op_(op), values_(std::make_unique<Json>(json.empty() ? Json::object() : Json::parse(json))) {
-  if (!values_->is_object()) refuse("the attributes of " + op_ + " are no object: " + json);
+  if (!values_->is_object()) refuse("the attributes of " + op_ + " are not an object: " + json);
 }
 Attributes::~Attributes() = default;
 

@@ -140,7 +140,7 @@ std::string formatted(const char* format, va_list list) {
   va_copy(again, list);
   int length = std::vsnprintf(nullptr, 0, format, again);
   va_end(again);
-  if (length < 0) refuse("the attributes' format is none that printf knows");
+  if (length < 0) refuse("the attributes' format is not valid for printf");
   std::string text(static_cast<size_t>(length) + 1, '\0');
   std::vsnprintf(text.data(), text.size(), format, list);
   text.pop_back();

@@ -139,7 +139,7 @@ migraphx_status guarded(const Body& body) noexcept {
 /// Returns the object behind a pointer of the caller; throws for a null pointer.
 template <class T>
 T& given(T* pointer) {
-  if (!pointer) refuse("a pointer that must be given is NULL");
+  if (!pointer) refuse("a required pointer is NULL");
   return *pointer;
 }
 
@@ -153,7 +153,7 @@ void give(T** out, T value) {
 template <class T>
 const T& item(const std::vector<T>& list, size_t index) {
   if (index >= list.size())
-    refuse("item " + std::to_string(index) + " of " + std::to_string(list.size()) + " was asked for");
+    refuse("there is no item " + std::to_string(index) + ", only " + std::to_string(list.size()));
   return list[index];
 }
 

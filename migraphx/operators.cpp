@@ -165,7 +165,7 @@ Values quantize_linear(Call& c) {
                                                              {"i16", {-32768, 32767}},
                                                              {"u16", {0, 65535}},
                                                              {"i32", {-0x1p31, 0x1p31 - 1}}};
-  if (!ranges.contains(to)) refuse("quantizelinear to " + to + " is none of its types");
+  if (!ranges.contains(to)) refuse("quantizelinear to " + to + " is not supported");
   auto [low, high] = ranges[to];
   steps = c.op("min", {c.op("max", {steps, c.number(low, steps)}), c.number(high, steps)});
   return {c.convert(steps, to)};
@@ -598,7 +598,7 @@ std::string ValueType::list() const { return list_of(dims); }
 ValueType type_of(const Graph& graph, weft_value value) {
   std::string text = graph.type(value);
   size_t open = text.find('[');
-  if (open == std::string::npos || !text.ends_with(']')) not_supported("a value of type " + text + " is no tensor");
+  if (open == std::string::npos || !text.ends_with(']')) not_supported("a value of type " + text + " is not a tensor");
   ValueType type{.dtype = text.substr(0, open)};
   int depth = 0;
   size_t begin = open + 1;

@@ -238,7 +238,7 @@ weft::mgx::Compiled& migraphx_program::compiled() const {
 
 void migraphx_program::set_precision(weft_precision wanted) {
   if (made) refuse("the program is compiled already", "its precision is settled before that");
-  if (precision != WEFT_PRECISION_F32 && precision != wanted) refuse("f16 and bf16 are asked for at once");
+  if (precision != WEFT_PRECISION_F32 && precision != wanted) refuse("f16 and bf16 cannot be combined");
   precision = wanted;
 }
 

@@ -38,7 +38,7 @@ void check_sample(const weft::Graph& graph, const migraphx_program_parameters& s
   for (const weft::Port& port : graph.inputs())
     if (!sample.map.contains(port.name))
       refuse("the calibration data has no example of parameter '" + std::string(port.name) + "'",
-             "ranges from a table are none; Weft's own provider of onnxruntime reads tables");
+             "ranges from a table are not examples; Weft's own provider of onnxruntime reads tables");
 }
 
 /// The examples in the order of the program's parameters.

@@ -265,7 +265,7 @@ migraphx_status migraphx_shape_dynamic(bool* out, const_migraphx_shape_t shape) 
 migraphx_status migraphx_shape_index(size_t* out, const_migraphx_shape_t shape, size_t i) {
   return guarded([&] {
     if (given(shape).is_dynamic() || i >= shape->elements())
-      refuse("element " + std::to_string(i) + " of " + to_string(*shape) + " was asked for");
+      refuse("there is no element " + std::to_string(i) + " in " + to_string(*shape));
     given(out) = shape->index(i);
   });
 }

@@ -45,7 +45,7 @@ migraphx_status status_of_current_exception() noexcept {
   } catch (const std::exception& error) {
     return keep(error.what(), migraphx_status_unknown_error);
   } catch (...) {
-    return keep("something that is no exception was thrown", migraphx_status_unknown_error);
+    return keep("something other than an exception was thrown", migraphx_status_unknown_error);
   }
 }
 

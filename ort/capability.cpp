@@ -96,7 +96,7 @@ class Search {
       for (const std::string& value : ports) {
         std::string fault = writer_.port_fault(value, is_input);
         if (fault.empty() && programs_.is_on_gpu() && writer_.is_of_host(value))
-          fault = "'" + value + "' is no tensor of numbers, and onnxruntime has others on the host only";
+          fault = "'" + value + "' is not a tensor of numbers, and onnxruntime has others on the host only";
         if (fault.empty()) continue;
         for (size_t node : part) {
           if (touches(graph_.nodes[node], value, is_input)) refuse(node, fault), found = true;

@@ -255,7 +255,7 @@ std::string ModelWriter::port_fault(const std::string& value, bool is_input) con
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   if (info) ok(api.ort->CastTypeInfoToTensorInfo(info, &tensor));
   if (!tensor && (!is_input || !info))
-    return "'" + value + "' is no tensor, and onnxruntime takes only tensors from a plug-in";
+    return "'" + value + "' is not a tensor, and onnxruntime takes only tensors from a plug-in";
   if (!tensor) return {};
   if (is_input && !api.ort->TensorTypeAndShape_HasShape(tensor)) return "the rank of '" + value + "' is not known";
   return {};

@@ -13,7 +13,7 @@ void check_table(const std::string& path, bool is_native) {
   if (!is_native && first != '{')
     throw Error(WEFT_USAGE, "E203",
                 "calibration table '" + path +
-                    "': it is no JSON object (for TensorRT's form set int8_use_native_calibration_table)");
+                    "': it is not a JSON object (for TensorRT's form set int8_use_native_calibration_table)");
   weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
   options.ranges = path.c_str();
   try {

@@ -125,7 +125,7 @@ std::shared_ptr<Executable> compile(Imported imported, const CompileOptions& opt
   if (!options.shapes.empty() || !options.symbols.empty() || !options.constants.empty()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
-                 .what = "sizes and constants can be asked for when a model file is read, not for a program that is "
+                 .what = "sizes and constants can be chosen when a model file is read, not for a program that is "
                          "built already"});
   }
   return reading_files([&] {

@@ -57,8 +57,8 @@ struct CompileOptions {
   std::map<std::string, int64_t> symbols = {};   ///< symbols fixed to a number
   std::map<std::string, Tensor> constants = {};  ///< inputs fixed to a value: constants of the program
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< the same as numbers, of the input's own type
-  /// Patterns of inputs whose values the program may be specialised for (compile/specialise.h). E159 for others, and
-  /// when no likely value of theirs makes a program. None given: any input may.
+  /// Patterns of the inputs for whose values the program may be specialised (compile/specialise.h); not set: all.
+  /// Throws E159 if the value of another input is needed, or if no likely value makes a program.
   std::optional<std::vector<std::string>> static_inputs = {};
   Precision precision = Precision::f32;
   std::vector<std::string> keep_f32 = {};  ///< source node names (glob patterns) that stay in f32

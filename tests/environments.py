@@ -12,7 +12,7 @@ from places import ROOT
 
 
 def python_of(name, requirements):
-    """The Python of the environment build/NAME, with the packages of the file `requirements`."""
+    """Returns the Python of the environment build/NAME, with the packages of the file `requirements`."""
     home, wanted = ROOT / "build" / name, requirements.read_text()
     python, stamp = home / "bin/python", home / "requirements.txt"
     home.parent.mkdir(parents=True, exist_ok=True)

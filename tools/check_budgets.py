@@ -27,12 +27,12 @@ TYPE = re.compile(r"\s*(class|struct|union|enum)\b")
 
 
 def plain(text):
-    """The text with comments, literals and preprocessor lines blanked out, line by line."""
+    """Returns the text with comments, literals and preprocessor lines blanked out, line by line."""
     return NOISE.sub(lambda m: "\n" * m.group().count("\n") if m.group()[0] != '"' else '""', text)
 
 
 def kind_of(head):
-    """The kind of block that a brace opens, by the text before it: "scope", "function" or "other" (an initialiser, a
+    """Returns the kind of block that a brace opens, by the text before it: "scope", "function" or "other" (an initialiser, a
     list)."""
     head = re.sub(r"\b(alignas|__attribute__|requires)\s*\(+[^()]*(\([^()]*\)[^()]*)*\)+|\[\[.*?\]\]", " ", head, flags=re.S)
     head = re.sub(r"\boperator\s*(==|<=|>=|!=|[-+*/%^&|]?=|<=>|\(\))", "operator", head)
@@ -46,7 +46,7 @@ def kind_of(head):
 
 
 def functions_in(text):
-    """(first line, last line) of each function body in a namespace or a class."""
+    """Returns (first line, last line) of each function body in a namespace or a class."""
     text, stack, start, found = plain(text), [], 0, []
     for match in BOUNDARY.finditer(text):
         mark, at = match.group(), match.start()
@@ -83,7 +83,7 @@ def tracked():
 
 
 def measure():
-    """(lines of each file, length of each function by "path:line") for C++ and Python, and the lines of CMake."""
+    """Returns (lines of each file, length of each function by "path:line") for C++ and Python, and the lines of CMake."""
     files, functions, cmake = {}, {}, 0
     for path in tracked():
         suffix = pathlib.PurePath(path).suffix

@@ -20,13 +20,13 @@ def pages():
 
 
 def anchors(page):
-    """The anchors of the headings, as GitHub makes them."""
+    """Returns the anchors of the headings, as GitHub makes them."""
     titles = re.findall(r"^#+ +(.*)$", CODE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def reading_order():
-    """The sections of docs/README.md, in order: for each the titles and the pages of its table."""
+    """Returns the sections of docs/README.md, in order: for each the titles and the pages of its table."""
     index = ROOT / "docs/README.md"
     sections = {}
     for part in re.split(r"^## ", index.read_text(), flags=re.M)[1:]:

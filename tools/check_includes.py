@@ -48,13 +48,13 @@ FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # these share common/ and n
 
 
 def rule_for(path):
-    """The key of ALLOWED that governs `path` (relative to the root), or None."""
+    """Returns the key of ALLOWED that governs `path` (relative to the root), or None."""
     text = path.as_posix()
     return max((key for key in ALLOWED if text.startswith((key + "/", key + "."))), key=len, default=None)
 
 
 def meaning_of(name, source):
-    """The top folder that an include names, "" for a file in the folder of `source`, None for no file of the tree."""
+    """Returns the top folder that an include names, "" for a file in the folder of `source`, None for no file of the tree."""
     if (ROOT / "src" / name).exists():
         return name.split("/")[0].split(".")[0]
     if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "adapters", "ort", "migraphx"):
@@ -83,7 +83,7 @@ def problems(path):
 
 
 def namesakes():
-    """Test modules with equal names, which one pytest process cannot import."""
+    """Returns test modules with equal names, which one pytest process cannot import."""
     seen = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         other = seen.setdefault(path.name, path)

@@ -29,7 +29,7 @@ def copy(path):
 
 
 def copy_linked(page):
-    """Files of other kinds that a page links to: sources, pictures, figures. A link to a folder becomes plain text."""
+    """Copies files of other kinds that a page links to: sources, pictures, figures. A link to a folder becomes plain text."""
     text = page.read_text()
     for link in set(check_docs.LINK.findall(text)):
         target = (page.parent / link.partition("#")[0]).resolve()
@@ -53,12 +53,12 @@ def command_line():
 
 
 def signature_of(thing):
-    """The signature as text; annotations, which are kept as strings, are shown without quotes."""
+    """Returns the signature as text; annotations, which are kept as strings, are shown without quotes."""
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))
 
 
 def documented(name, thing):
-    """The signature and the docstring of a function or class, and of the class's public methods."""
+    """Yields the signature and the docstring of a function or class, and of the class's public methods."""
     signature = ""
     if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, tuple)):
         try:

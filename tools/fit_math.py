@@ -42,7 +42,7 @@ def horner(coefs, x):
 
 
 def extrema(errors, count):
-    """One extreme point per run of equal sign; the `count` neighbouring ones with the largest errors."""
+    """Returns one extreme point per run of equal sign; the `count` neighbouring ones with the largest errors."""
     best = []
     for x, e in errors:
         if best and (best[-1][1] > 0) == (e > 0):
@@ -58,7 +58,7 @@ def extrema(errors, count):
 
 
 def away_from_zero(f, limit, near):
-    """f, with the value `limit` where x is too close to 0 for f's cancellation."""
+    """Returns f, with the value `limit` where x is too close to 0 for f's cancellation."""
     return lambda x: limit if abs(x) < near else f(x)
 
 

@@ -22,7 +22,7 @@ FILE = ROOT / "bench/results/counts.jsonl"
 
 
 def counts(line):
-    """The counts in a line of pytest, ctest or doctest: {"passed": 1735, "skipped": 3}."""
+    """Returns the counts in a line of pytest, ctest or doctest: {"passed": 1735, "skipped": 3}."""
     found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", line)}
     of_ctest = re.search(r"(\d+) tests failed out of (\d+)", line)
     if of_ctest:
@@ -32,7 +32,7 @@ def counts(line):
 
 
 def counted():
-    """The counts that the tests of the piece wrote, read once; counts of one thing from several tests are added."""
+    """Returns the counts that the tests of the piece wrote, read once; counts of one thing from several tests are added."""
     path, found = pathlib.Path(os.environ.get("RESULTS_FILE", "")), {}
     if not path.is_file():
         return []

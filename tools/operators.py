@@ -66,7 +66,7 @@ def schemas():
 
 
 def first_types(schema):
-    """Element types of the first input: of its type parameter, or the type itself."""
+    """Returns element types of the first input: of its type parameter, or the type itself."""
     if not schema.inputs:
         return []
     written = schema.inputs[0].type_str if hasattr(schema.inputs[0], "type_str") else schema.inputs[0].typeStr
@@ -93,7 +93,7 @@ def shown_types(names):
 
 
 def is_basic(schema):
-    """Whether an operator is ONNX's own, not deprecated, and not defined by other operators."""
+    """Tells whether an operator is ONNX's own, not deprecated, and not defined by other operators."""
     return (isinstance(schema, onnx.defs.OpSchema) and not schema.deprecated and not schema.has_function
             and not schema.has_context_dependent_function)
 

@@ -106,7 +106,7 @@ class Network:
 
 
 def residual_blocks(net, x, width, activation, bias):
-    """The blocks of residual networks, of two and of three convolutions, with and without a shortcut that is a convolution."""
+    """Returns the blocks of residual networks, of two and of three convolutions, with and without a shortcut that is a convolution."""
     quarter = width // 4
     for stride, outputs in ((1, width), (1, 2 * width), (2, 2 * width)):
         two = net.activate(net.conv(x, width, outputs, 3, stride, bias=bias), activation)
@@ -120,7 +120,7 @@ def residual_blocks(net, x, width, activation, bias):
 
 
 def convolutions(activation, bias, folder):
-    """Every kind of convolution with an activation, with and without a residual."""
+    """Returns every kind of convolution with an activation, with and without a residual."""
     net = Network()
     x = net.input("image", ["batch" if bias else 1, 3, 112, 112])
     for kernel in (3, 7):
@@ -150,7 +150,7 @@ def convolutions(activation, bias, folder):
 
 
 def heads(activation, folder):
-    """The operators between convolutions: gates of channels, pooling, joined and resized pictures, the classifier."""
+    """Returns the operators between convolutions: gates of channels, pooling, joined and resized pictures, the classifier."""
     net = Network()
     x = net.input("image", [1, 3, 64, 64])
     stem = net.activate(net.conv(x, 3, 64, 3, 2), activation)
@@ -176,7 +176,7 @@ def heads(activation, folder):
 
 
 def transformer(activation, masked, is_bias, folder, width=256, head=64):
-    """A block of a transformer before and after its norms, on picture patches or on tokens with a mask."""
+    """Returns a block of a transformer before and after its norms, on picture patches or on tokens with a mask."""
     net = Network()
     length, count = "seq" if masked else 197, width // head
     x = net.input("tokens", ["batch", length, width])
@@ -200,7 +200,7 @@ def transformer(activation, masked, is_bias, folder, width=256, head=64):
 
 
 def bench_model(name, folder):
-    """The graph of bench/models with weights drawn in any way, because their values choose no kernels."""
+    """Returns the graph of bench/models with weights drawn in any way, because their values choose no kernels."""
     import json
 
     model = onnx.load(ROOT / "bench" / "models" / f"{name}.onnx")

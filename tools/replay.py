@@ -29,7 +29,7 @@ SHOWN_LINES = 12
 
 
 def make_models(folder, graphs):
-    """The models to compile, which are the same in every call."""
+    """Returns the models to compile, which are the same in every call."""
     sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tests" / "random_graphs"), str(BUILD / "python")]
     import fill
     import graphs as random_graphs

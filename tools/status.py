@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """The commits that are not in the history; none in a shallow clone, where that is unknown."""
+    """Returns the commits that are not in the history; none in a shallow clone, where that is unknown."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -68,7 +68,7 @@ def table(head, lines):
 
 
 def number(value):
-    """Three significant digits, with commas; strings unchanged."""
+    """Formats a number with three significant digits and commas; strings are unchanged."""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 10 else f"{value:.2f}"
@@ -83,7 +83,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """The files, trees, machines and commands behind a table."""
+    """Returns the files, trees, machines and commands behind a table."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -102,7 +102,7 @@ def sizes(of):
 
 
 def best(rows, key):
-    """One row for each key: the newest; among rows of one day, that with the most rounds."""
+    """Returns one row for each key: the newest; among rows of one day, that with the most rounds."""
     found = {}
     for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
         found[key(row)] = row
@@ -114,7 +114,7 @@ def by_case(row):
 
 
 def place(row):
-    """Models in the order of MODELS, others behind them."""
+    """Returns the sort key of a row: models in the order of MODELS, others behind them."""
     name = row["of"].get("model") or row["of"].get("network")
     return (MODELS.index(name) if name in MODELS else len(MODELS)), name
 
@@ -133,7 +133,7 @@ def first_sizes(row):
 
 
 def clock(row):
-    """The processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
+    """Returns the processor time of one thread, which other work on the machine disturbs least; else the wall clock."""
     return "cpu" if row["of"]["threads"] == 1 else "wall"
 
 
@@ -154,7 +154,7 @@ def by_machine(rows):
 
 
 def short(machine):
-    """"Xeon with AMX" of a name with cores and features."""
+    """Shortens a name with cores and features to "Xeon with AMX"."""
     maker = next((word for word in ("Xeon", "EPYC", "Ryzen", "Core") if word in machine), machine.split(",")[0])
     level = next((name for word, name in (("amx", "AMX"), ("avx512", "AVX-512"), ("avx2", "AVX2")) if word in machine), "")
     return f"{maker} with {level}" if level else maker
@@ -185,8 +185,8 @@ def range_of(values):
 
 def behind(found, peer):
     slower = [f"{row['of']['model']} ({against(row, peer):.2f})" for row in found if against(row, peer) >= 1.005]
-    words = f"behind on {', '.join(slower)}" if slower else "behind on none"
-    return f"ahead or level on {len(found) - len(slower)} of {len(found)}, {words}"
+    words = f"slower on {', '.join(slower)}" if slower else "slower on none"
+    return f"as fast or faster on {len(found) - len(slower)} of {len(found)}, {words}"
 
 
 def cpu_headline(rows, page):
@@ -211,7 +211,7 @@ def cpu_full(rows, page):
     text = ""
     for machine, mine in by_machine(rows).items():
         head = ["model", "sizes", "threads", "Weft ms", *(f"to {name}" for name in PEERS.values()),
-                "first answer without, with cache, s", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order", "load"]
+                "s to the first answer, without and with cache", *(f"the same, {name}" for name in PEERS.values()), "peak MiB, in this order", "load"]
         lines = []
         for row in mine:
             all_of = [row["values"], *(row["peers"].get(peer, {}) for peer in PEERS)]
@@ -226,7 +226,7 @@ def cpu_full(rows, page):
 def cpu_errors(rows, page):
     rows = sorted(best([row for row in rows if row["what"] == "error on a CPU"], by_case).values(), key=order)
     if not rows:
-        return "\n\nNot kept yet: `./x bench peers --accuracy --engines weft,onnxruntime --results FILE`.\n\n"
+        return "\n\nNot measured yet: `./x bench peers --accuracy --engines weft,onnxruntime --results FILE`.\n\n"
     lines = []
     for row in rows:
         both = [row["values"], row["peers"]["onnxruntime"]]
@@ -245,14 +245,14 @@ def cpu_batches(rows, page):
 
 
 def before(rows, page):
-    """Beside an older build of Weft, in one run."""
+    """Makes a table of ratios to an older build of Weft, in one run."""
     rows = cpu_rows(rows, peers=["weft_before"])
     rows = sorted(best(rows, lambda row: (row["machine"], *by_case(row))).values(), key=order)
     if not rows:
         return "\n\nNot measured: `./x bench peers --engines weft,weft_before`.\n\n"
     lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], number(row["values"][f"{clock(row)}_ms"]),
               ratio(against(row, "weft_before")), row["peers"]["weft_before"]["version"]] for row in rows]
-    return table(["model", "sizes", "threads", "Weft ms", "time to the older build's", "older build"], lines) + sources(rows, page)
+    return table(["model", "sizes", "threads", "Weft ms", "ratio to the older build", "older build"], lines) + sources(rows, page)
 
 
 def free_rows(rows):
@@ -263,7 +263,7 @@ def free_rows(rows):
 def cpu_free(rows, page):
     rows = free_rows(rows)
     lines = [[row["of"]["model"], sizes(row["of"]), row["of"]["threads"], ratio(row["peers"]["weft"]["cpu_ratio"])] for row in rows]
-    return table(["model", "sizes", "threads", "time of any size to fixed"], lines) + sources(rows, page)
+    return table(["model", "sizes", "threads", "time with open sizes / with fixed sizes"], lines) + sources(rows, page)
 
 
 def free_range(rows, page):
@@ -306,25 +306,25 @@ def gpu_table(rows, page):
     rows, lines = gpu_rows(rows), []
     for row in rows:
         time, mode = fastest(row["peers"]["pytorch"])
-        mode += ", max-autotune" * ("mode" in row["of"]) + ", which does not compile" * ("failure" in row["peers"]["pytorch"])
+        mode += ", max-autotune" * ("mode" in row["of"]) + " (compile fails)" * ("failure" in row["peers"]["pytorch"])
         lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
     return table(["model, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"], lines) + sources(rows, page)
 
 
 def in_short(values, peer):
-    """How often Weft is ahead, and the geometric mean of the ratios."""
+    """Says how often Weft is faster, and the range and the geometric mean of the time ratios."""
     mean = math.exp(sum(map(math.log, values)) / len(values))
-    return f"ahead of {peer} on {sum(value < 1 for value in values)} of {len(values)}, geometric mean {mean:.2f}, {range_of(values)}"
+    return f"faster than {peer} on {sum(value < 1 for value in values)} of {len(values)}; ratios {range_of(values)}, geometric mean {mean:.2f}"
 
 
 def zoo_gpu(rows, page):
-    """A table of the zoo on GPUs, slowest relative to PyTorch first."""
+    """Returns a table of the zoo on GPUs, slowest relative to PyTorch first."""
     rows = [row for row in rows if row["what"] == "zoo beside PyTorch on a GPU" and "ms" in row["values"]]
     rows = list(best(rows, lambda row: (row["of"]["network"], row["of"]["batch"])).values())
     lines = []
     for row in sorted(rows, key=gpu_ratio, reverse=True):
         time, mode = fastest(row["peers"]["pytorch"])
-        mode += ", which does not compile" * ("failure" in row["peers"]["pytorch"])
+        mode += " (compile fails)" * ("failure" in row["peers"]["pytorch"])
         lines.append([row["of"]["network"], row["of"]["batch"], number(row["values"]["ms"]), number(time), ratio(gpu_ratio(row)), mode])
     head = ["network, f16", "batch", "Weft ms", "PyTorch ms", "ratio", "PyTorch's fastest mode"]
     short = in_short([gpu_ratio(row) for row in rows], "PyTorch's fastest mode")
@@ -336,13 +336,13 @@ def better_peer(row):
 
 
 def zoo_cpu(rows, page):
-    """A table for each machine, newest first; rows by time relative to the better peer, slowest first."""
+    """Returns a table for each machine, newest first; rows by time relative to the better peer, slowest first."""
     rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft" and "drawn" not in row["of"]]
     found = collections.defaultdict(list)
     for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
         found[row["machine"]].append(row)
     if not rows:
-        return "\n\nNot kept yet: `python bench/zoo.py --out FILE`.\n\n"
+        return "\n\nNot measured yet: `python bench/zoo.py --out FILE`.\n\n"
     newest_first = sorted(found.values(), key=lambda rows: max((row["date"], row["file"]) for row in rows), reverse=True)
     return "\n".join(zoo_of_machine(sorted(rows, key=better_peer, reverse=True), page) for rows in newest_first)
 
@@ -356,7 +356,7 @@ def zoo_of_machine(rows, page):
 
 
 def zoo_fresh(rows, page):
-    """A table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
+    """Returns a table for each day on which networks were drawn and each machine: the first row of a network and the newest."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in rows:
         if row["what"] == "zoo on a CPU" and "drawn" in row["of"] and row["of"]["engine"] == "weft":
@@ -379,10 +379,10 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """SavedModels beside TensorFlow, TensorFlow Lite models beside LiteRT; the slowest first."""
+    """Makes tables of SavedModels beside TensorFlow and TensorFlow Lite models beside LiteRT; the slowest first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
-        return "\n\nNot kept yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
+        return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
     machines = sorted({row["machine"] for row in rows}, key=lambda name: (max(row["date"] for row in rows if row["machine"] == name), name), reverse=True)
     return "".join(tensorflow_of_machine(name, [row for row in rows if row["machine"] == name], page) for name in machines)
 
@@ -398,7 +398,7 @@ def tensorflow_of_machine(machine, rows, page):
 
 
 def newest(rows, key=lambda row: json.dumps(row["of"])):
-    """The newest row for each key."""
+    """Returns the newest row for each key."""
     return list({key(row): row for row in sorted(rows, key=lambda row: row["date"])}.values())
 
 
@@ -421,7 +421,7 @@ def torch_models(rows, page):
         return "\n\nNot counted yet: `./x python tests/torch/zoo.py --out FILE`.\n\n"
     shown = lambda values: {k: error(v) if isinstance(v, float) else v for k, v in values.items()}  # noqa: E731
     lines = [[row["what"], in_words(row["of"]), "; ".join(filter(None, [in_words(shown(row["values"])), row.get("note")]))] for row in rows]
-    return table(["what", "of", "result"], lines) + sources(rows, page)
+    return table(["test", "of", "result"], lines) + sources(rows, page)
 
 
 def tensorflow_gpu(rows, page):
@@ -433,7 +433,7 @@ def tensorflow_gpu(rows, page):
         worst = max(right, key=lambda row: row["values"]["of_allowed"])
         lines.append([device, len(of), len(right), f"{worst['values']['of_allowed']:.2f} ({worst['of']['model']})",
                       ", ".join(row["of"]["model"] for row in of if row not in right)])
-    return table(["device", "models", "right", "largest error as part of what is allowed", "not right"], lines) + sources(rows, page)
+    return table(["device", "models", "right", "largest error / tolerance", "not right"], lines) + sources(rows, page)
 
 
 def torch_rows(rows, what, is_gpu):
@@ -442,7 +442,7 @@ def torch_rows(rows, what, is_gpu):
 
 
 def torch_peer(row, unit="ms"):
-    """The fastest mode of inductor: its time and name."""
+    """Returns the fastest mode of inductor: its time and name."""
     return min((peer[unit], name) for name, peer in row["peers"].items() if name.startswith("inductor"))
 
 
@@ -456,39 +456,39 @@ def torch_speed(rows, page):
         weft, alone, (peer, mode) = row["values"]["ms"], row["peers"]["alone"]["ms"], torch_peer(row)
         ratios.append(weft / peer)
         lines.append([row["of"]["model"], number(weft), ratio(weft / alone), number(peer), ratio(weft / peer), mode, number(row["peers"]["eager"]["ms"])])
-    head = [f"network, {calls[0]['of']['type']}", "Weft ms", "to Weft alone", "inductor ms", "to inductor", "inductor's fastest mode", "eager ms"]
+    head = [f"network, {calls[0]['of']['type']}", "Weft ms", "ratio to Weft without torch", "inductor ms", "ratio to inductor", "inductor's fastest mode", "eager ms"]
     text = f"\n\nIn short: {in_short(ratios, 'the fastest mode of inductor')}.\n" + table(head, lines)
     if first:
         cells = [[row["of"]["model"], number(row["values"]["seconds"]), number(torch_peer(row, "seconds")[0]), number(row["peers"].get("torch", {}).get("seconds", ""))] for row in first]
-        text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s", "torch's tracing alone s"], cells)
+        text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s", "of it torch's tracing s"], cells)
     if cost:
         row = cost[-1]
         peers = {"Weft": row["values"]["us"], "inductor": torch_peer(row, "us")[0], "eager": row["peers"]["eager"]["us"]}
         if "torch" in row["peers"]:
             peers["torch.compile's own part"] = row["peers"]["torch"]["us"]
-        text += table(["a call of a small product, less the program itself", *peers], [["microseconds", *map(number, peers.values())]])
+        text += table(["cost of a call: a small product, minus the program's own time", *peers], [["microseconds", *map(number, peers.values())]])
     return text + sources([*calls, *first, *cost], page)
 
 
 def gpu_kernels(rows, page):
-    """Single products and rows, beside PyTorch's."""
+    """Makes a table of single products and operators, compared with PyTorch's."""
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and {"gemm", "operator"} & row["of"].keys()]
     rows = [row for row in best(rows, lambda row: json.dumps(row["of"])).values() if "ms" in row["values"]]
     if not rows:
-        return "\n\nNot kept yet: `python bench/gpu_peers.py --only gemm,rows --out FILE`.\n\n"
+        return "\n\nNot measured yet: `python bench/gpu_peers.py --only gemm,rows --out FILE`.\n\n"
     lines = []
     for row in rows:
         name = row["of"].get("operator") or " x ".join(map(str, row["of"]["gemm"])) + f", {row['of'].get('type', 'f16')}"
         torch = row["peers"]["pytorch"]["ms"]
         lines.append([name, f"{row['values']['ms']:.4f}", f"{torch:.4f}", ratio(row["values"]["ms"] / torch)])
-    return table(["product or operator (f16)", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
+    return table(["product or operator", "Weft ms", "PyTorch ms", "ratio"], lines) + sources(rows, page)
 
 
 def gpu_headline(rows, page):
-    """Names the GPUs of these rows only; other rows may come from others."""
+    """Summarises the table. Names the GPUs of these rows only; other rows may come from others."""
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
-    return f"on one {' and one '.join(gpu_names(rows))} ahead of PyTorch's fastest mode or level on {len(rows) - len(behind)} of {len(rows)} cases, behind on {', '.join(behind) or 'none'}"
+    return f"on one {' and one '.join(gpu_names(rows))} as fast as PyTorch's fastest mode or faster in {len(rows) - len(behind)} of {len(rows)} cases; slower in {', '.join(behind) or 'none'}"
 
 
 def gpu_decoder(rows, page):
@@ -503,8 +503,8 @@ def gpu_tiles(rows, page):
     values = [min(row["values"]["us"].values()) / row["peers"]["pytorch"]["us"] for row in rows]
     mean = math.exp(sum(map(math.log, values)) / len(values))
     pairs = sum(len(row["values"]["us"]) for row in rows)
-    return (f"\n\n{pairs:,} pairs of shape and tile; the fastest tile of each of {len(rows)} shapes takes {mean:.2f} of the time of"
-            f" PyTorch's product (geometric mean), {range_of(values)}.\n") + sources(rows, page)
+    return (f"\n\nMeasured: {pairs:,} pairs of shape and tile. The fastest tile of each of {len(rows)} shapes takes {range_of(values)} of"
+            f" the time of PyTorch's product; the geometric mean is {mean:.2f}.\n") + sources(rows, page)
 
 
 def gpu_errors(rows, page):
@@ -521,7 +521,7 @@ def gpu_sizes(rows, page):
     rows = [row for row in rows if row["what"] == "random sizes on a GPU" and "to_cpu" in row["values"]]
     rows = sorted(best(rows, lambda row: row["of"]["model"]).values(), key=place)
     lines = [[row["of"]["model"], row["of"]["random_sizes"], row["values"]["compiles"], error(row["values"]["to_cpu"])] for row in rows]
-    return table(["model, f32", "sizes", "kernels compiled for them", "error to the CPU's answer"], lines) + sources(rows, page)
+    return table(["model, f32", "sizes", "kernels compiled for them", "difference from the CPU's answer"], lines) + sources(rows, page)
 
 
 def cudnn(rows, page):
@@ -556,11 +556,11 @@ def counts(rows, page):
     lines = [[row["what"] if row["what"] != "tests" else row["of"]["piece"], "" if row["what"] == "tests" else in_words(row["of"]),
               "; ".join(filter(None, [in_words(row["values"]), row.get("note")])), row["date"], row["commit"][:7], f"`{row['command']}`"] for row in rows]
     machines = sorted({row["machine"] for row in rows})
-    return table(["what", "of", "result", "date", "commit", "command"], lines) + f"\nMachine: {'; '.join(machines)}.\n\n"
+    return table(["test", "of", "result", "date", "commit", "command"], lines) + f"\nMachines: {'; '.join(machines)}.\n\n"
 
 
 def node_cases(rows, page):
-    """ONNX's own cases through the public interface."""
+    """Counts ONNX's own cases through the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."
@@ -596,7 +596,7 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """A star where the float model had another figure then: the row is of earlier data."""
+        """Returns a star if the float model had another figure then: the row is of earlier data."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:
             return ""
@@ -626,7 +626,7 @@ def quantised_speed(rows, page):
     lines = [[model, ", ".join(f"{k} {v}" for k, v in row["of"]["sizes"].items()), to, processor, f"{row['values']['ms']:.2f}",
               f"{row['values']['ms of f32']:.2f}", f"{row['values']['times f32']:.2f}",
               f"{row['peers']['onnxruntime']['ms']:.2f}" if row.get("peers") else ""] for (model, _, to, processor), row in sorted(found.items())]
-    return table(["model", "sizes", "becomes", "processor has", "ms", "ms of f32", "times as fast", "ms of ONNX Runtime"], lines) + sources(rows, page)
+    return table(["model", "sizes", "form", "instructions", "Weft ms", "Weft ms in f32", "speed-up", "ONNX Runtime ms"], lines) + sources(rows, page)
 
 
 def quantised_bits(rows, page):
@@ -635,7 +635,7 @@ def quantised_bits(rows, page):
         return "\n\nNot measured yet: `./x python bench/quantisation.py --judges bits --out FILE`.\n\n"
     lines = [[row["of"]["model"], row["of"]["device"], row["machine"].split(",")[0], row["of"]["level"], row["of"]["threads"],
               row["values"]["integer tensors"], f"{row['values']['equal runs']} of {row['values']['runs']}"] for row in rows]
-    return table(["model", "device", "machine", "level", "threads", "tensors of integers", "runs that are equal"], lines) + sources(rows, page)
+    return table(["model", "device", "machine", "level", "threads", "integer tensors compared", "equal runs"], lines) + sources(rows, page)
 
 
 def machines(rows, page):
@@ -659,7 +659,7 @@ def filled(page, rows):
 
 
 def loose_numbers(page):
-    """Numbers of a status page that come from no file. Code and links are names."""
+    """Returns numbers of a status page that come from no file. Code and links are names."""
     text = MARK.sub("", page.read_text())
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     return NUMBER.findall(text)

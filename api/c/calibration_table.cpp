@@ -33,7 +33,7 @@ void collect(const Json& value, std::vector<double>& numbers) {
 
 Ranges read_json(const std::string& path, std::string_view text) {
   Json table = Json::parse(text, nullptr, false);
-  if (!table.is_object()) refuse_table(path, "it is no JSON object");
+  if (!table.is_object()) refuse_table(path, "it is not a JSON object");
   if (table.contains("CLS") && table.contains("data")) table = Json(table["data"]);
   Ranges ranges;
   for (const auto& [name, value] : table.items()) {

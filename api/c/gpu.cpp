@@ -41,7 +41,7 @@ void copy(const gpu::Stream& stream, weft_copy way, void* to, const void* from, 
     case WEFT_TO_DEVICE: stream.copy_to_device(to, from, bytes); break;
     case WEFT_TO_HOST: stream.copy_to_host(to, from, bytes); break;
     case WEFT_ON_DEVICE: stream.copy_on_device(to, from, bytes); break;
-    default: usage_error("E210", cat("a copy of kind ", static_cast<int>(way), " was asked for"));
+    default: usage_error("E210", cat("copy kind ", static_cast<int>(way), " is unknown"));
   }
   stream.synchronize();
 }

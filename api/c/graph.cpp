@@ -44,8 +44,8 @@ Value value_of(const weft_graph& graph, weft_value handle) {
                             graph.instructions.size(), " instructions"));
   Instruction* def = graph.instructions[handle.instruction];
   if (handle.result >= def->types.size())
-    usage_error("E211", cat("result ", handle.result, " of ", display_name(def->op), " was asked for, it has ",
-                            def->types.size()));
+    usage_error("E211",
+                cat("there is no result ", handle.result, " of ", display_name(def->op), ", only ", def->types.size()));
   return {def, handle.result};
 }
 

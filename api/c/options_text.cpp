@@ -21,7 +21,7 @@ std::optional<int64_t> number(std::string_view text) {
 }
 
 [[noreturn]] void refuse_size(std::string_view size, std::string_view whole) {
-  refuse(cat("'", printable(size), "' in '", printable(whole), "' is no size"),
+  refuse(cat("'", printable(size), "' in '", printable(whole), "' is not a size"),
          "a size is a number (224), a range (1..8, or 1..8:4 with its usual value) or ? for the model's own:  "
          "x=1..8,3,224,224");
 }
@@ -99,7 +99,7 @@ Precision parse_precision(std::string_view text) {
   if (text == "f32" || text == "fp32" || text == "float32") return Precision::f32;
   if (text == "bf16" || text == "bfloat16") return Precision::bf16;
   if (text == "f16" || text == "fp16" || text == "float16" || text == "half") return Precision::f16;
-  refuse(cat("'", printable(text), "' is no precision"), "one of f32, bf16, f16");
+  refuse(cat("'", printable(text), "' is not a precision"), "one of f32, bf16, f16");
 }
 
 std::string_view name(Precision precision) {

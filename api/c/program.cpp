@@ -37,7 +37,7 @@ std::vector<PortText> describe_ports(const std::vector<Port>& ports, std::span<c
 
 void fill_port(const std::vector<Port>& ports, const std::vector<PortText>& shown, size_t index, weft_port* out) {
   required(out, "port");
-  if (index >= ports.size()) usage_error("E210", cat("port ", index, " of ", ports.size(), " was asked for"));
+  if (index >= ports.size()) usage_error("E210", cat("there is no port ", index, ", only ", ports.size()));
   const Port& port = ports[index];
   fill(out, {.struct_size = 0,
              .name = port.name.c_str(),
@@ -85,9 +85,9 @@ Bytes given_bytes(const void* data, size_t size, const weft_compile_options* opt
 }
 
 HostExecutor to_executor(const weft_executor& given) {
-  if (!given.parallel_for || given.width < 1 || given.width > most_threads)
+  if (!given.parallel_for || given.width < 1 || given.width > max_threads)
     usage_error("E210",
-                cat("an executor needs 'parallel_for' and a width of 1 to ", most_threads, ", not ", given.width));
+                cat("an executor needs 'parallel_for' and a width of 1 to ", max_threads, ", not ", given.width));
   return {given.width, given.parallel_for, given.user};
 }
 
@@ -141,7 +141,7 @@ CompileOptions to_compile_options(const weft_compile_options* given) {
   options.outputs = strings(c.outputs, c.output_count, "outputs");
   if (c.dump_folder) options.dump_directory = c.dump_folder;
   options.use_cache = c.no_cache == 0;
-  if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds));
+  if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds, ", not 0 or more"));
   options.tune.seconds = c.tune_seconds;
   if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
   if (c.stop) options.stop = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };

@@ -43,7 +43,7 @@ std::vector<std::span<std::byte>> output_memory(const weft_run_options& options,
 /// Returns the caller's run options in the library's form.
 RunOptions to_run_options(const weft_run_options& c, const Executable& executable) {
   RunOptions options;
-  if (c.on_device < 0 || c.on_device > 2) usage_error("E210", cat("on_device is ", c.on_device));
+  if (c.on_device < 0 || c.on_device > 2) usage_error("E210", cat("on_device is ", c.on_device, ", not 0, 1 or 2"));
   bool is_gpu = executable.device().starts_with("nvidia:") || executable.device().starts_with("amd:");
   if (c.on_device && !is_gpu)
     usage_error("E502", cat("inputs on a device were given to a program for ", executable.device()));
@@ -85,7 +85,7 @@ weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* c
   return guarded([&] {
     const Executable& executable = *required(program, "program").executable;
     const auto& ports = executable.outputs();
-    if (index >= ports.size()) usage_error("E210", cat("output ", index, " of ", ports.size(), " was asked for"));
+    if (index >= ports.size()) usage_error("E210", cat("there is no output ", index, ", only ", ports.size()));
     const Shape& shape = ports[index].type.shape;
     if (rank != shape.dims.size())
       usage_error("E210", cat("output ", index, " has rank ", shape.dims.size(), ", there is room for ", rank));

@@ -52,7 +52,8 @@ void usage_error(std::string code, std::string what, std::string hint) {
 }
 
 std::chrono::steady_clock::time_point deadline_after(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) usage_error("E210", cat("deadline_seconds is ", seconds));
+  if (!std::isfinite(seconds) || seconds < 0)
+    usage_error("E210", cat("deadline_seconds is ", seconds, ", not 0 or more"));
   auto limit = std::chrono::duration<double>(std::min(seconds, 1e9));
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
 }

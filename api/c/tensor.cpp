@@ -174,7 +174,7 @@ weft_status* weft_tensor_item(const weft_tensor* container, size_t index, weft_t
   return guarded([&] {
     const Tensor& all = required(container, "container").tensor;
     size_t count = all.is_tensor() ? 0 : all.items->size();
-    if (index >= count) usage_error("E210", cat("item ", index, " of ", count, " was asked for"));
+    if (index >= count) usage_error("E210", cat("there is no item ", index, ", only ", count));
     required(item, "item");
     *item = new weft_tensor{.tensor = (*all.items)[index]};
   });

@@ -69,17 +69,17 @@ std::optional<serve::Clock::time_point> point_after(double seconds) {
 /// once for all answers of a run. No thread of the batcher ever waits for the interpreter's lock.
 class Queue {
  public:
-  Queue(const std::vector<nb::object>& models, int64_t most_rows, double delay, size_t most_waiting)
+  Queue(const std::vector<nb::object>& models, int64_t max_rows, double delay, size_t max_waiting)
       : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (event_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
     std::vector<Program> programs;
     for (const nb::object& model : models) programs.push_back(program_of(model));
     is_ref_ = programs.at(0).device().starts_with("ref");
     nb::gil_scoped_release no_gil;
-    serve::BatchOptions options{.most_rows = most_rows, .most_waiting = most_waiting};
+    serve::BatchOptions options{.max_rows = max_rows, .max_waiting = max_waiting};
     options.delay = std::chrono::nanoseconds(static_cast<int64_t>(delay * 1e9));
-    serve::BatchRule rule{.reason = "one row at a time was asked for"};
-    if (most_rows > 1) rule = serve::find_batch_rule(programs.at(0));
+    serve::BatchRule rule{.reason = "the options limit a batch to one row"};
+    if (max_rows > 1) rule = serve::find_batch_rule(programs.at(0));
     batcher_ = std::make_unique<serve::Batcher>(std::move(programs), options, std::move(rule));
   }
   ~Queue() {
@@ -200,8 +200,8 @@ void bind_batcher(nb::module_& m) {
     return names;
   });
   nb::class_<Queue>(m, "Queue")
-      .def(nb::init<const std::vector<nb::object>&, int64_t, double, size_t>(), "models"_a, "most_rows"_a, "delay"_a,
-           "most_waiting"_a)
+      .def(nb::init<const std::vector<nb::object>&, int64_t, double, size_t>(), "models"_a, "max_rows"_a, "delay"_a,
+           "max_waiting"_a)
       .def("submit", &Queue::submit, "inputs"_a, "deadline"_a)
       .def("run", &Queue::run, "inputs"_a, "deadline"_a)
       .def("take", &Queue::take)

@@ -365,7 +365,7 @@ struct Options {
     if (name == "f32" || name == "fp32") return WEFT_PRECISION_F32;
     if (name == "bf16") return WEFT_PRECISION_BF16;
     if (name == "f16" || name == "fp16") return WEFT_PRECISION_F16;
-    throw weft::Error(WEFT_USAGE, "E203", "'" + name + "' is no precision", "one of f32, bf16, f16");
+    throw weft::Error(WEFT_USAGE, "E203", "'" + name + "' is not a precision", "one of f32, bf16, f16");
   }
 };
 

@@ -66,7 +66,7 @@ BatchRule rule_by_sizes(const std::vector<Port>& inputs, const std::vector<Port>
       if (std::string why = obstacle(*port, first.dims[0].text); !why.empty()) return refuse(why);
     }
   }
-  return {.joins = true, .most_rows = first.dims[0].max};
+  return {.joins = true, .max_rows = first.dims[0].max};
 }
 
 /// Adds the axes of size `name`; returns false if it is part of another size.
@@ -236,7 +236,7 @@ BatchRule find_batch_rule(const Program& program) {
   BatchRule rule = rule_by_sizes(inputs, outputs);
   if (!rule.joins) return rule;
   int64_t least = std::max<int64_t>(required(inputs)[0]->dims[0].min, 1);
-  if (least > rule.most_rows / 3) return refuse("the model takes too few rows to join any");
+  if (least > rule.max_rows / 3) return refuse("the model takes too few rows to join any");
   BatchRule joined = confirm(program, inputs, rule, least);
   if (!joined.joins) return joined;
   BatchRule longer = with_length(rule, inputs, outputs);

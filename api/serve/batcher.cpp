@@ -53,8 +53,8 @@ Batcher::Batcher(std::vector<Program> programs, BatchOptions options, BatchRule 
       outputs_(programs_[0].outputs()),
       options_(options),
       rule_(std::move(rule)) {
-  if (rule_.joins) options_.most_rows = std::min(options_.most_rows, rule_.most_rows);
-  if (options_.most_rows <= 1) rule_.joins = false;
+  if (rule_.joins) options_.max_rows = std::min(options_.max_rows, rule_.max_rows);
+  if (options_.max_rows <= 1) rule_.joins = false;
   for (const Program& program : programs_) threads_.emplace_back([this, &program] { work(program); });
 }
 
@@ -90,7 +90,7 @@ uint64_t Batcher::submit(Inputs inputs, std::optional<Clock::time_point> deadlin
   {
     std::scoped_lock lock(mutex_);
     if (is_closed_) throw Error(WEFT_RESOURCE, "E404", "this version of the model takes no more requests");
-    if (queue_.size() >= options_.most_waiting) {
+    if (queue_.size() >= options_.max_waiting) {
       ++stats_.refused;
       throw Error(WEFT_RESOURCE, "E407",
                   "the queue is full: " + std::to_string(queue_.size()) + " requests wait for this model",
@@ -191,7 +191,7 @@ bool Batcher::is_worth_waiting(const Batch& batch) const {
   if (!rule_.joins || is_ending_ || batch[0]->is_alone || open_.size() >= usual_) return false;
   int64_t rows = 0;
   for (const Shared& request : batch) rows += rows_of(request->inputs);
-  return rows < options_.most_rows;
+  return rows < options_.max_rows;
 }
 
 /// Moves requests from the queue that can share a run with the first of the batch, oldest first.
@@ -199,11 +199,11 @@ void Batcher::take_fitting(Batch& batch) {
   if (!rule_.joins || batch[0]->is_alone) return;
   int64_t rows = 0;
   for (const Shared& request : batch) rows += rows_of(request->inputs);
-  for (auto at = queue_.begin(); at != queue_.end() && rows < options_.most_rows;) {
+  for (auto at = queue_.begin(); at != queue_.end() && rows < options_.max_rows;) {
     const Inputs& inputs = (*at)->inputs;
     auto fits = [&](const Shared& other) { return fit_together(rule_, other->inputs, inputs); };
     bool fits_all = rule_.length.empty() ? fits(batch[0]) : std::ranges::all_of(batch, fits);
-    bool is_taken = !(*at)->is_alone && rows + rows_of(inputs) <= options_.most_rows && fits_all;
+    bool is_taken = !(*at)->is_alone && rows + rows_of(inputs) <= options_.max_rows && fits_all;
     if (!is_taken) {
       ++at;
       continue;

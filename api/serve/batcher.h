@@ -30,9 +30,9 @@ namespace weft::serve {
 using Clock = std::chrono::steady_clock;
 
 struct BatchOptions {
-  int64_t most_rows = 64;                                         ///< of one run; a single request may have more
+  int64_t max_rows = 64;                                          ///< of one run; a single request may have more
   std::chrono::nanoseconds delay = std::chrono::milliseconds(2);  ///< that the oldest request waits for others
-  size_t most_waiting = 256;                                      ///< E407 beyond it
+  size_t max_waiting = 256;                                       ///< E407 beyond it
 };
 
 /// The number of runs of one size, and their total time.

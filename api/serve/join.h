@@ -24,7 +24,7 @@ struct Axis {
 struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
   std::string reason = {};  ///< why not, or why sequences are not padded; "" when there is nothing to say
-  int64_t most_rows = 0;    ///< that the program takes
+  int64_t max_rows = 0;     ///< that the program takes
   std::string length = {};  ///< the size that is padded behind a mask; "": requests of other sizes run apart
   std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have this length
 };

@@ -36,7 +36,7 @@ def norm(value):
 
 
 def moved(name, key, value):
-    """Another value for one input: drawn with another seed, or, where that changes nothing (a mask), with the first
+    """Returns another value for one input: drawn with another seed, or, where that changes nothing (a mask), with the first
     element of each row flipped."""
     dims = value.shape
     other = fill.draw(fill.recipe(name)["inputs"][key], dims, value.dtype, 2, f"input/{key}")
@@ -52,7 +52,7 @@ def batch_axis(engine, output):
 
 
 def check_outputs(engine, outputs):
-    """What is wrong with the outputs of one run: a list of sentences."""
+    """Returns what is wrong with the outputs of one run: a list of sentences."""
     wrong = []
     for key, value in outputs.items():
         if not np.isfinite(value).all():
@@ -68,7 +68,7 @@ def check_outputs(engine, outputs):
 
 
 def check_moves(engine, name, feeds, outputs):
-    """The pairs of an output and an input that it ignores, and the smallest change of any output."""
+    """Returns the pairs of an output and an input that it ignores, and the smallest change of any output."""
     wrong, least = [], np.inf
     for key in feeds:
         if feeds[key].size == 0:
@@ -83,7 +83,7 @@ def check_moves(engine, name, feeds, outputs):
 
 
 def how_small(sizes):
-    """Sort key: the product of the sizes, but sizes of 1 last, because a single position may ignore a mask, and a
+    """Returns the sort key: the product of the sizes, but sizes of 1 last, because a single position may ignore a mask, and a
     past may be empty."""
     return 1 in sizes.values(), np.prod([size or 1 for size in sizes.values()])
 

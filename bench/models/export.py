@@ -74,7 +74,7 @@ CASES = {
 
 
 def enliven(module):
-    """A weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
+    """Adds noise: a weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
     factors of batch normalisation stay 1, because they are folded into convolutions whose weights must stay easy to
     describe."""
     with torch.no_grad():
@@ -100,7 +100,7 @@ def draw_convolutions(module):
 
 
 def take_statistics(norm, arguments, _):
-    """A hook that sets the statistics of batch normalisation from its input: a mean for each channel, but one
+    """Returns a hook that sets the statistics of batch normalisation from its input: a mean for each channel, but one
     variance for all, so that folding it multiplies all weights of the convolution by the same number."""
     x = arguments[0]
     norm.running_mean.copy_(x.mean((0, 2, 3)))
@@ -120,7 +120,7 @@ def settle(network):
 
 
 def prepare(name):
-    """The network ready for export, and those of its weights that are drawn already."""
+    """Returns the network ready for export, and those of its weights that are drawn already."""
     torch.manual_seed(SEED)
     network = NETWORKS[name]()
     enliven(network.module)
@@ -159,7 +159,7 @@ def export(network):
 
 
 def plain_symbols(text):
-    """Sizes are called by the plain name: '32*height_units' is `height`, which must be a multiple of 32."""
+    """Gives sizes plain names: '32*height_units' becomes `height`, which must be a multiple of 32."""
     return re.sub(r"\d+\*(\w+)_units", r"\1", text)
 
 
@@ -177,7 +177,7 @@ def tidy(model):
 
 
 def distribution(name, value):
-    """The entry of a recipe that describes a weight, or None if the weight's values must be kept."""
+    """Returns the entry of a recipe that describes a weight, or None if the weight's values must be kept."""
     flat = value.ravel()
     if (flat == flat[0]).all():
         return {"constant": flat[0].item()}
@@ -193,7 +193,7 @@ def distribution(name, value):
 
 
 def describe_with(drawn):
-    """Like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
+    """Describes a weight like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
     batch normalisation are kept."""
 
     def describe(name, value):
@@ -204,7 +204,7 @@ def describe_with(drawn):
         before, std = drawn[name]
         factor = np.vdot(value, before) / np.vdot(before, before)
         if not np.allclose(value, before * factor, rtol=1e-5, atol=0):
-            raise SystemExit(f"{name} is no multiple of what was drawn")
+            raise SystemExit(f"{name} is not a multiple of the drawn values")
         return {"normal": [0.0, float(std * factor)]}
 
     return describe

@@ -42,12 +42,12 @@ def names():
 
 @cache
 def recipe(name):
-    """The content of `NAME.json`, as `export.py` wrote it."""
+    """Returns the content of `NAME.json`, as `export.py` wrote it."""
     return json.loads((HERE / f"{name}.json").read_text())
 
 
 def bits(key, first, count):
-    """Elements first .. first + count - 1 of the stream of `key`, u64."""
+    """Returns elements first .. first + count - 1 of the stream of `key`, u64."""
     with np.errstate(over="ignore"):
         z = np.arange(first + 1, first + 1 + count, dtype=np.uint64) * GOLDEN + np.uint64(key)
         z ^= z >> np.uint64(30)
@@ -78,7 +78,7 @@ DRAWN = {"normal": as_normal, "uniform": as_uniform, "integers": as_integers}
 
 
 def draw(how, dims, dtype, seed, name):
-    """An array by one entry of a recipe, such as {"normal": [0, 0.02]}; `seed` and `name` choose the stream."""
+    """Returns an array by one entry of a recipe, such as {"normal": [0, 0.02]}; `seed` and `name` choose the stream."""
     ((kind, value),) = how.items()
     count = int(np.prod(dims))
     if kind == "constant":
@@ -100,12 +100,12 @@ def draw(how, dims, dtype, seed, name):
 
 
 def kept(graph, name):
-    """A weight stored in the graph itself, or None."""
+    """Returns a weight stored in the graph itself, or None."""
     return next((numpy_helper.to_array(weight) for weight in graph.initializer if weight.name == name), None)
 
 
 def one_weight(name, weight):
-    """One weight of a model, drawn or kept."""
+    """Returns one weight of a model, drawn or kept."""
     model, wanted = load_stripped(name)
     if weight not in wanted:
         return kept(model.graph, weight)
@@ -113,7 +113,7 @@ def one_weight(name, weight):
 
 
 def quantized(how, graph, dtype):
-    """The same weight as the unquantised model has, divided by the scales that calibration found."""
+    """Returns the same weight as the unquantised model has, divided by the scales that calibration found."""
     weight, scale = one_weight(how["model"], how["weight"]), kept(graph, how["scale"])
     limits = np.iinfo(dtype)
     steps = np.rint(weight / scale.reshape([-1] + [1] * (weight.ndim - 1)))
@@ -133,7 +133,7 @@ def load_stripped(name):
 
 
 def filled(name):
-    """The whole model as a ModelProto: inputs that stand for weights become initializers."""
+    """Returns the whole model as a ModelProto: inputs that stand for weights become initializers."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     model, wanted = load_stripped(name)
@@ -179,7 +179,7 @@ def cache_folder():
 
 
 def cached(name):
-    """Path of the whole model in the cache folder, made if missing; its name contains a hash of the contents."""
+    """Returns the path of the whole model in the cache folder, made if missing; its name contains a hash of the contents."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     parts = [HERE / f"{name}.onnx", HERE / f"{name}.json", Path(__file__)]

@@ -14,7 +14,7 @@ SIZE, PICTURES = 224, 4  # that say the range of each value
 
 
 def converter_of(model):
-    """A converter with the variables as constants: variables could not be calibrated."""
+    """Returns a converter with the variables as constants: variables could not be calibrated."""
     spec = tf.TensorSpec([1, SIZE, SIZE, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}).get_concrete_function(spec)
     return tf.lite.TFLiteConverter.from_concrete_functions([convert_variables_to_constants_v2(function)])

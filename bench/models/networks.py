@@ -307,7 +307,7 @@ class RmsNorm(nn.Module):
 
 
 def rotate(x, angle):
-    """Rotary positions: x is [batch, head, seq, 64], angle is [seq, 32]."""
+    """Applies rotary positions: x is [batch, head, seq, 64], angle is [seq, 32]."""
     low, high = x.chunk(2, -1)
     cos, sin = angle.cos(), angle.sin()
     return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)

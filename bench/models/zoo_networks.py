@@ -62,7 +62,7 @@ def hidden(outputs):
 
 
 def transformer(kind, config, shape, vocabulary=0, feed="input_ids", **options):
-    """A class of transformers with its default configuration, with `options` applied."""
+    """Returns a class of transformers with its default configuration, with `options` applied."""
 
     def build():
         import transformers
@@ -359,7 +359,7 @@ def module(name):
 
 
 def inputs(name, batch):
-    """One tensor, [batch, *shape]."""
+    """Returns one tensor, [batch, *shape]."""
     recipe, generator = RECIPES[name], torch.Generator().manual_seed(1)
     if recipe.vocabulary:
         return torch.randint(2, recipe.vocabulary, (batch, *recipe.shape), generator=generator)
@@ -367,7 +367,7 @@ def inputs(name, batch):
 
 
 def exported(name):
-    """Path of the ONNX file; its input is `x`, its output `y`, its batch is the symbol `batch`."""
+    """Returns the path of the ONNX file; its input is `x`, its output `y`, its batch is the symbol `batch`."""
     path = fill.cache_folder() / f"zoo-{name}-torch{torch.__version__.split('+')[0]}.onnx"
     if not path.exists():
         network = module(name)

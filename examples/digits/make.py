@@ -27,13 +27,13 @@ PIXEL_SCALE = 1 / 255
 
 
 def pixels():
-    """All pictures as PNG would hold them, (1797, 8, 8) of 0..255, and their digits. The source has 17 grey levels."""
+    """Returns all pictures as PNG would hold them, (1797, 8, 8) of 0..255, and their digits. The source has 17 grey levels."""
     data = load_digits()
     return np.rint(data.images * (255 / 16)).astype(np.uint8), data.target
 
 
 def to_input(images):
-    """What the network reads: f32 [batch, 1, 8, 8], 0 is paper and 1 is ink."""
+    """Returns what the network reads: f32 [batch, 1, 8, 8], 0 is paper and 1 is ink."""
     return images[:, None].astype(np.float32) * np.float32(PIXEL_SCALE)
 
 
@@ -78,7 +78,7 @@ digits (float[batch, 1, 8, 8] image) => (float[batch, 10] probability) {
 
 
 def shifted(x):
-    """Each picture of a batch moved by at most one pixel, so that the place of a digit matters less."""
+    """Moves each picture of a batch by at most one pixel, so that the place of a digit matters less."""
     down, right = np.random.randint(-1, 2, 2)
     return torch.roll(x, (int(down), int(right)), (2, 3))
 
@@ -99,7 +99,7 @@ def train(net, x, y, epochs=60, batch=64):
 
 
 def to_onnx(net):
-    """GRAPH with the trained weights, and with what a tool must know to feed a picture and to name the answer."""
+    """Returns GRAPH with the trained weights, and with the metadata by which a tool prepares a picture and names the answer."""
     model = onnx.parser.parse_model(GRAPH)
     for name, weight in net.state_dict().items():
         if not name.endswith("num_batches_tracked"):
@@ -118,13 +118,13 @@ def to_onnx(net):
 
 
 def typical(images):
-    """The one of several pictures that is nearest to their mean."""
+    """Returns the one of several pictures that is nearest to their mean."""
     values = images.astype(np.float32)
     return images[np.square(values - values.mean(0)).sum((1, 2)).argmin()]
 
 
 def write_samples(images, digits):
-    """One enlarged picture of every digit, and all ten as one array ready for the network."""
+    """Writes an enlarged picture of every digit, and all ten as one array ready for the network."""
     chosen = [typical(images[digits == digit]) for digit in range(10)]
     for name, image in zip(NAMES, chosen):
         large = np.kron(image, np.ones((ENLARGE, ENLARGE), np.uint8))

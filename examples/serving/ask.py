@@ -17,7 +17,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def infer(url, model, name, array):
-    """The one output for the one input: JSON about the tensors, and behind it their bytes."""
+    """Sends the only input and returns the only output. Both messages are JSON about the tensors, followed by their bytes."""
     kinds = {"float32": "FP32", "int64": "INT64"}
     given = {"name": name, "datatype": kinds[str(array.dtype)], "shape": array.shape, "parameters": {"binary_data_size": array.nbytes}}
     head = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()

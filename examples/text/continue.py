@@ -15,7 +15,7 @@ CONTEXT = 256  # bytes that the model can look back
 
 
 def load(engine):
-    """A function from bytes, int64 [1, seq], to the logits of every next byte, f32 [1, seq, 256]."""
+    """Returns a function from bytes, int64 [1, seq], to the logits of every next byte, f32 [1, seq, 256]."""
     if engine == "onnxruntime":
         import onnxruntime
 
@@ -28,7 +28,7 @@ def load(engine):
 
 
 def choose(logits, heat, random):
-    """The likeliest byte when heat is 0; else a draw, the bolder the hotter."""
+    """Returns the likeliest byte when heat is 0; else a draw, the bolder the hotter."""
     if heat == 0:
         return int(logits.argmax())
     chance = np.exp((logits - logits.max()) / heat, dtype=np.float64)

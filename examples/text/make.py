@@ -34,7 +34,7 @@ def tracked(*patterns):
 
 
 def comments(source):
-    """The text of a C++ file's comment lines; a blank line between two runs of them."""
+    """Returns the text of a C++ file's comment lines; a blank line between two runs of them."""
     lines = [re.match(r"\s*//[/!]? ?(.*)", line) for line in source.splitlines()]
     text = "\n".join(line[1] if line else "" for line in lines if line is None or "SPDX" not in line[1])
     return re.sub(r"\n{3,}", "\n\n", text).strip()
@@ -161,7 +161,7 @@ def to_onnx(net):
 
 
 def split(text):
-    """Training bytes, and the held-out blocks as [count, BLOCK]."""
+    """Returns training bytes, and the held-out blocks as [count, BLOCK]."""
     blocks = text[: len(text) // BLOCK * BLOCK].reshape(-1, BLOCK)
     held_out = np.random.default_rng(0).permutation(len(blocks)) < len(blocks) // HELD_OUT
     return blocks[~held_out].ravel(), blocks[held_out]
@@ -186,7 +186,7 @@ def train(net, text):
 
 
 def bits(session, blocks):
-    """Mean bits that the model needs for each byte of the blocks but the first."""
+    """Returns the mean bits that the model needs for each byte of the blocks but the first."""
     logits = session.run(None, {"bytes": blocks[:, :-1].astype(np.int64)})[0].astype(np.float64)
     chance = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -np.take_along_axis(chance, blocks[:, 1:, None].astype(np.int64), -1).mean() / math.log(2)

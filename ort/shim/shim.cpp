@@ -263,7 +263,7 @@ Number number(const std::string& key, std::string_view value) {
   auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), found);
   bool is_number = code == std::errc() && end == value.data() + value.size() && value[0] != '-';
   if (!is_number)
-    ok(refuse(ORT_INVALID_ARGUMENT, "option " + key + " is '" + std::string(value) + "', which is no number"));
+    ok(refuse(ORT_INVALID_ARGUMENT, "option " + key + " is '" + std::string(value) + "', which is not a number"));
   return found;
 }
 

@@ -184,7 +184,7 @@ Chip ask_host() {
   bool is_here = level_of(wanted.arch) <= level && std::ranges::all_of(features, [&](const Feature& f) {
                    return !has_feature(wanted, f.name) || on_host(f);
                  });
-  if (level_of(wanted.arch) == 0) refuse(wish, "(from WEFT_CPU) is no x86-64 level");
+  if (level_of(wanted.arch) == 0) refuse(wish, "(from WEFT_CPU) is not an x86-64 level");
   if (!is_here) refuse(wish, cat("(from WEFT_CPU) is above this machine, which is ", chip.arch));
   return wanted;
 }

@@ -17,7 +17,7 @@ struct HostAllocator {
 };
 
 /// The upper limit of thread counts: no machine has more, so a greater number is an error of the caller.
-inline constexpr int most_threads = 4096;
+inline constexpr int max_threads = 4096;
 
 /// Runs the pieces of a kernel. A null function selects the library's thread pool.
 struct HostExecutor {

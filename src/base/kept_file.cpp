@@ -62,7 +62,7 @@ Bytes map_kept(const std::filesystem::path& path, size_t offset, size_t size, si
     throw Error({.kind = ErrorKind::model,
                  .code = "E161",
                  .what = cat(printable(path.string()), " has ", file.size(), " bytes; ", size, " from ", offset,
-                             " on were asked for")});
+                             " on are needed")});
   }
   std::span<const std::byte> part(file.data() + offset, size);
   if (size == 0 || offset % alignment != 0) return Bytes::copy(part);

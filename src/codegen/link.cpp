@@ -57,8 +57,8 @@ bool MemoryFile::write(std::span<const std::byte> data) {
   return fd_ >= 0;
 }
 
-/// A pipe with a reading thread as the output of lld. lld writes directly to a pipe, but to a regular file through a
-/// temporary file.
+/// Collects the output of lld by a pipe and a thread that reads it. (To a regular file, lld would write through a
+/// temporary file.)
 class OutputPipe {
  public:
   OutputPipe() {

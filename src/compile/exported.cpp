@@ -27,7 +27,7 @@ std::vector<std::string> input_names(const torch::ExportedProgram& exported) {
 
 void require_input(const std::string& name, const std::vector<std::string>& names, std::string_view given) {
   if (std::ranges::count(names, name) > 0) return;
-  refuse(cat(given, " given for '", printable(name), "', which is no input"), cat("the inputs are ", names));
+  refuse(cat(given, " given for '", printable(name), "', which is not an input"), cat("the inputs are ", names));
 }
 
 /// Applies sizes that the caller fixes or bounds. They must lie within the symbol's range; axes without a symbol must
@@ -45,7 +45,7 @@ void request_sizes(const ShapeRequest& request, const torch::ExportedProgram& ex
     if (is_any) continue;
     if (!symbol || high < least || low > most)
       refuse(cat(name, " was exported with size ", dims[axis], " at axis ", axis, ", from ", least, " to ", most, "; ",
-                 low, " to ", high, " is asked for"),
+                 low, " to ", high, " was given"),
              "export it with a dynamic size there: dynamic_shapes= of torch.export.export");
     Symbol& bounded = out.symbols.try_emplace(symbol->name, *symbol).first->second;
     bounded.min = std::max(bounded.min, low), bounded.max = std::min(bounded.max, high);

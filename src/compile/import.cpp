@@ -22,7 +22,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
   for (const auto& known : graph.inputs) names.emplace_back(known.name);
   throw Error({.kind = ErrorKind::usage,
                .code = "E310",
-               .what = cat(given, " given for '", printable(name), "', which is no input"),
+               .what = cat(given, " given for '", printable(name), "', which is not an input"),
                .hint = cat("the inputs are ", names)});
 }
 

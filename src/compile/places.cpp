@@ -19,10 +19,10 @@ namespace {
 
 Host host_of(const CompileOptions& options) {
   int64_t threads = options.threads ? options.threads : knobs().threads;
-  if (threads < 0 || threads > most_threads) {
+  if (threads < 0 || threads > max_threads) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E203",
-                 .what = cat("the number of threads is ", threads, ", not 0 to ", most_threads)});
+                 .what = cat("the number of threads is ", threads, ", not 0 to ", max_threads)});
   }
   return {threads ? static_cast<int>(threads) : available_threads(), options.allocator, options.executor,
           options.memory_limit};

@@ -32,7 +32,7 @@ void refuse_late_options(const CompileOptions& options) {
   if (!late) return;
   throw Error({.kind = ErrorKind::usage,
                .code = "E502",
-               .what = cat(late, " can be asked for when a model is compiled, not for a saved program")});
+               .what = cat(late, " can be chosen when a model is compiled, not for a saved program")});
 }
 
 std::string names_of(const std::vector<Chip>& chips) {
@@ -56,7 +56,7 @@ Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
   if (place.reference) {
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E172",
-                 .what = cat("the saved program is for ", names_of(chips), ", device 'ref' was asked for"),
+                 .what = cat("the saved program is for ", names_of(chips), ", not for device 'ref'"),
                  .hint = "the reference takes the model itself"});
   }
   if (options.device != "auto" || best_for(place.chip, chips)) return place;

@@ -13,7 +13,7 @@ namespace {
 int64_t place(int64_t at, int64_t count, const char* what) {
   int64_t place = at < 0 ? at + count : at;
   if (place >= 0 && place < count) return place;
-  if (count == 0) refuse("E301", what, " of an empty container was asked for");
+  if (count == 0) refuse("E301", what, " ", at, " of an empty container does not exist");
   refuse("E301", what, " ", at, " is outside [", -count, ", ", count - 1, "]");
 }
 
@@ -89,7 +89,7 @@ std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   if (in.size() > 1 && !in[1].dims.empty()) {
     int64_t left = size;
     for (int64_t length : lengths) {
-      if (length < 0) refuse("E312", "a split into parts of ", lengths, " has a negative one");
+      if (length < 0) refuse("E312", "cannot split into parts of ", lengths, ": one is negative");
       if (length > left) refuse("E312", "parts of ", lengths, " are more than the ", size, " of the axis");
       left -= length;
     }
@@ -97,9 +97,9 @@ std::vector<int64_t> part_lengths(Operands in, int64_t size) {
     return lengths;
   }
   int64_t each = lengths.at(0);
-  if (each < 1) refuse("E312", "a split into parts of ", each);
+  if (each < 1) refuse("E312", "cannot split into parts of ", each);
   int64_t parts = size / each + (size % each != 0);
-  if (parts > max_parts) refuse("E312", "a split into ", parts, " parts; at most ", max_parts, " are made");
+  if (parts > max_parts) refuse("E312", "cannot split into ", parts, " parts; at most ", max_parts);
   lengths.assign(static_cast<size_t>(parts), each);
   if (size % each) lengths.back() = size % each;
   return lengths;

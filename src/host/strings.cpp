@@ -164,7 +164,7 @@ double number_of(const std::string& text) {
   auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
   if (error == std::errc::result_out_of_range) return std::strtod(text.c_str(), nullptr);
   if (error != std::errc() || end != rest.data() + rest.size())
-    refuse("E303", "the text '", printable(text), "' is no number");
+    refuse("E303", "the text '", printable(text), "' is not a number");
   return sign * value;
 }
 

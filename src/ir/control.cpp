@@ -25,7 +25,7 @@ void check_condition(std::string_view op, const Type& type) {
 
 void check_symbols(std::string_view op, const Dims& symbols) {
   for (const Dim& dim : symbols) {
-    if (!dim.as_symbol()) refuse("E190", op, ": ", dim, " is no symbol that could be set");
+    if (!dim.as_symbol()) refuse("E190", op, ": ", dim, " is not a symbol, so it cannot be set");
   }
 }
 

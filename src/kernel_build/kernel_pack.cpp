@@ -63,7 +63,7 @@ std::string KernelPack::read_places(const std::string& compiler) {
   Header header;
   if (::fstat(descriptor_.fd, &info) != 0 || !read_exactly(descriptor_.fd, std::span(&header, 1), 0) ||
       header.magic != Header().magic)
-    return "it is no pack of kernels";
+    return "it is not a pack of kernels";
   if (header.compiler != hash128(compiler)) return "another code generator made it";
   if (header.count > (static_cast<uint64_t>(info.st_size) - sizeof header) / sizeof(Place)) return "it is damaged";
   places_.resize(header.count);

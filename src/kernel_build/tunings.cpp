@@ -125,7 +125,7 @@ class Database {
   struct Close {
     void operator()(sqlite3* database) const { sqlite().close(database); }
   };
-  [[noreturn]] void refuse() const { fail(file_, database_ ? sqlite().errmsg(database_.get()) : "there is no memory"); }
+  [[noreturn]] void refuse() const { fail(file_, database_ ? sqlite().errmsg(database_.get()) : "memory ran out"); }
 
   fs::path file_;
   std::unique_ptr<sqlite3, Close> database_;

@@ -27,7 +27,7 @@ using tasks::attention_slots;
 template <class T, int Rows, int D, int Threads>
 struct PanelStage {
   static constexpr int apart = Threads / 8;
-  /// Rows [first, first + Rows) of those below `end`; others, and columns from `width` on, become zero.
+  /// Starts copying rows [first, first + Rows). Rows from `end` on, and columns from `width` on, become zero.
   template <class RowAt>
   static WEFT_INLINE void start(u32 to, int first, int end, int width, const RowAt& row_at) {
     const int part = thread_id() % 8, mine = thread_id() / 8;

@@ -382,9 +382,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// Computes it on a GPU for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width: a
-/// thread computes `Lanes` channels of `Pixels` neighbours, reading each column of the input once for all of them. The
-/// channels of a pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// Computes depthwise on a GPU for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the
+/// width. A thread computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of
+/// them. The channels of a pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -310,8 +310,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
   return {whole, first_buffer, first_size, at, count};
 }
 
-/// Number `part` of `Parts` launches of the same kernel that share a launch. Its buffers and sizes follow those of the
-/// parts before it; the sizes of the whole begin with the number of blocks of each.
+/// Part `part` of a launch that runs the same kernel `Parts` times, on different blocks and buffers. The buffers and
+/// sizes of the parts follow each other; the sizes of the launch begin with the number of blocks of each part.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;

@@ -207,7 +207,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// A table of a byte for each byte, ready for `looked_up`. In memory, as it would take at least half of all registers.
+/// A table with an 8-bit element for each byte, for `looked_up`. It stays in memory: it would fill half the registers.
 template <class T>
 struct ByteTable {
 #ifdef __AVX2__

@@ -54,7 +54,7 @@ struct SumOf<i16> {
   using type = i32;
 };
 
-/// A lane makes 2 rows of a few columns, k in 16-byte pieces.
+/// The product on vector units: a lane computes a few columns of 2 rows, and reads k in 16-byte pieces.
 template <class Element>
 struct VectorCore {
   using T = Element;

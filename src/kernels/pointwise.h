@@ -3,9 +3,9 @@
 /// Elementwise loops over a space of 1 to 6 run-time sizes, vectorised along the last one, and the strided accessors
 /// that such loops read and write through (views cost nothing: they are strides).
 ///
-///     Strided<const f32, 2> x = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);           // buffer 0, strides at
-///     sizes[2..3] auto y = strided<f32, 2>(WEFT_LAUNCH, 1, 4); pointwise<16>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0),
-///     [&](const Coords<2>& at, auto lanes) WEFT_LAMBDA {
+///     Strided<const f32, 2> x = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);  // buffer 0, strides at sizes[2..3]
+///     auto y = strided<f32, 2>(WEFT_LAUNCH, 1, 4);
+///     pointwise<16>(WEFT_LAUNCH, space<2>(WEFT_LAUNCH, 0), [&](const Coords<2>& at, auto lanes) WEFT_LAMBDA {
 ///       y.store(at, maximum(x.load<16>(at, lanes), constant<Vec<f32, 16>>(0)), lanes);
 ///     });
 

@@ -4,9 +4,9 @@
 /// load(row, col, lanes) -> Vec<Acc, N> and written through store(row, col, Vec, lanes); Acc is f32 (f64 for f64).
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
-/// runs once. GPU: a wave or a whole block takes a row (`Team`); `Held`
-/// pieces of it stay in each thread's registers (`Fill`), 0: it is loaded again for each pass, from its cache.
-/// Sums are taken in a fixed order on each device: by lanes, by blocks of a row, by halves.
+/// runs once. GPU: a wave or a whole block takes a row (`Team`). Each thread keeps `Held` pieces of it in registers
+/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. Sums are taken in a fixed order on each
+/// device: by lanes, by blocks of a row, by halves.
 
 #include "math.h"
 #include "tasks.h"

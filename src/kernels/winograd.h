@@ -79,10 +79,11 @@ struct WinogradFloat2 {
   }
 };
 
-/// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity B holds integers, and G does once its
-/// rows are scaled by 4, -6, -6, 24, 24, 1; A takes 24 over that scale, so that 576 times the result comes out. Pixels
-/// grow at most 100 times and weights 49 times: both fit 16 bits. Sums count modulo 2^32; 576 = 9 * 64 is taken off by
-/// the inverse of 9 and a shift, so results must fit 26 bits with their sign (the caller has to know).
+/// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity, B holds integers. The rows of G are
+/// scaled by 4, -6, -6, 24, 24, 1 to hold integers too, and A is scaled by 24 over these, so the result is 576 times
+/// too large. Pixels grow at most 100 times and weights 49 times: both fit 16 bits. Sums are exact modulo 2^32. A
+/// product with the inverse of 9 and a shift divide by 576 = 9 * 64; the caller must know that results fit 26 signed
+/// bits.
 struct WinogradInt4 {
   static constexpr int out = 4, size = 6;
   using Wide = i32;
@@ -322,7 +323,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
     const i64 block = task / b.n_blocks, group = block / b.m_blocks, col0 = task % b.n_blocks * b.nc;
     const i64 first = block % b.m_blocks * b.mt, count = least(b.mt, b.tiles - first);
     const i64 per_plane = b.tiles_h * b.tiles_w, plane0 = first / per_plane, plane1 = (first + count - 1) / per_plane;
-    // Planes of padding alone are passed over; padding of integers counts.
+    // Skips planes that lie wholly in the padding of floats. Padding of integers may differ from 0, so it is summed.
     WinogradDepth depth{{0, s.kernel[0]}, s.kernel[0], plane_units};
     if (has_partial_sums<Mac> && plane0 / s.out[0] == plane1 / s.out[0]) {
       const TapRange inside = depth_taps(s, plane0 % s.out[0], plane1 % s.out[0]);

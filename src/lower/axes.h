@@ -9,7 +9,7 @@ struct AxisGroup {
   size_t begin = 0, end = 0;  ///< axes [begin, end)
   Dim size = 1;
   Dim stride = 0;         ///< the operand's stride along the innermost axis of the group
-  bool is_alone = false;  ///< a single axis, never merged: the operand uses its coordinate differently
+  bool is_alone = false;  ///< a single axis, never merged: the kernel computes the operand's offset along it
 };
 
 /// Merges neighbouring axes of `dims` where the operand's `strides` allow it, except those marked in `alone`. A tensor

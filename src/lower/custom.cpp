@@ -72,7 +72,7 @@ Dim task_count(const Custom& op, const BoundRule& rule) {
         throw Error({.kind = ErrorKind::usage,
                      .code = "E217",
                      .what = cat("custom operator ", printable(op.op), " shares out '", op.tasks, "' tasks, but '",
-                                 symbol.name, "' is no size of its rule")});
+                                 symbol.name, "' is not a size of its rule")});
       });
 }
 

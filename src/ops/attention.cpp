@@ -27,7 +27,7 @@ Types Attention::infer(Operands in) const {
   require_equal(q.dims[3], k.dims[3], "attention: head size of q and k");
   require_equal(k.dims[2], v.dims[2], "attention: rows of k and v");
   if (!exact_divide(q.dims[1], k.dims[1]))
-    refuse("E151", "attention: ", q.dims[1], " heads are no multiple of ", k.dims[1], " key heads");
+    refuse("E151", "attention: ", q.dims[1], " heads are not a multiple of ", k.dims[1], " key heads");
   if (has_mask(in.size())) broadcasts_to(name, tensor(name, in, 3), Dims{q.dims[0], q.dims[1], q.dims[2], k.dims[2]});
   if (sinks) {
     const Shape& scores = tensor(name, in, sinks_at(in.size()));

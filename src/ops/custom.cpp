@@ -43,7 +43,7 @@ std::vector<std::string_view> split_types(std::string_view text) {
 Pattern parse_pattern(std::string_view text) {
   size_t open = text.find('[');
   bool is_whole = open == std::string_view::npos || text.ends_with(']');
-  if (!is_whole) refuse("E191", "'", printable(text), "' is no type: write f32[n,k]");
+  if (!is_whole) refuse("E191", "'", printable(text), "' is not a type: write f32[n,k]");
   Pattern pattern;
   fields::parse(trim(text.substr(0, open)), pattern.dtype, {});
   if (open == std::string_view::npos) return pattern;

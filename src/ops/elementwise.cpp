@@ -83,7 +83,7 @@ Types Lookup::infer(Operands in) const {
   auto is_byte = [](const Shape& s) { return is_integer(s.dtype) && bits(s.dtype) == 8; };
   if (!is_byte(x) || !is_byte(table)) shape_rule::refuse("E141", name, ": ", x, " and ", table, " are not bytes");
   if (table.rank() != 1 || !known_equal(table.dims[0], 256))
-    shape_rule::refuse("E151", name, ": ", table, " is no table of 256");
+    shape_rule::refuse("E151", name, ": ", table, " is not a table of 256");
   return {Shape{table.dtype, x.dims}};
 }
 

@@ -87,7 +87,7 @@ Value item_of(Module& module, Value container, Value index) {
   auto at = known_number(index);
   if (items && at) {
     auto count = std::ssize(*items);
-    if (*at < -count || *at >= count) shape_rule::refuse("E143", "item ", *at, " of ", count, " was asked for");
+    if (*at < -count || *at >= count) shape_rule::refuse("E143", "there is no item ", *at, ", only ", count);
     return (*items)[*at < 0 ? *at + count : *at];
   }
   Type element = *container.type().element;

@@ -34,7 +34,7 @@ Types Transpose::infer(Operands in) const {
   Shape result{x.dtype, {}};
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] != static_cast<int64_t>(i))
-      refuse("E143", "transpose: ", permutation, " is no permutation of ", x.rank(), " axes");
+      refuse("E143", "transpose: ", permutation, " is not a permutation of ", x.rank(), " axes");
     result.dims.push_back(x.dims[permutation[i]]);
   }
   return {result};

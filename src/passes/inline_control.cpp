@@ -228,7 +228,7 @@ Instruction* join(Module& module, Instruction& a, Instruction& b) {
   return joined.def;
 }
 
-/// Copies outer constants and sizes that a body reads into the body, so that passes can see them.
+/// Copies into a body the outer constants and sizes that it reads, so that passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
   size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;

@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-constexpr size_t most_bytes = 512 << 20;
+constexpr size_t max_bytes = 512 << 20;
 
 /// The layers that read the same value, which share one Hessian.
 struct Sum {
@@ -43,7 +43,7 @@ std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layer
   size_t bytes = 0;
   for (auto& [name, sum] : all) {
     size_t more = sum.k * sum.k * sizeof(float);
-    if (bytes + more > most_bytes && !parts.back().empty()) parts.emplace_back(), bytes = 0;
+    if (bytes + more > max_bytes && !parts.back().empty()) parts.emplace_back(), bytes = 0;
     bytes += more;
     parts.back().emplace(name, std::move(sum));
   }

@@ -33,7 +33,7 @@ void Histogram::cover(double low, double high) {
   while (true) {
     int64_t first = std::min(first_, index_of(low));
     int64_t last = std::max(first_ + static_cast<int64_t>(counts_.size()) - 1, index_of(high));
-    if (last - first < most_bins) {
+    if (last - first < max_bins) {
       counts_.insert(counts_.begin(), static_cast<size_t>(first_ - first), 0);
       first_ = first;
       counts_.resize(static_cast<size_t>(last - first + 1));

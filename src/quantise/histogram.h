@@ -11,7 +11,7 @@ namespace weft::quantise {
 /// separately, because every format represents them exactly.
 class Histogram {
  public:
-  static constexpr int64_t most_bins = 4096;
+  static constexpr int64_t max_bins = 4096;
 
   /// Adds values, which must be finite.
   void add(std::span<const float> values);

@@ -128,7 +128,7 @@ Layers find_layers(const ModelEdit& edit, const Constants& constants, const std:
   for (const onnx::Node& node : edit.model().graph.nodes) {
     if (!is_product(node)) continue;
     ++products, last = static_cast<size_t>(node.index);
-    std::string why = matches_any(name_of(node), keep) ? "asked for" : why_float(node, constants);
+    std::string why = matches_any(name_of(node), keep) ? "named in keep" : why_float(node, constants);
     if (why.empty()) {
       const Tensor& weight = constants.value(std::string(node.inputs[1]));
       why = why_float(weight, node);

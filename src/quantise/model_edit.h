@@ -49,7 +49,7 @@ class ModelEdit {
   /// Adds a node right after the node that computes the value (an original or an added one), after nodes that were
   /// added there before.
   void put_behind(const std::string& value, NewNode added);
-  /// Adds a node there, names its result after the value with `ending`, and returns that name.
+  /// Does the same, names the node's result after the value with `ending`, and returns that name.
   std::string put_behind(const std::string& value, NewNode added, const std::string& ending);
   /// Adds a node before node number `node`, even if that one is removed.
   void put_before(size_t node, NewNode added) { before_[node].push_back(std::move(added)); }

@@ -21,7 +21,7 @@ const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
 bool has_axes(const onnx::Node& node) {
   return node.domain.empty() && node.op_type.starts_with("Reduce") && node.op_type != "ReduceSum" && find(node, "axes");
 }
-/// True for a Split into equal parts, which since operator set 18 has their number as an attribute.
+/// True for a Split into equal parts. From operator set 18 on, an attribute gives the number of parts.
 bool is_equal_split(const onnx::Node& node) {
   return node.domain.empty() && node.op_type == "Split" && node.inputs.size() == 1;
 }

@@ -18,7 +18,7 @@ template <class Kind, size_t count>
 Kind parse_name(std::string_view text, const std::array<std::string_view, count>& names, const char* what) {
   auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<Kind>(found - names.begin());
-  refuse("E203", cat("'", printable(text), "' is no ", what), cat("one of ", names));
+  refuse("E203", cat("'", printable(text), "' is not a ", what), cat("one of ", names));
 }
 
 /// How the range of a value is chosen from its histogram.

@@ -12,7 +12,7 @@
 namespace weft::quantise {
 namespace {
 
-constexpr size_t most_evaluations = 20, most_places = 6, most_kinds = 5, most_items = 32;
+constexpr size_t max_evaluations = 20, max_places = 6, max_kinds = 5, max_items = 32;
 
 /// Measures the distance between results, the largest over all outputs. For floats it is the root mean square of the
 /// differences relative to that of the right values; for integers the share that differs.
@@ -134,7 +134,7 @@ class Search {
     auto compare = [&](size_t, const std::vector<Tensor>& inputs) {
       difference.add(floats_->run(inputs), runner.run(inputs_for(runner.model(), inputs)));
     };
-    for_each_item(*floats_, *work_.samples(), compare, most_items);
+    for_each_item(*floats_, *work_.samples(), compare, max_items);
     return difference.value();
   }
 
@@ -160,7 +160,7 @@ class Search {
 
   std::vector<size_t> neighbours() const {
     std::vector<size_t> part_of(count());
-    for (size_t i = 0; i < count(); ++i) part_of[i] = i * std::min(most_places, count()) / count();
+    for (size_t i = 0; i < count(); ++i) part_of[i] = i * std::min(max_places, count()) / count();
     return part_of;
   }
 
@@ -173,7 +173,7 @@ class Search {
     std::ranges::sort(groups, {}, [](const auto& group) { return std::pair(-std::ssize(group), group[0]); });
     std::vector<size_t> part_of(count());
     for (size_t group = 0; group < groups.size(); ++group)
-      for (size_t layer : groups[group]) part_of[layer] = std::min(group, most_kinds - 1);
+      for (size_t layer : groups[group]) part_of[layer] = std::min(group, max_kinds - 1);
     return part_of;
   }
 
@@ -212,7 +212,7 @@ class Search {
     };
     size_t too_few = 0, enough = count();
     double least = choice_.loss;
-    while (enough - too_few > 1 && choice_.evaluations.size() < most_evaluations) {
+    while (enough - too_few > 1 && choice_.evaluations.size() < max_evaluations) {
       size_t middle = (too_few + enough) / 2;
       double lost = loss(worst(middle));
       least = std::min(least, lost);

@@ -45,13 +45,13 @@ std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_ten
 }
 
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale) {
-  constexpr double most_steps = 1 << 30;
+  constexpr double max_steps = 1 << 30;
   if (!is_float(bias.dtype)) return;
   std::vector<double> values = to_doubles(bias);
   if (scales.size() != 1 && scales.size() != values.size()) return;
   for (size_t i = 0; i < values.size(); ++i) {
     float& scale = scales[scales.size() == 1 ? 0 : i];
-    scale = std::max(scale, static_cast<float>(std::abs(values[i]) / (input_scale * most_steps)));
+    scale = std::max(scale, static_cast<float>(std::abs(values[i]) / (input_scale * max_steps)));
   }
 }
 

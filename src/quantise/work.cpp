@@ -125,7 +125,7 @@ void Work::drop_unfit() {
     if (is_product_only && layer.is_convolution())
       layers_.give_up(i, cat(name(settings_.to), " is for MatMul and Gemm"));
     else if (!(layer.is_convolution() ? settings_.has_convolutions : settings_.has_products))
-      layers_.give_up(i, "asked for");
+      layers_.give_up(i, "excluded by the option 'products'");
     else if (layer.is_last && is_fp8(settings_.to)) layers_.give_up(i, "its errors are those of the results");
   }
 }
@@ -280,9 +280,9 @@ ModelEdit Work::with_static(const std::set<size_t>& floats) const {
 }
 
 bool Work::is_dynamic(size_t i) const {
-  constexpr double most_noise = 0.0002;
+  constexpr double max_noise = 0.0002;
   bool is_static = layers_.chosen[i].is_convolution() || settings_.ranges.contains(layers_.chosen[i].input);
-  return settings_.to == Target::int8 && !is_static && prepared_[i].usual_noise > most_noise;
+  return settings_.to == Target::int8 && !is_static && prepared_[i].usual_noise > max_noise;
 }
 
 /// Rounds the layer to 8 bits instead of 4, because 4 bits would lose too much.

@@ -17,7 +17,7 @@ int64_t round_up(int64_t value, int64_t most) {
   return std::min((value + step - 1) / step * step, most);
 }
 
-/// Returns the size for the run's values or for the bucket's (if it has one there), whichever is larger.
+/// Returns the larger of the size for the run's values and that for the bucket's, which may not exist.
 int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
   int64_t now = values.evaluate(dim);
   try {

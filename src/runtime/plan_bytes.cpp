@@ -535,7 +535,7 @@ void check_setting(const SizeSetting& setting, const Plan& plan) {
   expect(is_there && setting.element >= 0, "a size is read where nothing is");
   if (setting.buffer < 0) return;
   const PlanBuffer& buffer = plan.buffers[setting.buffer];
-  expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is no integer");
+  expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is not an integer");
   auto bytes = buffer.bytes.constant();
   expect(bytes && *bytes / byte_size(buffer.shape.dtype, 1) > setting.element,
          "a size is read past the end of its buffer");
@@ -554,7 +554,7 @@ void check_indexes(const PlanStep& step, const Plan& plan) {
 
 void check_load_step(const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
-  expect(step.is<LaunchStep>(), "packing weights is no plain step");
+  expect(step.is<LaunchStep>(), "packing weights is not a plain step");
   for (int id : step.buffers) {
     BufferKind kind = plan.buffers[id].kind;
     expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");

@@ -139,7 +139,7 @@ class RankThreads {
       for (size_t r = 1; r < ranks; ++r) threads_.emplace_back([this, r] { serve(r); });
     } catch (const std::system_error&) {
       stop();
-      throw Error({.kind = ErrorKind::resource, .code = "E400", .what = "there is no thread for each rank"});
+      throw Error({.kind = ErrorKind::resource, .code = "E400", .what = "no thread could be started for each rank"});
     }
   }
   ~RankThreads() { stop(); }
@@ -256,16 +256,16 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Gives a rank its whole inputs, which lie on the first device: as copies, or small ones read from there.
+  /// Copies inputs that are not split from the first device to the rank's own; small ones are read from there.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
-    constexpr int64_t most_read_there = int64_t{64} << 10;
+    constexpr int64_t max_read_there = int64_t{64} << 10;
     bool copies = false;
     program_->devices()[rank]->use();
     const gpu::Stream& stream = streams_[rank];
     for (const RankPort& place : program_->input_places()) {
       Tensor& tensor = inputs[place.port];
       auto bytes = static_cast<int64_t>(tensor.data.size());
-      if (place.rank || bytes == 0 || (program_->are_connected() && bytes <= most_read_there)) continue;
+      if (place.rank || bytes == 0 || (program_->are_connected() && bytes <= max_read_there)) continue;
       std::byte* copy = kept_on(rank, copies_[rank][place.port], bytes);
       stream.copy_on_device(copy, tensor.data.data(), bytes);
       tensor.data = Bytes(std::span<const std::byte>(copy, tensor.data.size()), nullptr);

@@ -15,7 +15,7 @@ constexpr std::string_view magic = "WEFTPROG";
 /// Increase it with every change of these structures, of Plan, of the text form, or of how kernels are called
 /// (kernels/launch.h).
 constexpr uint32_t format_version = 9;
-constexpr size_t most_chips = 64;
+constexpr size_t max_chips = 64;
 
 /// The file starts with these, little endian: a header, then an entry for each section.
 struct SectionEntry {
@@ -152,7 +152,7 @@ Sections encode_sections(const SavedProgram& program) {
 
 void check_start(const Bytes& file) {
   std::string_view start = as_text(file).substr(0, magic.size());
-  if (start.empty() || !magic.starts_with(start)) refuse("E170", "the file is no saved program", "");
+  if (start.empty() || !magic.starts_with(start)) refuse("E170", "the file is not a saved program", "");
 }
 
 void check_length(size_t there, size_t wanted) {
@@ -171,7 +171,7 @@ Front read_front(const Bytes& file) {
     refuse("E171",
            cat("the saved program has format ", header.version, ", this is a library of format ", format_version));
   }
-  if (header.sections == 0 || header.sections > section_names(most_chips).size())
+  if (header.sections == 0 || header.sections > section_names(max_chips).size())
     damaged("header", "it does not have its sections");
   front.table.resize(header.sections);
   check_length(file.size(), front.size());
@@ -233,8 +233,7 @@ Bytes on_alignment(Bytes weights) {
 }  // namespace
 
 void write_saved(const std::filesystem::path& path, const SavedProgram& program) {
-  check(!program.chips.empty() && program.chips.size() <= most_chips,
-        "a saved program is for some chips, not too many");
+  check(!program.chips.empty() && program.chips.size() <= max_chips, "a saved program is for some chips, not too many");
   FileReading reading;
   Sections sections = encode_sections(program);
   for (const Tensor& constant : program.source->constants) constant.data.check_file();

@@ -22,7 +22,7 @@ def run(chips, program, *arguments, **options):
 
 
 def counted(chips, folder, program, *arguments):
-    """The same; also returns for each kernel its code object's metadata and its counters
+    """Runs a command like `run`; also returns for each kernel its code object's metadata and its counters
     (tests/amdemu/counters.def)."""
     report = pathlib.Path(folder) / "report.jsonl"
     done = run(chips, program, *arguments, report=report)

@@ -27,7 +27,7 @@ def test_empty_reductions_and_containers():
 
 
 def readers_of_a_product():
-    """A product, and nodes that read it at positions known only in the run, or in an order."""
+    """Returns a product, and nodes that read it at positions known only in the run, or in an order."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),

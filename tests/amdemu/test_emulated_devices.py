@@ -22,7 +22,7 @@ def write(path, nodes, inputs, outputs, constants=()):
 
 
 def non_zero(path):
-    """A model whose result sizes are known only in the run."""
+    """Makes a model whose result sizes are known only in the run."""
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("NonZero", ["r"], ["found"], name="find"),
              helper.make_node("Transpose", ["found"], ["y"])]
     write(path, nodes, [("x", TensorProto.FLOAT, [4, 5])], [("y", TensorProto.INT64, ["n", 2])])
@@ -41,7 +41,7 @@ def loop(path):
 
 
 def texts(path):
-    """A model that looks up strings between two products: a GPU has no strings, so the processor does that."""
+    """Makes a model that looks up strings between two products: a GPU has no strings, so the processor does that."""
     keys = helper.make_tensor("keys", TensorProto.STRING, [3], [b"1", b"2", b"3"])
     node = helper.make_node("LabelEncoder", ["s"], ["found"], name="look", domain="ai.onnx.ml", keys_tensor=keys,
                             values_tensor=helper.make_tensor("values", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0]),
@@ -68,7 +68,7 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
 
 
 def both_ways(path):
-    """Two layers, both directions; the number of steps is a size of the input."""
+    """Makes a model of two layers, both directions; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
     for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
         gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]

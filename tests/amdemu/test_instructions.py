@@ -37,13 +37,13 @@ def register(number, dtype):
 
 
 def masked(result):
-    """The bits of results; a NaN may be any."""
+    """Returns the bits of results; a NaN may be any."""
     any_nan = {2: "nan16", 4: "nan", 8: "nan64"}[result.dtype.itemsize]
     return [any_nan if x != x else word for x, word in zip(result, bits(result).split(","), strict=True)]
 
 
 def lines_of(name, result, operands):
-    """A case for each 32 lanes: operands in v2, v4, v6, the result in v0."""
+    """Yields a case for each 32 lanes: operands in v2, v4, v6, the result in v0."""
     registers = [register(2 + 2 * k, x.dtype) for k, x in enumerate(operands)]
     text = f"{name} {register(0, result.dtype)}, {', '.join(registers)}"
     for at in range(0, len(result), 32):
@@ -52,7 +52,7 @@ def lines_of(name, result, operands):
 
 
 def grid(*dtypes):
-    """Every combination of samples, thinned to some hundred."""
+    """Returns every combination of samples, thinned to some hundred."""
     columns = list(zip(*itertools.product(*map(samples, dtypes)), strict=True))
     step = max(1, len(columns[0]) // 192) | 1
     return [np.ascontiguousarray(np.array(c, d)[::step]) for c, d in zip(columns, dtypes, strict=True)]

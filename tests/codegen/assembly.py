@@ -32,7 +32,7 @@ def functions(text, chip):
 
 
 def kind(line, chip):
-    """The kind of a line's instruction; None for labels, declarations and the like."""
+    """Returns the kind of a line's instruction; None for labels, declarations and the like."""
     words = re.sub(r"^\s*(@!?%p\d+\s+)?", "", line)
     if "wgmma.mma_async" in line:
         return "matrix"
@@ -51,7 +51,7 @@ def counts(lines, chip):
 
 
 def innermost_loops(lines, chip):
-    """Lines between a label and a jump back to it that hold no such pair themselves."""
+    """Returns lines between a label and a jump back to it that hold no such pair themselves."""
     label = re.compile(r"^(\$\w+|L\d+):")
     branch = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);" if chip.startswith("sm_") else r"; (L\d+)$")
     at, loops = {}, []

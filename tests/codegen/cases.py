@@ -32,7 +32,7 @@ class Case:
 
 
 def bf16(x):
-    """f32 values rounded to bf16, as their bits."""
+    """Rounds f32 values to bf16 and returns their bits."""
     bits = np.asarray(x, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
@@ -68,7 +68,7 @@ def functions(n):
 
 
 def small_floats(mantissa, bias, fnuz, has_inf):
-    """The finite values of an 8-bit float, rising, with the parity of their codes."""
+    """Returns the finite values of an 8-bit float, rising, with the parity of their codes."""
     codes = np.arange(127 if not fnuz and not has_inf else 124 if has_inf else 128)
     exponent, m = codes >> mantissa, codes & ((1 << mantissa) - 1)
     values = np.where(exponent > 0, (1 + m / 2**mantissa) * 2.0 ** (exponent - bias), m * 2.0 ** (1 - bias - mantissa))
@@ -152,7 +152,7 @@ FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
-    """relu(A B + bias); `order`: B is stored as [k, n] or [n, k]."""
+    """Makes a case of relu(A B + bias); `order`: B is stored as [k, n] or [n, k]."""
     error = FLOAT8_ERROR if kind in float8 else GEMM_TYPES[kind][0]
     tolerance = error * max(1, (k / 10) ** 0.5)  # sums of k terms of size 1
     if kind == "i8":
@@ -181,7 +181,7 @@ GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8
 
 
 def direct(case, name, **launch):
-    """The same product by another kernel."""
+    """Returns the same product by another kernel."""
     case.kernel = f"sample_{name}"
     for key, value in launch.items():
         setattr(case, key, value)
@@ -203,7 +203,7 @@ def group_cases():
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
-    """The first `hidden` keys are masked by a large negative number. A row that sees no other keys gives them equal weights."""
+    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A row that sees no other keys gives them equal weights."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":
@@ -246,7 +246,7 @@ def gemm_cases(small=False, float8=None):
 
 
 def timed_cases():
-    """Sizes that fill a large GPU; outputs are not compared."""
+    """Yields sizes that fill a large GPU; outputs are not compared."""
     n = 4096
     for kind in ("f16", "f32"):
         a = normal(n, n, dtype=np.float16 if kind == "f16" else np.float32)
@@ -264,7 +264,7 @@ def timed_cases():
 
 
 def all_cases(small=False):
-    """Sizes 0 and 1, odd ones, and ones larger than a block; `small` keeps an emulator quick."""
+    """Yields sizes 0 and 1, odd ones, and ones larger than a block; `small` keeps an emulator quick."""
     lengths = [1, 5, 64, 257, 1000] + ([] if small else [4096, 10007])
     yield from (pointwise(r, c) for r, c in [(0, 3), (1, 1), (5, 7), (3, 64), (37, 129)])
     yield from (functions(n) for n in [9, 1000])
@@ -287,7 +287,7 @@ def raise_fault(fault):
 
 
 def error_of(got, want):
-    """Largest |y - r| / max(1, |r|); infinite where one is NaN or infinite and the other is not the same."""
+    """Returns the largest |y - r| / max(1, |r|); infinite where one is NaN or infinite and the other is not the same."""
     if got.dtype.kind == "i":
         return float(np.abs(got - want).max(initial=0))
     g, w = got.astype(np.float64), want.astype(np.float64)

@@ -30,7 +30,7 @@ class Graph:
         return name
 
     def stored(self, name, *dims):
-        """An input that passes through a kernel, so that it has the layout of kernel results."""
+        """Returns an input that passes through a kernel, so that it has the layout of kernel results."""
         return self.node("Ceil", self.input(name, *dims))
 
     def weight(self, name, *dims, type=np.float32):
@@ -51,7 +51,7 @@ class Graph:
 
 
 def model(part=1):
-    """Sizes are divided by `part`, for the emulator."""
+    """Returns the model, with sizes divided by `part` for the emulator."""
     g = Graph()
     m, k, n, wide = 512 // part, 1024 // part, 1024 // part, 4096 // part
     x = g.stored("x", m, k)
@@ -76,7 +76,7 @@ def model(part=1):
 
 
 def compiled(chip, precision, folder):
-    """Kernels (resources.Kernel; none for NVIDIA) and the assembly of each, by name."""
+    """Returns kernels (resources.Kernel; none for NVIDIA) and the assembly of each, by name."""
     path = pathlib.Path(folder) / "main_kernels.onnx"
     if not path.exists():
         onnx.save(model(), path)
@@ -91,7 +91,7 @@ def compiled(chip, precision, folder):
 
 
 def busiest_loop(lines, chip):
-    """The innermost loop with most matrix instructions, as counts."""
+    """Returns the innermost loop with most matrix instructions, as counts."""
     loops = [assembly.counts(loop, chip) for loop in assembly.innermost_loops(lines, chip)]
     return max(loops, key=lambda c: (c["matrix"], sum(c.values())), default=None)
 
@@ -101,7 +101,7 @@ MATRIX_CLOCKS = {"gfx90a": 32, "gfx942": 16, "gfx1100": 32, "gfx1151": 32, "gfx1
 
 
 def matrix_share(loop, chip):
-    """An estimate of the matrix unit's part of the busiest of three: itself, the vector unit, local memory (32 bytes a
+    """Returns an estimate of the matrix unit's part of the busiest of three: itself, the vector unit, local memory (32 bytes a
     clock for each SIMD; 16 bytes a lane). Waits are not in it."""
     if chip not in MATRIX_CLOCKS or not loop["matrix"]:
         return None

@@ -36,12 +36,12 @@ def kernels_in(cache):
 
 
 def family(kernel):
-    """A kernel's name without the hash at its end."""
+    """Returns a kernel's name without the hash at its end."""
     return re.sub(r"_[0-9a-f]{6}$", "", kernel.name)
 
 
 def waves(chip, kernel):
-    """Occupancy: waves per SIMD as limited by vector registers (the chip's register file, granule and cap)."""
+    """Returns the occupancy: waves per SIMD as limited by vector registers (the chip's register file, granule and cap)."""
     if chip == "gfx908":
         file, granule, cap = 256, 4, 10
     elif chip.startswith("gfx9"):
@@ -62,7 +62,7 @@ def compile_cold(command):
 
 
 def worst(kernels, need):
-    """The largest need of any kernel, with its chip."""
+    """Returns the largest need of any kernel, with its chip."""
     chip, kernel = max(kernels, key=lambda pair: need(*pair))
     return need(chip, kernel), chip
 

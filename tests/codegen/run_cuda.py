@@ -90,7 +90,7 @@ class Cuda:
         return outputs
 
     def milliseconds(self, case, repeats=20):
-        """Median time of one launch, by events; inputs stay as they are."""
+        """Returns the median time of one launch, by events; inputs stay as they are."""
         arrays = [np.ascontiguousarray(a) for a in case.inputs] + [np.zeros(s, d) for s, d in case.outputs]
         held = self.upload_all(case, arrays)
         start, stop, times = pointer(), pointer(), []

@@ -40,7 +40,7 @@ def compile_sample(name, chip, out, *options):
 
 
 def runs_here(chip):
-    """Whether this processor has all features that code for the chip may use."""
+    """Tells whether this processor has all features that code for the chip may use."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
     has = {flag.replace("_", "") for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
     level, *features = chip.replace("-", "").split("+")

@@ -30,7 +30,7 @@ def family(name):
 
 
 def has_matrix_unit(chip, name):
-    """Whether the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    """Tells whether the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
     if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):  # one row: vector units
         return False
@@ -40,7 +40,7 @@ def has_matrix_unit(chip, name):
 
 
 def budget_of(chip, kernels):
-    """The maximum of each resource over the kernels of a family."""
+    """Returns the maximum of each resource over the kernels of a family."""
     found = collections.defaultdict(lambda: {"registers": 0, "lds": 0, "waves": 99})
     for kernel in kernels:
         most = found[family(kernel.name)]

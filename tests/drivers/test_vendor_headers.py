@@ -20,7 +20,7 @@ MIOPEN = sorted(pathlib.Path("/").glob("opt/rocm*/include/miopen/miopen.h"))
 
 
 def enumerators(text):
-    """Every enumerator of a header or source, by name."""
+    """Returns every enumerator of a header or source, by name."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*|CUDNN_DEPRECATED_ENUM|^#.*?$", " ", text, flags=re.S | re.M)
     found = {}
     for body in re.findall(r"\benum\b[^{;]*\{([^}]*)\}", text):

@@ -43,7 +43,7 @@ def named(ports, values):
 
 
 def value_of(value):
-    """A value of test data in Python: an array, a list of values, or None."""
+    """Returns a value of test data in Python: an array, a list of values, or None."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     if isinstance(value, list):
@@ -67,7 +67,7 @@ def node_cases():
 
 
 def read_value(file, kind):
-    """A value of the test data on disk; `kind` is the TypeProto of its port."""
+    """Returns a value of the test data on disk; `kind` is the TypeProto of its port."""
     data = file.read_bytes()
     if kind.WhichOneof("value") == "sequence_type":
         return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
@@ -77,7 +77,7 @@ def read_value(file, kind):
 
 
 def case_on_disk(folder):
-    """A case with the first of its sets of data."""
+    """Returns a case with the first of its sets of data."""
     model = onnx.load(folder / "model.onnx")
     data = folder / "test_data_set_0"
 
@@ -89,7 +89,7 @@ def case_on_disk(folder):
 
 
 def difference(got, want, case):
-    """What is wrong with `got`; "" if it is right."""
+    """Returns what is wrong with `got`; "" if it is right."""
     if isinstance(want, list):
         if not isinstance(got, list) or len(got) != len(want):
             return f"{type(got).__name__} where a list of {len(want)} is right"
@@ -115,7 +115,7 @@ def difference(got, want, case):
 
 
 def kept_chances(case):
-    """The probability that a random case keeps each element (Bernoulli: its input; Dropout: one number), else None."""
+    """Returns the probability that a random case keeps each element (Bernoulli: its input; Dropout: one number), else None."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
         return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
@@ -125,13 +125,13 @@ def kept_chances(case):
 
 
 def has_seed(message):
-    """Whether a node, or one in a function's body, has a seed."""
+    """Tells whether a node, or one in a function's body, has a seed."""
     nodes = [*message.graph.node, *(node for function in message.functions for node in function.node)]
     return any(attribute.name == "seed" for node in nodes for attribute in node.attribute)
 
 
 def kept_elements(case, outputs, chances):
-    """The elements that a run kept; a string with the reason if such outputs are impossible."""
+    """Returns the elements that a run kept; a string with the reason if such outputs are impossible."""
     y, x = outputs[0], case.inputs["x"]
     for got, want in zip(outputs, case.outputs.values(), strict=True):
         if (got.shape, got.dtype) != (want.shape, want.dtype):
@@ -170,7 +170,7 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """`right` and the steps that the host ran, or the fault, or the reason of a refusal."""
+    """Returns `right` and the steps that the host ran, or the fault, or the reason of a refusal."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

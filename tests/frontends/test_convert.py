@@ -35,7 +35,7 @@ def answers(model, feeds):
 
 
 def data_of(case):
-    """Inputs and outputs as arrays; None for a value that is no tensor of numpy's types."""
+    """Returns inputs and outputs as arrays; None for a value that is no tensor of numpy's types."""
     try:
         model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
         if case.data_sets:
@@ -51,7 +51,7 @@ def data_of(case):
 
 
 def judge(case, folder):
-    """"right", "refused", "unjudged" or the error."""
+    """Returns "right", "refused", "unjudged" or the error."""
     data = data_of(case)
     if data is None or any(word in case.name for word in CHANCE):
         return "unjudged"

@@ -34,7 +34,7 @@ def i32(*values):
 
 
 def model_of(op, inputs, outputs, attributes, constants=()):
-    """A model of one node: its bytes and its feeds."""
+    """Returns a model of one node: its bytes and its feeds."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     given = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
     kept = [numpy_helper.from_array(given.pop(f"i{i}"), f"i{i}") for i in constants]
@@ -347,7 +347,7 @@ def test_embed_layer_normalization():
 
 
 def answer(op, inputs, attributes=None, outputs=("y",), constants=()):
-    """The cpu target's results for a node that onnxruntime has for GPUs only."""
+    """Returns the cpu target's results for a node that onnxruntime has for GPUs only."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     answers = weft.compile(model, device="cpu").run(feed)
     return [answers[name] for name in outputs]

@@ -87,7 +87,7 @@ def test_sparse_attention(rows, lengths, rotary):
 
 
 def in_one_buffer(model, feed, shared):
-    """onnxruntime's answers for an operator whose inputs and outputs must share memory."""
+    """Returns onnxruntime's answers for an operator whose inputs and outputs must share memory."""
     session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
     held = {name: np.array(value) for name, value in feed.items()}  # the values below do not own their memory
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in held.items()}
@@ -255,14 +255,14 @@ def test_quantised_experts(width, block, zeros):
 
 
 def plain_attention(q, k, v, sees):
-    """softmax(q k / sqrt(size)) v of one head, where `sees`[rows, keys]."""
+    """Returns softmax(q k / sqrt(size)) v of one head, where `sees`[rows, keys]."""
     scores = np.where(sees, q @ k.T / np.sqrt(q.shape[1]), -np.inf)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights / weights.sum(1, keepdims=True) @ v
 
 
 def by_heads(q, k, v, sees):
-    """Rows [tokens, heads * SIZE]; heads of k and v are shared."""
+    """Returns rows [tokens, heads * SIZE]; heads of k and v are shared."""
     heads, kv_heads = q.shape[1] // SIZE, k.shape[1] // SIZE
     part = lambda x, head: x[:, head * SIZE:(head + 1) * SIZE]
     return np.concatenate([plain_attention(part(q, h), part(k, h * kv_heads // heads), part(v, h * kv_heads // heads), sees)

@@ -87,7 +87,7 @@ def test_reduce_mean(axes, keep):
 
 
 def packed(values, width):
-    """Numbers of `width` bits along the last axis, the lowest bits first."""
+    """Returns numbers of `width` bits along the last axis, the lowest bits first."""
     per = 8 // width
     parts = values.reshape(*values.shape[:-1], -1, per).astype(np.uint8)
     return sum(parts[..., i] << (width * i) for i in range(per)).astype(np.uint8)

@@ -19,7 +19,7 @@ def refuses(words, op, inputs, attributes=None, outputs=("y", "state"), constant
 
 
 def delta_net(tokens, sums=None, rule="gated_delta", leading=None, **changes):
-    """Inputs by name, in the node's order; `leading` replaces the axis of tokens."""
+    """Returns inputs by name, in the node's order; `leading` replaces the axis of tokens."""
     batch = len(sums) - 1 if sums is not None else 2
     named = dict(
         query=floats(tokens, HEADS, SIZE), key=floats(tokens, HEADS, SIZE) / 4 + 0.1, value=floats(tokens, ALL_HEADS, SIZE_V),
@@ -186,7 +186,7 @@ def test_varlen_convolution_refuses_taps_that_data_tell():
 
 
 def hashed(ids, longest=3, heads=2, past=None, offsets=None, eos=None, segments=None):
-    """Inputs of NGramHashMapping; ids[batch, tokens]."""
+    """Returns inputs of NGramHashMapping; ids[batch, tokens]."""
     ids = np.asarray(ids)
     rng = np.random.default_rng(5)
     multipliers = rng.integers(1, 1 << 30, longest).astype(ids.dtype)

@@ -35,7 +35,7 @@ MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 
 
 def to_proto(value, kind):
-    """A value as test data holds it; `kind` is the TypeProto of its port."""
+    """Returns a value as test data holds it; `kind` is the TypeProto of its port."""
     which = kind.WhichOneof("value")
     if which == "sequence_type":
         return numpy_helper.from_list([np.asarray(item) for item in value], dtype=None) if value else onnx.SequenceProto()
@@ -51,7 +51,7 @@ def to_proto(value, kind):
 
 
 def write_case(case, folder):
-    """The folder that weft-precision reads."""
+    """Returns the folder that weft-precision reads."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     if case.name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in case.name:
@@ -61,7 +61,7 @@ def write_case(case, folder):
 
 
 def write_cases(root):
-    """The folders of all cases."""
+    """Returns the folders of all cases."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def environment_of(chip):
 
 
 def answers(device, precision, folders, chip):
-    """weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
+    """Returns weft-precision's verdict on each case, {name: words}; a case that ends the process counts as wrong."""
     found, left = {}, list(folders)
     while left:
         command = [BUILD / "bin/weft-precision", "--device", device, "--precision", precision, *left[:100]]
@@ -92,7 +92,7 @@ def answers(device, precision, folders, chip):
 
 
 def judged(device, precision, folders, chip="", jobs=None):
-    """The same from several processes."""
+    """Judges cases in several processes."""
     jobs = jobs or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         parts = [folders[k::jobs] for k in range(jobs)]
@@ -101,7 +101,7 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision="", out=None):
-    """Cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
+    """Returns cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):

@@ -36,7 +36,7 @@ def on_cpu(cases):
 
 
 def counted(device, verdicts):
-    """The faults. The number of right cases is kept for docs/status."""
+    """Returns the faults. The number of right cases is kept for docs/status."""
     found = faults(verdicts)
     if len(verdicts) == CASES:
         refused = sum(verdict.startswith("refused") for verdict in found.values())

@@ -29,7 +29,7 @@ def assert_near(value, expected, deviation, count):
 
 
 def distance(sorted_values, distribution):
-    """The statistic of Kolmogorov and Smirnov, times the square root of the number of values."""
+    """Returns the statistic of Kolmogorov and Smirnov, times the square root of the number of values."""
     n = len(sorted_values)
     expected = distribution(sorted_values)
     steps = np.arange(n + 1) / n

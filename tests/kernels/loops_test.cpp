@@ -180,7 +180,7 @@ TEST_CASE("kernel loops: reductions are exact where arithmetic is") {
   check_reductions<u8>();
 }
 
-TEST_CASE("kernel loops: NaN wins a max, and the first of equals its place") {
+TEST_CASE("kernel loops: a max over NaN is NaN, and the position is that of the first of equals") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x(37, 1.0f);
   x[5] = x[20] = x[33] = 9, x[2] = x[18] = -4;

@@ -209,7 +209,7 @@ void check_quick_rounding(float most) {
   CHECK(doubts < lanes);
 }
 
-TEST_CASE("kernel rounding: f32 is right wherever it has no doubt") {
+TEST_CASE("kernel rounding: the f32 result is right in all lanes without doubt") {
   for (float most : {0x1p-11f, 0x1p-13f}) {
     check_quick_rounding<4>(most);
     check_quick_rounding<8>(most);

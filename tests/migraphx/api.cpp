@@ -283,7 +283,7 @@ migraphx_status with_nothing(migraphx_status (*call)(A..., ...)) {
 
 }  // namespace
 
-TEST_CASE("migraphx: every call refuses NULL for whatever it is given") {
+TEST_CASE("migraphx: every call refuses NULL for every argument") {
   Quiet quiet;
   const std::pair<const char*, migraphx_status> answers[] = {
 #define CALL(name) {#name, with_nothing(name)},
@@ -299,7 +299,7 @@ TEST_CASE("migraphx: every call refuses NULL for whatever it is given") {
   }
 }
 
-TEST_CASE("migraphx: sizes that cannot be are refused before memory is asked for") {
+TEST_CASE("migraphx: impossible sizes are refused before memory is allocated") {
   Quiet quiet;
   auto create = [](std::vector<size_t> lengths, std::vector<size_t> strides) {
     migraphx_shape_t shape = nullptr;

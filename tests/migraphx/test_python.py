@@ -77,7 +77,7 @@ def fp8(program):
 
 
 def graph_of(node, inputs, rank, name="g"):
-    """A model of one node; `inputs`: (name, element type, sizes)."""
+    """Returns a model of one node; `inputs`: (name, element type, sizes)."""
     values = [helper.make_tensor_value_info(*value) for value in inputs]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"y{i}" for i in range(rank)])
     return helper.make_model(helper.make_graph([node], name, values, [y]), opset_imports=[helper.make_opsetid("", 21)],
@@ -239,7 +239,7 @@ def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
 
 
 def in_python(script, **variables):
-    """The output of another Python."""
+    """Returns the output of another Python."""
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -436,7 +436,7 @@ print(json.dumps({{"answers": answers, "refused": refused}}))
 
 
 def on_amd(tmp_path, script, **variables):
-    """The output of a Python whose AMD driver is the emulated one, where device addresses are no host addresses."""
+    """Returns the output of a Python whose AMD driver is the emulated one, where device addresses are no host addresses."""
     (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
     return in_python(script.format(model=str(DIGITS)), LD_LIBRARY_PATH=str(tmp_path), WEFT_CUDA_LIBRARY="none",
                      AMDEMU_CHIPS="gfx1100", **variables)

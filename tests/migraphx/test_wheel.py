@@ -15,7 +15,7 @@ COMPARED = 1e-5
 
 @pytest.fixture(scope="module")
 def fixed_model(tmp_path_factory):
-    """The digits with a batch of 2: a model of fixed sizes is compiled when the session is made."""
+    """Provides the digits with a batch of 2: a model of fixed sizes is compiled when the session is made."""
     model = onnx.load(DIGITS)
     for value in [*model.graph.input, *model.graph.output]:
         value.type.tensor_type.shape.dim[0].dim_value = 2
@@ -52,7 +52,7 @@ def test_precision_reaches_the_compiler(client, fixed_model, option):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    """A calibration table in TensorRT's form."""
+    """Provides a calibration table in TensorRT's form."""
     path = tmp_path_factory.mktemp("table") / "ranges"
     path.write_text(f"TRT-8601-EntropyCalibration2\nimage: {struct.pack('>f', 1 / 127).hex()}\n")
     return path

@@ -34,7 +34,7 @@ def make_session(model, provider=NAME, options=None, **settings):
 
 
 def assigned(session):
-    """How many nodes each provider has."""
+    """Returns how many nodes each provider has."""
     counts = collections.Counter()
     for part in session.get_provider_graph_assignment_info():
         counts[part.ep_name] += len(part.get_nodes())
@@ -42,7 +42,7 @@ def assigned(session):
 
 
 def make_feed(session, sizes, seed=0):
-    """Inputs of the sizes of a case of bench/models; a symbol without a size there is 1."""
+    """Returns inputs of the sizes of a case of bench/models; a symbol without a size there is 1."""
     random, feed = np.random.default_rng(seed), {}
     for value in session.get_inputs():
         dims = [size if isinstance(size, int) else size_of(size, sizes) for size in value.shape]
@@ -53,7 +53,7 @@ def make_feed(session, sizes, seed=0):
 
 
 def size_of(name, sizes):
-    """"past + seq" and its like."""
+    """Computes the value of a size such as "past + seq"."""
     return int(eval(str(name), {"__builtins__": {}}, collections.defaultdict(lambda: 1, sizes)))
 
 
@@ -63,7 +63,7 @@ def first_case(path):
 
 
 def error_of(session, reference, feed):
-    """The largest difference from the wheel's own CPU provider, as a share of the largest value."""
+    """Returns the largest difference from the wheel's own CPU provider, as a share of the largest value."""
     worst = 0.0
     for got, want in zip(session.run(None, feed), reference.run(None, feed), strict=True):
         want = want.astype(np.float64)
@@ -93,7 +93,7 @@ def models_command(options):
 
 
 def feed_command(options):
-    """One model, sizes of its first axis, options of the provider; prints nodes and the error for each size."""
+    """Runs one model at sizes of its first axis with options of the provider; prints nodes and the error for each size."""
     model = pathlib.Path(options.model).read_bytes()
     session = make_session(model, options=dict(pair.split("=", 1) for pair in options.option))
     reference = make_session(model, "CPUExecutionProvider")

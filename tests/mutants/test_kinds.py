@@ -21,7 +21,7 @@ KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 
 def first_cases():
-    """One for each set of operators."""
+    """Returns one for each set of operators."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -39,7 +39,7 @@ def turned(x, kind):
 
 
 def model_of(case, kind):
-    """The model with its inputs as constants, float ones converted to `kind`; None if it has none."""
+    """Returns the model with its inputs as constants, float ones converted to `kind`; None if it has none."""
     model, any_turned = onnx.ModelProto(), False
     model.CopyFrom(case.model)
     graph = model.graph

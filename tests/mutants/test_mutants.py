@@ -41,7 +41,7 @@ def node_cases():
 
 
 def microsoft_models(folder):
-    """The first model of each test of com.microsoft's operators."""
+    """Returns the first model of each test of com.microsoft's operators."""
     tests = sorted((TESTS / "frontends").glob("test_microsoft*.py"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "microsoft_models", *tests]
     place = {"WEFT_MODELS": str(folder), "PYTHONPATH": str(Path(__file__).parent)}
@@ -53,7 +53,7 @@ def microsoft_models(folder):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Paths of small models: half are node cases of ONNX, a third com.microsoft's."""
+    """Provides paths of small models: half are node cases of ONNX, a third com.microsoft's."""
     folder = tmp_path_factory.mktemp("models")
     small = [model for case in node_cases() if len(model := case.model.SerializeToString()) < 4000]
     chosen = random.Random(SEED).sample(small, 160)
@@ -69,7 +69,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request, tmp_path_factory):
-    """A format and its models: for TensorFlow Lite and frozen graphs one of each operator and some of several; SavedModels with intact variables."""
+    """Provides a format and its models: for TensorFlow Lite and frozen graphs one of each operator and some of several; SavedModels with intact variables."""
     if request.param == "saved":
         return request.param, sorted(judge.folder_of("saved_models.py", tmp_path_factory).rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]
@@ -89,7 +89,7 @@ def pictures():
 
 
 def programs(path, count):
-    """Random graphs as programs in text. Graphs with a size that cannot be left open (heads of a width) are skipped."""
+    """Yields random graphs as programs in text. Graphs with a size that cannot be left open (heads of a width) are skipped."""
     for seed in range(SEED * 1000 + 40, SEED * 1000 + 200):
         d = draw_graph(seed)
         path.write_bytes(d.model(open_sizes(d)).SerializeToString())
@@ -104,7 +104,7 @@ def programs(path, count):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Paths of small files of each kind that is read."""
+    """Provides paths of small files of each kind that is read."""
     folder = tmp_path_factory.mktemp("files")
     for name, data in pictures().items():
         (folder / name).write_bytes(data)
@@ -143,7 +143,7 @@ def exported_programs(tmp_path_factory):
 
 
 def run_mutants(program, files, first, count):
-    """The failures of mutants [first, first + count)."""
+    """Returns the failures of mutants [first, first + count)."""
     command = [BUILD / "bin" / program, SEED, first, count, *files]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
     lines = done.stdout.splitlines()

@@ -87,7 +87,7 @@ class Graph:
         return (scale * self.random.standard_normal(dims, np.float32)).astype(self.type)
 
     def matmul(self, x, name, k, n, scale=1.0):
-        """x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
+        """Returns x[.., k] times random weights; in the last product the end token's weights are 0, so it is never chosen."""
         if self.d.precision != "int4":
             w = self.normal(k, n, scale=scale / np.sqrt(k))
             if name == "lm_head":
@@ -108,7 +108,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """The same with the weights [k, n] in a node of their own."""
+        """Returns the same with the weights [k, n] in a node of their own."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -126,7 +126,7 @@ class Graph:
                          epsilon=1e-5, stash_type=1)
 
     def skip_norm(self, x, skip, name, is_last=False):
-        """The sum and its norm; after the last layer only the norm."""
+        """Returns the sum and its norm; after the last layer only the norm."""
         outputs = [name, "", "", "" if is_last else name + ".sum"]
         inputs = [x, skip, self.norm_weight(name + ".weight", self.d.hidden)]
         while not outputs[-1]:
@@ -136,7 +136,7 @@ class Graph:
         return outputs[-1], outputs[0]
 
     def lengths(self):
-        """seqlens_k and total_sequence_length, from the mask."""
+        """Returns seqlens_k and total_sequence_length, from the mask."""
         axis, one = self.weight("axis", np.array([1], np.int64)), self.weight("one", np.array([1], self.d.ids))
         sums = self.node("ReduceSum", ["attention_mask", axis], "mask.sum", keepdims=1)
         last = self.node("Sub", [sums, one], "mask.last")
@@ -200,7 +200,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """The product with an adapter's weights, which are 0 if no adapter is given."""
+        """Returns the product with an adapter's weights, which are 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))
@@ -212,7 +212,7 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
+        """Returns weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":
@@ -223,7 +223,7 @@ class Graph:
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 
     def mixture(self, x, layer):
-        """Two experts for each token; the gate's weights are interleaved with those that it gates."""
+        """Returns two experts for each token; the gate's weights are interleaved with those that it gates."""
         d, at = self.d, f"layers.{layer}.moe"
         scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
         flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")
@@ -286,7 +286,7 @@ class Graph:
 
 
 def config(d):
-    """genai_config.json."""
+    """Returns the contents of genai_config.json."""
     decoder = {
         "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
         "filename": "model.onnx", "head_size": d.head, "hidden_size": d.hidden, "num_attention_heads": d.heads,
@@ -304,14 +304,14 @@ def config(d):
 
 
 def byte_letters():
-    """GPT-2's letter for each byte."""
+    """Returns GPT-2's letter for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [byte for byte in range(256) if byte not in plain]
     return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + i) for i, byte in enumerate(rest)}}
 
 
 def tokenizer(vocab):
-    """A byte-level tokenizer without merges; ids above the bytes are words of their own."""
+    """Returns a byte-level tokenizer without merges; ids above the bytes are words of their own."""
     specials = ["<unk>", "<s>", "</s>"]
     letters = byte_letters()
     words = specials + [letters[byte] for byte in range(256)]

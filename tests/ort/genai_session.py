@@ -65,7 +65,7 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """The number of steps with equal tokens, the largest difference of logits until then, and how close the two
+    """Returns the number of steps with equal tokens, the largest difference of logits until then, and how close the two
     tokens of the first different step were; both relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
@@ -88,7 +88,7 @@ def mark(word):
 
 
 def tokens(folder):
-    """Greedy decoding of one prompt, and of three prompts of different lengths."""
+    """Decodes greedily: one prompt, and three prompts of different lengths."""
     models = [load(folder, None), load(folder, ROUTE)]
     one = compare(*(steps(model, prompt(11), 64) for model in models))
     three = compare(*(steps(model, batch([3, 17, 9]), 12) for model in models))
@@ -96,7 +96,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """100 prompts of 100 lengths, alone and in pairs, after a first one."""
+    """Decodes 100 prompts of 100 lengths, alone and in pairs, after a first one."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)
@@ -118,7 +118,7 @@ def lengths(folder):
 
 
 def adapters(folder):
-    """Without, with, and again without an adapter."""
+    """Decodes without, with, and again without an adapter."""
     answers = []
     for route in None, ROUTE:
         model = load(folder, route)
@@ -136,7 +136,7 @@ def adapters(folder):
 
 
 def configured(folder):
-    """The provider that genai_config.json names."""
+    """Returns the provider that genai_config.json names."""
     return compare(*(steps(load(folder, route), prompt(7), 8) for route in (None, "config")))
 
 

@@ -93,7 +93,7 @@ def bound_values():
 
 @question
 def one_memory():
-    """y = x[::-1], written to the memory of x."""
+    """Writes y = x[::-1] to the memory of x."""
     nodes = [helper.make_node("Gather", ["x", "order"], ["y"], axis=0)]
     proto = model(nodes, [("x", TensorProto.FLOAT, [64])], [("y", TensorProto.FLOAT, [64])], [("order", np.arange(63, -1, -1))])
     made, x = session(proto), numbers(64)

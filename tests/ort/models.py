@@ -20,7 +20,7 @@ def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
 
 
 def mlp(seed=0, width=64):
-    """y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
+    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
     random = np.random.default_rng(seed)
     weights = [("a", random.standard_normal((width, 32)).astype(np.float32)),
                ("b", random.standard_normal((32, 8)).astype(np.float32)),
@@ -31,14 +31,14 @@ def mlp(seed=0, width=64):
 
 
 def convolution():
-    """A convolution of 3 x 3, for which there are several kernels."""
+    """Returns a convolution of 3 x 3, for which there are several kernels."""
     return model([helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1])],
                  [("x", TensorProto.FLOAT, [1, 32, 24, 24])], [("y", TensorProto.FLOAT, [1, 32, 24, 24])],
                  [("w", numbers(32, 32, 3, 3))])
 
 
 def mixed():
-    """y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
+    """Makes a model of y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
@@ -70,7 +70,7 @@ def reference(proto):
 
 
 def assigned(session_):
-    """How many nodes of the graph each provider has."""
+    """Returns how many nodes of the graph each provider has."""
     counts = {}
     for part in session_.get_provider_graph_assignment_info():
         counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())

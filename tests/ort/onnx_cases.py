@@ -44,7 +44,7 @@ def read_value(path, type_proto):
 
 
 def read_folder(folder, model):
-    """The data sets that older releases of onnx keep as files."""
+    """Returns the data sets that older releases of onnx keep as files."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     sets, number = [], 0
@@ -111,7 +111,7 @@ def check(case, session, given, wanted):
 
 
 def outcome(case, provider):
-    """(outcome, message, nodes on the provider, all nodes)"""
+    """Returns (outcome, message, nodes on the provider, all nodes)"""
     model, sets = load(case)
     model.ir_version = min(model.ir_version, NEWEST_IR)
     try:
@@ -158,7 +158,7 @@ def _work(numbers, chosen, provider, results):
 
 
 def run(provider=NAME, processes=1, **chosen):
-    """Results of all cases, in their order."""
+    """Returns results of all cases, in their order."""
     names = [case.name for case in all_cases(**chosen)]
     with concurrent.futures.ThreadPoolExecutor(processes) as pool:
         parts = pool.map(lambda first: run_part(provider, chosen, names, range(first, len(names), processes)), range(processes))

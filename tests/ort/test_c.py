@@ -25,13 +25,13 @@ def build(folder, *words):
 
 
 def runtime(folder):
-    """The arguments that link with the stock library in the folder."""
+    """Returns the arguments that link with the stock library in the folder."""
     return ["libonnxruntime.so.1", f"-Wl,-rpath,{folder}", f"-Wl,-rpath,{SHIM.parent}"]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """One program linked with the shim, and one linked with a library that contains the providers, which runs on the
+    """Provides one program linked with the shim, and one linked with a library that contains the providers, which runs on the
     stock library with the shim preloaded."""
     folder = tmp_path_factory.mktemp("c")
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
@@ -64,7 +64,7 @@ def test_every_way_in(programs, program, way):
     assert not is_half or got != round(want, 5)
     if way == "rocm_updated":
         assert "device_id=0;gpu_mem_limit=100000000" in out.replace("arena_extend_strategy=1;", "") and "no stream" in out
-        assert "option gpu_mem_limit is '1GB', which is no number" in out
+        assert "option gpu_mem_limit is '1GB', which is not a number" in out
 
 
 @pytest.mark.parametrize("way", ["rocm_arena", "rocm_arena_of_keys"])

@@ -30,7 +30,7 @@ def ask(*questions, chips=CHIP, **variables):
 
 @functools.cache
 def answers():
-    """One process answers most questions, since starting it takes longer than answering."""
+    """Provides the answers of one process to most questions, because starting a process takes longer than answering."""
     return ask("host_values", "mixed_providers", "bound_values", "static_inputs", "one_memory", "user_stream", "external_allocator",
                "arena_strategies", "memory_limit", "half_precision", "saved_programs", "an_index_out_of_range", "threads")
 

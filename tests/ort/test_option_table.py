@@ -48,7 +48,7 @@ class Row(typing.NamedTuple):
 
 
 def rows_of_source():
-    """The rows of options.def by name."""
+    """Returns the rows of options.def by name."""
     row = re.compile(r'^OPTION\(([\w:]+), (\w+), .*?, (true|false), "([^"]*)", "[^"]*", "[^"]*"\)$', re.M)
     text = (ROOT / "ort/options.def").read_text()
     return {name: Row(type, variable == "true", note) for type, name, variable, note in row.findall(text)}
@@ -136,7 +136,7 @@ def _(trial, options):
 
 
 def rounds(trial, options):
-    """The number of rounds of measuring, each with the next candidate of every kernel; None if nothing was measured."""
+    """Returns the number of rounds of measuring, each with the next candidate of every kernel; None if nothing was measured."""
     said = trial.run(options | {"disable_caching": "1", "threads": "1"}, models.convolution(), models.IMAGE)[2]
     found = re.search(r"kernels were measured, rounds: (\d+)", said)
     return int(found.group(1)) if found else None

@@ -51,7 +51,7 @@ def test_precisions_that_exclude_each_other():
 
 
 def calibration(form):
-    """A calibration table for the two operands of the product, in each calibrator's form."""
+    """Returns a calibration table for the two operands of the product, in each calibrator's form."""
     import json
     import struct
 
@@ -156,7 +156,7 @@ def test_options_that_mean_nothing_alone(options, note, capfd):
     assert note in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("text, native, wanted", [("", "0", "no JSON object"), ("x: zz\n", "1", "8 hex digits"),
+@pytest.mark.parametrize("text, native, wanted", [("", "0", "not a JSON object"), ("x: zz\n", "1", "8 hex digits"),
                                                   ('{"x": 0}', "0", "no scale above 0"), (None, "0", "cannot be read")])
 def test_calibration_tables_that_are_none(text, native, wanted, tmp_path):
     table = tmp_path / "table"

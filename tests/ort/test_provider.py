@@ -84,7 +84,7 @@ def test_the_classic_name_by_device():
 
 
 def by_names(proto, *names):
-    """A session with several of the library's providers, in this order."""
+    """Returns a session with several of the library's providers, in this order."""
     settings = ort.SessionOptions()
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for name in names:
@@ -172,7 +172,7 @@ def test_nodes_that_cannot_be_compiled_stay_on_the_cpu(capfd):
     assert assigned(made) == {NAME: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err
     assert "2/3 nodes on Weft (cpu), 1 on CPU" in said
-    assert "SplitToSequence: 'pieces' is no tensor" in said
+    assert "SplitToSequence: 'pieces' is not a tensor" in said
     got, want = [side.run(None, {"x": numbers(3, 64)}) for side in (made, models.reference(mixed()))]
     np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(np.stack(got[1]), np.stack(want[1]), rtol=1e-4, atol=1e-4)
@@ -225,7 +225,7 @@ def test_strict_refuses_a_mixed_session(keys):
 
 
 def conditional():
-    """y = x @ w if flag else relu(x); w is of the outer graph."""
+    """Makes a model of y = x @ w if flag else relu(x); w is of the outer graph."""
     then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], "then_product")], "then", [],
                              [helper.make_tensor_value_info("t", F, ["n", 16])])
     other = helper.make_graph([helper.make_node("Relu", ["x"], ["e"], "else_relu")], "else", [],
@@ -372,7 +372,7 @@ print('done')
 
 
 def python(provider, *words):
-    """Another Python that finds the package."""
+    """Returns another Python that finds the package."""
     package = str(pathlib.Path(provider.__file__).parents[1])
     paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run([sys.executable, *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)

@@ -31,7 +31,7 @@ def convnet():
 
 
 def loop(reads_outer_values):
-    """Five trips of a loop whose state is a tensor of a free size; the value that each trip adds comes from outside
+    """Makes a model of five trips of a loop whose state is a tensor of a free size; the value that each trip adds comes from outside
     the loop, or is carried."""
     port = lambda name, kind=TensorProto.FLOAT, dims=("n", 20): helper.make_tensor_value_info(name, kind, dims)
     carried = [] if reads_outer_values else ["w"]
@@ -49,7 +49,7 @@ def port_of(name):
 
 
 def stress(build, threads, amount, **variables):
-    """The program's findings as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
+    """Returns the program's findings as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     with tempfile.TemporaryDirectory() as folder:
         models = []
@@ -71,7 +71,7 @@ def test_threads_share_sessions():
 
 
 def options(suppressions):
-    """A sanitizer report fails the program. Reports in onnxruntime's own frames are suppressed."""
+    """Returns options with which a sanitizer report fails the program. Reports in onnxruntime's own frames are suppressed."""
     return {"TSAN_OPTIONS": f"report_mutex_bugs=0 suppressions={HERE / suppressions}"}
 
 

@@ -58,7 +58,7 @@ class Net:
         return self.op("Transpose", self.op("Reshape", x, self.shape(0, 0, heads, size)), perm=[0, 2, 1, 3])
 
     def attention(self, q, k, v, size, mask=None):
-        """Attention in the form that exporters write."""
+        """Returns attention in the form that exporters write."""
         scores = self.op("Mul", self.op("MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2])), self.const(np.float32(size**-0.5)))
         scores = self.op("Add", scores, mask) if mask else scores
         a = self.op("Transpose", self.op("MatMul", self.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
@@ -77,7 +77,7 @@ def embedded(net, width, words=50):
 
 
 def bert(width=64, layers=2, heads=8):
-    """An encoder with biases, a mask, a pooler and a classifier of 3 classes."""
+    """Returns an encoder with biases, a mask, a pooler and a classifier of 3 classes."""
     net = Net()
     x = embedded(net, width)
     mask = net.floats("mask", ["batch", 1, 1, "sequence"], 2, 1, 1, 6)
@@ -94,7 +94,7 @@ def bert(width=64, layers=2, heads=8):
 
 
 def gpt2(width=64, layers=2, heads=8, past=3):
-    """A decoder: one product for queries, keys and values, a cache that grows, and the embedding as last product (tied)."""
+    """Returns a decoder: one product for queries, keys and values, a cache that grows, and the embedding as last product (tied)."""
     net = Net()
     table = net.weight(96, width, scale=1)
     ids = net.input("ids", ["batch", "sequence"], net.random.integers(0, 96, (2, 4)))
@@ -115,7 +115,7 @@ def gpt2(width=64, layers=2, heads=8, past=3):
 
 
 def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
-    """A decoder as bench/gpu_decoder.py writes it: grouped queries, a cache with room that is updated in place."""
+    """Returns a decoder as bench/gpu_decoder.py writes it: grouped queries, a cache with room that is updated in place."""
     net = Net()
     size, batch = width // heads, 2
     ids = net.input("ids", ["batch", 1], net.random.integers(0, 96, (batch, 1)))
@@ -145,7 +145,7 @@ def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
 
 
 def vit(width=64, layers=1, heads=8):
-    """A picture in patches by a convolution, then an encoder."""
+    """Computes a picture in patches by a convolution, then an encoder."""
     net = Net()
     x = net.op("Conv", net.floats("picture", ["batch", 3, 32, 32], 2, 3, 32, 32), net.weight(width, 3, 8, 8, scale=0.1), strides=[8, 8])
     x = net.op("Transpose", net.op("Reshape", x, net.shape(0, width, -1)), perm=[0, 2, 1])
@@ -174,7 +174,7 @@ def four_bits(width=256, inner=512, block=32):
 
 
 def experts(width=32, inner=64, count=4):
-    """A dense mixture of experts: every expert is computed and weighted by a gate."""
+    """Returns a dense mixture of experts: every expert is computed and weighted by a gate."""
     net = Net()
     x = net.floats("x", ["tokens", width], 5, width)
     gate = net.op("Softmax", net.linear(x, width, count, bias=False), axis=-1)
@@ -189,7 +189,7 @@ NETWORKS = {f.__name__: f for f in (bert, gpt2, llama, vit, four_bits, experts)}
 
 
 def drawn(seed):
-    """A random graph of products with other operators between them, some of sizes that the number of ranks divides."""
+    """Returns a random graph of products with other operators between them, some of sizes that the number of ranks divides."""
     net = Net(seed)
     r = net.random
     sizes = [24, 32, 33, 40, 48, 64, 96, 7]

@@ -124,7 +124,7 @@ def test_usual_size(weft_command, tmp_path):
     assert np.load(tmp_path / "out.npy").shape[0] == 4
     assert weft_command("run", MODEL, *sizes, "--at", "batch=2").returncode == 0
     assert np.load(tmp_path / "out.npy").shape[0] == 2
-    assert "is no size" in weft_command("run", MODEL, "--shape", "image=1..8:9,1,8,8").stderr
+    assert "is not a size" in weft_command("run", MODEL, "--shape", "image=1..8:9,1,8,8").stderr
 
 
 def damaged_models():

@@ -22,7 +22,7 @@ def arrays(values):
 
 
 def node_cases():
-    """The node cases whose types numpy has: other types cannot be passed from Python."""
+    """Returns the node cases whose types numpy has: other types cannot be passed from Python."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
@@ -32,7 +32,7 @@ def node_cases():
 
 
 def answer(case):
-    """The outputs, or nothing when the case was refused."""
+    """Returns the outputs, or nothing when the case was refused."""
     inputs = arrays(case.data_sets[0][0])
     try:
         model = weft.compile(case.model.SerializeToString(), device="cpu", threads=1)
@@ -84,7 +84,7 @@ class Network:
 
 
 def steps(real, scale, zero):
-    """`real` (double precision) as integers of the scale, less the zero point."""
+    """Returns `real` (double precision) as integers of the scale, less the zero point."""
     return np.clip(np.rint(real / np.float64(np.float32(scale))), -zero, 255 - zero)
 
 

@@ -35,7 +35,7 @@ def info(name, *dims):
 
 
 def convolutional(spread=1.0, opset=19):
-    """Two convolutions, a residual sum, a mean and a Gemm. `spread`: the ratio of the largest channel's weights to
+    """Returns two convolutions, a residual sum, a mean and a Gemm. `spread`: the ratio of the largest channel's weights to
     the smallest's."""
     r = rng()
 
@@ -73,7 +73,7 @@ def pictures(count=8, seed=2):
 
 
 def rows(count=8, k=64, seed=3):
-    """Rows whose neighbouring columns are correlated, as in trained networks."""
+    """Returns rows whose neighbouring columns are correlated, as in trained networks."""
     mix = rng(9).standard_normal((k, k)) * np.logspace(0, -2, k)
     return [(rng(seed + i).standard_normal((16, k)) @ mix).astype("f") for i in range(count)]
 
@@ -88,7 +88,7 @@ def saved(tmp_path, model, name="model.onnx"):
 
 
 def peer(path, x, **others):
-    """The answers of onnxruntime without optimisations."""
+    """Returns the answers of onnxruntime without optimisations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -251,7 +251,7 @@ def test_a_few_huge_values_do_not_cost_the_others_their_steps(tmp_path, method):
 
 
 def as_convolutions(model):
-    """The same products as 1x1 convolutions."""
+    """Returns the same products as 1x1 convolutions."""
     for held in model.graph.initializer:
         held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).T[:, :, None, None].copy(), held.name))
     for node in model.graph.node:
@@ -266,7 +266,7 @@ def pixels(data):
 
 
 def massive(count=8, k=64):
-    """Rows as in language models: the first holds a value a thousand times as large as the others."""
+    """Returns rows as in language models: the first holds a value a thousand times as large as the others."""
     data = [rng(70 + i).standard_normal((16, k)).astype("f") for i in range(count)]
     for x in data:
         x[0, 5] = 3000
@@ -274,7 +274,7 @@ def massive(count=8, k=64):
 
 
 def rest_of(y):
-    """All rows but the first."""
+    """Returns all rows but the first."""
     return np.concatenate([part[1:] for part in np.split(y, len(y) // 16)])
 
 
@@ -338,7 +338,7 @@ def test_gptq_beats_rounding_to_nearest_where_inputs_go_together(tmp_path):
 
 
 def outliers(count=8):
-    """Rows in which the same few columns are always large, as in transformers."""
+    """Returns rows in which the same few columns are always large, as in transformers."""
     data = [rng(50 + i).standard_normal((16, 64)).astype("f") for i in range(count)]
     for x in data:
         x[:, ::16] *= 60
@@ -391,7 +391,7 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
 
 
 def uneven(*nodes, weights, output):
-    """A model with an intermediate value whose channels differ by a factor of a hundred."""
+    """Returns a model with an intermediate value whose channels differ by a factor of a hundred."""
     return model_of(list(nodes), [info("x", "n", *((64,) if len(output) == 1 else (8, 6, 6)))],
                     [info("y", "n", *output)], weights)  # fmt: skip
 
@@ -611,7 +611,7 @@ def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric)
 
 
 def narrowed(model, kind):
-    """The model with weights, inputs and results of another type."""
+    """Returns the model with weights, inputs and results of another type."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     for held in model.graph.initializer:
         held.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(held).astype(dtype), held.name))
@@ -659,7 +659,7 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """An LSTM both ways, a convolution, and a choice of products: one weight in the branch, one in the main graph, one from
+    """Returns an LSTM both ways, a convolution, and a choice of products: one weight in the branch, one in the main graph, one from
     a Constant node."""
     r = rng(6)
 
@@ -751,7 +751,7 @@ def test_a_calibration_table_beside_data(tmp_path):
 
 
 @pytest.mark.parametrize("text, words", [("", "no scale above 0"), ("x: zz", "8 hex digits"), ('{"x": 0}', "no scale above 0"),
-                                         ('{"x": []}', "has no range"), ('{"x": ', "no JSON object")])  # fmt: skip
+                                         ('{"x": []}', "has no range"), ('{"x": ', "not a JSON object")])  # fmt: skip
 def test_tables_that_are_none(tmp_path, text, words):
     (tmp_path / "table").write_text(text)
     with pytest.raises(weft.UsageError, match=words):

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 @pytest.fixture
 def model(tmp_path):
-    """A 3x3 convolution, which can be computed in three ways."""
+    """Provides a 3x3 convolution, which can be computed in three ways."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 32, 20, 20])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     weights = onnx.numpy_helper.from_array((np.arange(32 * 32 * 9) % 7 - 3).astype(np.float32).reshape(32, 32, 3, 3), "w")

@@ -13,7 +13,7 @@ ways = []
 
 
 def body_of(d, own, least=1, most=4):
-    """A body drawn inside `d` with some nodes, whose operands are preferably the values `own`."""
+    """Returns a body drawn inside `d` with some nodes, whose operands are preferably the values `own`."""
     if d.depth >= DEEPEST:
         raise Skip
     body = d.inner()
@@ -41,7 +41,7 @@ def graph_of(body, name, inputs, outputs):
 
 
 def made_in(body, want):
-    """A value that a node of the body computed."""
+    """Returns a value that a node of the body computed."""
     fitting = [v for step in body.steps for v in step.results if want(v)]
     if not fitting:
         raise Skip
@@ -49,7 +49,7 @@ def made_in(body, want):
 
 
 def run_steps(steps, known):
-    """The values of a body by name, computed from the values around it."""
+    """Returns the values of a body by name, computed from the values around it."""
     values = dict(known)
     for step in steps:
         operands = {name: values[name] for name in names_read(step.node) if name in values}
@@ -63,7 +63,7 @@ def run_steps(steps, known):
 
 
 def outside(node, d):
-    """The values of the graph around it that a node with bodies reads."""
+    """Returns the values of the graph around it that a node with bodies reads."""
     around = {v.name: v for v in d.values + d.initializers + d.inputs}
     return {name: (around[name].plain, around[name].wide) for name in names_read(node) if name in around}
 
@@ -78,7 +78,7 @@ def placed(d, node, compute, exact):
 
 
 def run_time_condition(d, holds):
-    """A bool with this value that is known only in the run."""
+    """Returns a bool with this value that is known only in the run."""
     x = d.given(np.array(1.0 if holds else -1.0, np.float32))
     return d.add("Greater", x, np.array(0, np.float32), exact=True)
 
@@ -131,7 +131,7 @@ def loop(d, name):
 
 
 def make_loop(d, trips, carried, build, known=0.4):
-    """A Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
+    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
     condition, its carried values and its rows. `known`: how often the number of trips is a constant."""
     count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))
@@ -170,7 +170,7 @@ def make_loop(d, trips, carried, build, known=0.4):
 
 
 def next_of(body, mine, grows):
-    """The next value of a carried value: of its type, and of its sizes unless it grows."""
+    """Returns the next value of a carried value: of its type, and of its sizes unless it grows."""
     if grows and mine.rank:
         return body.add("Concat", mine, body.weight(body.array((1, *mine.shape[1:]), mine.dtype)), axis=0, exact=True)
     if body.chance(0.1):

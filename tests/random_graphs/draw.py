@@ -73,17 +73,17 @@ class Value:
 
     @property
     def is_extreme(self):
-        """Whether it holds the identity of a maximum or minimum: the result over no elements."""
+        """Tells whether it holds the identity of a maximum or minimum: the result over no elements."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
     def stays_exact(self, wide, dtype):
-        """Whether other numbers in its place would be as exact as its own."""
+        """Tells whether other numbers in its place would be as exact as its own."""
         return not self.exact or is_exact(wide, dtype, self.stored)
 
     @property
     def unit(self):
-        """The tolerance of a right answer, relative to the largest element."""
+        """Returns the tolerance of a right answer, relative to the largest element."""
         return FLOATS[self.like or self.dtype][0]
 
 
@@ -117,7 +117,7 @@ class Drawing:
         self.precision = self.precision or drawn
 
     def inner(self):
-        """A drawing for a body: it sees the values around it, and adds its constants and inputs to the model."""
+        """Returns a drawing for a body: it sees the values around it, and adds its constants and inputs to the model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
                        names=self.names, depth=self.depth + 1, precision=self.precision)  # fmt: skip
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
@@ -128,7 +128,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """In this context, nodes pick operands only among these and later values."""
+        """Opens a context in which nodes pick operands only among these and later values."""
         around, self.values = self.values, list(values)
         try:
             yield
@@ -142,7 +142,7 @@ class Drawing:
     # --- values that come from outside
 
     def shape(self, rank=None):
-        """Some sizes, seldom a 0, with few elements."""
+        """Returns some sizes, seldom a 0, with few elements."""
         rank = self.random.choice((0, 1, 2, 2, 3, 3, 4, 4)) if rank is None else rank
         while True:
             sizes = tuple(self.random.choice(SIZES) for _ in range(rank))
@@ -165,7 +165,7 @@ class Drawing:
         return self.given(self.array(shape, dtype))
 
     def given(self, array, **words):
-        """An input. One of bf16, which numpy does not have, comes as f32."""
+        """Returns an input. One of bf16, which numpy does not have, comes as f32."""
         if np.asarray(array).dtype == BF16:
             return self.add("Cast", self.given(array.astype(np.float32)), to=TensorProto.BFLOAT16, exact=True)
         return self._outside(self.inputs, f"x{len(self.inputs)}", np.asarray(array), False, **words)
@@ -216,19 +216,19 @@ class Drawing:
         return results
 
     def pick(self, want=lambda value: True, recent=0.7):
-        """A value that fits, most often one of the latest."""
+        """Returns a value that fits, most often one of the latest."""
         fitting = [v for v in self.values if want(v)]
         if not fitting:
             raise Skip
         return self.random.choice(fitting[-3:] if self.random.random() < recent else fitting)
 
     def real(self, rank=None, least=0, want=lambda value: True):
-        """A tensor of floats, with elements."""
+        """Returns a tensor of floats, with elements."""
         return self.pick(lambda v: v.is_float and v.plain.size > 0
                          and (v.rank == rank if rank is not None else v.rank >= least) and want(v))  # fmt: skip
 
     def float(self, rank=None, least=0, want=lambda value: True):
-        """A tensor of f32."""
+        """Returns a tensor of f32."""
         return self.real(rank, least, lambda v: v.dtype == np.float32 and want(v))
 
     def axis(self, value):
@@ -251,7 +251,7 @@ class Drawing:
                 self.keep(node, compute, [Value(node.output[0], plain[0], wide[0], value.exact, like=BF16, stored=BF16)], True)
 
     def model(self, symbols):
-        """The model; `symbols` gives names to sizes of inputs: {(input, axis): name}."""
+        """Returns the model; `symbols` gives names to sizes of inputs: {(input, axis): name}."""
         def info(value, open_sizes):
             sizes = [open_sizes.get(axis, size) for axis, size in enumerate(value.shape)]
             return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes)
@@ -266,7 +266,7 @@ class Drawing:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def outputs(self):
-        """The values that no node reads, and one that some node reads, so that fusion must also store it."""
+        """Returns the values that no node reads, and one that some node reads, so that fusion must also store it."""
         read = {name for node in self.nodes for name in names_read(node)}
         made = [v for step in self.steps for v in step.results]
         ends = [v for v in made if v.name not in read]
@@ -290,7 +290,7 @@ class Drawing:
 
 
 def names_read(node):
-    """Names that a node reads, its bodies included."""
+    """Yields names that a node reads, its bodies included."""
     for name in node.input:
         yield name
     for attribute in node.attribute:
@@ -305,7 +305,7 @@ def widened(array):
 
 
 def widened_node(node):
-    """The node for operands in float64: types that it names are widened too."""
+    """Returns the node for operands in float64: types that it names are widened too."""
     wide = type(node)()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
@@ -318,7 +318,7 @@ def widened_node(node):
 
 
 def judge_of(node, opset):
-    """The evaluator of a node: a function from {name: (plain, wide)} to the lists of plain and wide results."""
+    """Returns the evaluator of a node: a function from {name: (plain, wide)} to the lists of plain and wide results."""
     if node.domain == "com.microsoft" or is_wrong_in_reference(node):
         return lambda known: by_onnxruntime(node, opset, checked(node, known))
     wide_node = widened_node(node)
@@ -370,12 +370,12 @@ def checked(node, known):
 
 
 def is_flat(rows, least):
-    """Whether a row's deviation is so small beside its elements that a rounding of the inputs changes the answer."""
+    """Tells whether a row's deviation is so small beside its elements that a rounding of the inputs changes the answer."""
     return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < least * np.max(np.abs(rows), -1))
 
 
 def normalised_rows(node, known):
-    """The operands whose rows the node centres: an array with these rows along its last axis, and the smallest ratio of
+    """Yields the operands whose rows the node centres: an array with these rows along its last axis, and the smallest ratio of
     deviation to the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
@@ -395,7 +395,7 @@ def normalised_rows(node, known):
 
 
 def is_window_too_wide(node, x):
-    """Whether a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards 0,
+    """Tells whether a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards 0,
     the standard downwards."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if not node.op_type.endswith("Pool") or "kernel_shape" not in words:
@@ -407,7 +407,7 @@ def is_window_too_wide(node, x):
 
 
 def is_between_steps(x):
-    """Whether elements of x, or the zero point, lie half way between the 256 steps from the least to the greatest, and
+    """Tells whether elements of x, or the zero point, lie half way between the 256 steps from the least to the greatest, and
     rounding may find them on either side."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
@@ -416,7 +416,7 @@ def is_between_steps(x):
 
 
 def has_room(node, known):
-    """Whether a cache is longer than the keys that it held before."""
+    """Tells whether a cache is longer than the keys that it held before."""
     names = (*node.input, *[""] * 7)
     if names[3] not in known or names[6] not in known:
         return False
@@ -430,7 +430,7 @@ def has_classes(node, scores, labels):
 
 
 def is_between_pixels(node, x, grid):
-    """Whether rounding decides which pixel is nearest to a point."""
+    """Tells whether rounding decides which pixel is nearest to a point."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sizes = np.array(x.shape[:1:-1])
     places = (grid + 1) / 2 * (sizes - 1) if words.get("align_corners") else ((grid + 1) * sizes - 1) / 2
@@ -498,12 +498,12 @@ def info_of(name, array):
 
 
 def narrowed(known):
-    """The wide operands as the model's types hold them."""
+    """Returns the wide operands as the model's types hold them."""
     return {name: pair[1].astype(pair[0].dtype) for name, pair in known.items()}
 
 
 def noisy(arrays):
-    """Widened, plus a unit in the last place of f32 of the largest element."""
+    """Widens a value, and adds a unit in the last place of f32 of the largest element."""
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 
@@ -511,7 +511,7 @@ def noisy(arrays):
 
 
 def is_exact(array, dtype, stored):
-    """Whether all elements are multiples of a power of two that their type holds, with their sums and many products;
+    """Tells whether all elements are multiples of a power of two that their type holds, with their sums and many products;
     f32 as `stored`."""
     if dtype.kind in "biu" or dtype in QUANTA:
         return True

@@ -42,7 +42,7 @@ NOT_DRAWN = {
 
 @functools.cache
 def operators():
-    """(domain, name) of every operator that models may use, except NOT_DRAWN."""
+    """Returns (domain, name) of every operator that models may use, except NOT_DRAWN."""
     command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
     lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
@@ -88,7 +88,7 @@ def has_operator(domain, name, opset):
 
 
 def draw_graph(seed, precision=""):
-    """A drawing of 4 to 16 steps, some of them patterns; each operator comes first in equally many graphs. The
+    """Returns a drawing of 4 to 16 steps, some of them patterns; each operator comes first in equally many graphs. The
     seed decides the precision, unless one is given."""
     d = Drawing(seed, precision=precision)
     first = operators()[seed % len(operators())]
@@ -126,7 +126,7 @@ def draw_first(d, domain, name):
 
 
 def open_sizes(d):
-    """Names for some sizes of inputs; equal names have equal sizes."""
+    """Returns names for some sizes of inputs; equal names have equal sizes."""
     if d.random.random() < 0.5:
         return {}
     return {(k, axis): f"n{size}" for k, value in enumerate(d.inputs) for axis, size in enumerate(value.shape)
@@ -138,7 +138,7 @@ def feeds(d):
 
 
 def other_sizes(d, symbols):
-    """The graph's values for another value of one of its open sizes; nothing if the graph is not valid for it."""
+    """Returns the graph's values for another value of one of its open sizes; nothing if the graph is not valid for it."""
     if not symbols:
         return None
     name = d.random.choice(sorted(set(symbols.values())))
@@ -146,7 +146,7 @@ def other_sizes(d, symbols):
 
 
 def resized(d, value, shape):
-    """Numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not be
+    """Returns numbers for an input of another size: newly drawn, or taken from its own rows where new numbers would not be
     valid."""
     if list(value.shape) == shape:
         return value.plain
@@ -168,7 +168,7 @@ def at_size(d, symbols, name, size):
 
 
 def allowed(value):
-    """The allowed difference of an answer from the float64 one: a share of the largest element, plus the difference of the plain run."""
+    """Returns the allowed difference of an answer from the float64 one: a share of the largest element, plus the difference of the plain run."""
     known = np.isfinite(value.wide)
     largest = float(np.max(np.abs(value.wide[known]), initial=0))
     own = float(np.max(np.abs(value.plain.astype(np.float64)[known] - value.wide[known]), initial=0))

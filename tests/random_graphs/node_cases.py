@@ -23,7 +23,7 @@ def is_plain(array):
 
 
 def collected():
-    """{(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
+    """Returns {(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
     node."""
     from onnx.backend.test.case.node import collect_testcases
 
@@ -55,7 +55,7 @@ def cases():
 
 
 def cut_out(d, shape, dtype):
-    """A tensor of this shape from an existing value: its first elements, repeated as often as needed."""
+    """Returns a tensor of this shape from an existing value: its first elements, repeated as often as needed."""
     count = int(np.prod(shape))
     x = d.pick(lambda v: v.dtype == dtype and v.plain.size > 0)
     x = d.add("Reshape", x, np.array([-1], np.int64), exact=True)
@@ -78,7 +78,7 @@ def planted(d, array, is_first):
 
 
 def draw_case(d, domain, op):
-    """A node of one of the operator's cases, as the model's version of the operator set has it."""
+    """Returns a node of one of the operator's cases, as the model's version of the operator set has it."""
     fitting = cases().get((domain, op), [])
     if not domain:
         version = onnx.defs.get_schema(op, d.opset, "").since_version if onnx.defs.has(op, d.opset, "") else 0

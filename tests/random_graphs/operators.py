@@ -35,7 +35,7 @@ def draws(*names):
 
 
 def table():
-    """(ONNX name, arity, accepts) of each elementwise operator that ONNX has."""
+    """Returns (ONNX name, arity, accepts) of each elementwise operator that ONNX has."""
     rows = re.findall(r'^ELEMENTWISE\(\w+,\s*(\d),\s*(\w+),\s*\w+,\s*"(\w+)"', TABLE.read_text(), re.M)
     return [(name, int(arity), accepts) for arity, accepts, name in rows]
 
@@ -57,7 +57,7 @@ def operand(d, name, kind):
 
 
 def partner(d, value, exact):
-    """A second operand that broadcasts with `value`: an existing value, or a weight."""
+    """Returns a second operand that broadcasts with `value`: an existing value, or a weight."""
     def fits(other):
         pairs = zip(other.shape[::-1], value.shape[::-1])
         return other.dtype == value.dtype and all(a == b or 1 in (a, b) for a, b in pairs) and (other.exact or not exact)
@@ -639,7 +639,7 @@ def det(d, name):
 
 
 def window_words(d, sizes):
-    """kernel_shape, strides and pads that fit."""
+    """Returns kernel_shape, strides and pads that fit."""
     kernel = [d.random.choice([k for k in (1, 2, 3, 5) if k <= size]) for size in sizes]
     words = {"kernel_shape": kernel, "strides": [d.random.choice((1, 1, 2)) for _ in kernel]}
     words["pads"] = [d.random.randrange(k) for k in kernel + kernel]
@@ -653,7 +653,7 @@ def picture(d, ranks=(3, 4), least=None, most=1024, dtype=None):
 
 
 def many_channels(d):
-    """A picture whose channels fill vectors."""
+    """Returns a picture whose channels fill vectors."""
     return d.input((d.random.choice((1, 2)), d.random.choice((16, 21, 32)), *d.random.choice(((11,), (5, 7)))))
 
 

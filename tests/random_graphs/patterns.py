@@ -173,7 +173,7 @@ def positions(d):
 
 
 def every_position(d):
-    """x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
+    """Returns x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -243,7 +243,7 @@ def between_quanta(d, x, scale=0.25, zero=128, dtype=np.uint8):
 
 
 def quantised_conv(d):
-    """A convolution as quantisers write it: every tensor in a QDQ pair, the bias in i32."""
+    """Returns a convolution as quantisers write it: every tensor in a QDQ pair, the bias in i32."""
     c, out = d.random.choice((1, 3, 4)), d.random.choice((2, 8))
     x = between_quanta(d, d.input((1, c, 6, 5)))
     axis = {"axis": 0} if d.chance(0.5) else {}
@@ -265,7 +265,7 @@ def quantised_product(d, x):
 
 
 def quantised_sum(d):
-    """The sum of a product and a bias, or of two products, between QDQ pairs: one factor for each scale."""
+    """Returns the sum of a product and a bias, or of two products, between QDQ pairs: one factor for each scale."""
     x = d.input((2, 16))
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)
@@ -279,7 +279,7 @@ def quantised_sum(d):
 
 
 def known_branch(d):
-    """An If whose condition is a constant, as exporters write flags: the pass keeps only the branch taken."""
+    """Returns an If whose condition is a constant, as exporters write flags: the pass keeps only the branch taken."""
     yes, no = d.inner(), d.inner()
     x = rows(d)
     a, b = yes.add("Tanh", x), no.add("Abs", x, exact=True)
@@ -296,7 +296,7 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """A body that repeats a computation which no trip changes, and passes a value through. It is too long to be
+    """Returns a body that repeats a computation which no trip changes, and passes a value through. It is too long to be
     unrolled, except for targets without loops."""
     x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
@@ -339,7 +339,7 @@ def attention_in_f64(d):
 
 @contextlib.contextmanager
 def long_values(d):
-    """In this context values may be long; outer operators skip them, as their other operands would be long too."""
+    """Opens a context in which values may be long; outer operators skip them, as their other operands would be long too."""
     before, d.most = len(d.values), LONG_ELEMENTS
     try:
         yield
@@ -349,7 +349,7 @@ def long_values(d):
 
 
 def long_rows(d):
-    """A reduction or a norm between two elementwise operators."""
+    """Returns a reduction or a norm between two elementwise operators."""
     n, c, length = d.random.choice((1, 3)), d.random.choice((1, 5, 24)), d.random.randint(16384, 20001)
     shape = d.random.choice([(n, length), (n, length // 10, c), (length,)])
     op = d.random.choice(("ReduceMean", "ReduceMax", "ReduceSum", "ReduceL2", "ArgMax", "Softmax", "LayerNormalization"))

@@ -17,7 +17,7 @@ def f32(x):
 
 
 def between(d, x, quanta=None, scale=None):
-    """x after a QDQ pair (QuantizeLinear and DequantizeLinear of one scale), and the scale."""
+    """Adds a QDQ pair (QuantizeLinear and DequantizeLinear of one scale) behind x; returns the result and the scale."""
     dtype, zero = quanta or d.random.choice(QUANTA)
     scale, zero = scale or d.random.choice(SCALES), np.array(zero, dtype)
     q = d.add("QuantizeLinear", x, f32(scale), zero, exact=True)
@@ -25,7 +25,7 @@ def between(d, x, quanta=None, scale=None):
 
 
 def weight(d, shape, axis, dtype=np.int8):
-    """A dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
+    """Returns a dequantised weight and its scales: one, or one for each index of the axis, not all equal."""
     steps = d.array(shape, dtype)
     if d.chance(0.4):
         scale, zero, words = f32(d.random.choice(SCALES)), np.array(0, dtype), {}
@@ -37,7 +37,7 @@ def weight(d, shape, axis, dtype=np.int8):
 
 
 def bias(d, count, scale):
-    """No bias, one in floats, or one in integers whose scale is the product of both scales."""
+    """Draws no bias, one in floats, or one in integers whose scale is the product of both scales."""
     if d.chance(0.3):
         return []
     if d.chance(0.3):
@@ -90,7 +90,7 @@ def moved(d, x, scale):
 
 
 def layers(d):
-    """A chain of steps; its result is dequantised or quantised."""
+    """Returns a chain of steps; its result is dequantised or quantised."""
     axes = d.random.choice((1, 2, 2, 2, 3))
     shape = (d.random.choice((1, 2)), d.random.choice((1, 2, 3, 4, 8, 9)), *(6, 5, 4)[:axes])
     x, scale = between(d, d.input(shape))
@@ -105,7 +105,7 @@ def layers(d):
 
 
 def product(d):
-    """MatMul with batches of rows, or Gemm with its weight transposed or not."""
+    """Draws a MatMul with batches of rows, or Gemm with its weight transposed or not."""
     k, n = d.random.choice((1, 4, 16, 33)), d.random.choice((1, 3, 8, 17))
     if d.chance(0.5):
         x, scale = between(d, d.input((d.random.choice((1, 5)), k)))
@@ -131,7 +131,7 @@ def product_of_two(d):
 
 
 def wide_quanta(d):
-    """16-bit integers before a product with 8-bit weights, or around an elementwise operator."""
+    """Draws 16-bit integers before a product with 8-bit weights, or around an elementwise operator."""
     if d.opset < 21:
         raise Skip
     x, _ = between(d, d.input((d.random.choice((1, 3)), 8)), d.random.choice([(np.uint16, 32768), (np.uint16, 5), (np.int16, 0)]))
@@ -141,7 +141,7 @@ def wide_quanta(d):
 
 
 def of_this_run(d):
-    """The scale follows from the values: DynamicQuantizeLinear, MatMulInteger, both scales, a bias."""
+    """Returns a product whose scale follows from the values: DynamicQuantizeLinear, MatMulInteger, both scales, a bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
     x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row
@@ -174,7 +174,7 @@ def of_each_row(d):
 
 
 def float8(d):
-    """8-bit floats on both sides of a product or a convolution."""
+    """Draws 8-bit floats on both sides of a product or a convolution."""
     kind = np.dtype(d.random.choice((ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz)))
     is_picture, n = d.chance(0.4), d.random.choice((2, 8))
     x = d.input((1, 4, 6, 5) if is_picture else (*d.random.choice([(), (2,)]), d.random.choice((1, 3)), 16))
@@ -185,7 +185,7 @@ def float8(d):
 
 
 def in_blocks(d):
-    """Block-quantised weights: of a MatMul, a Gemm, and a Gather table."""
+    """Draws block-quantised weights: of a MatMul, a Gemm, and a Gather table."""
     kind = np.dtype(d.random.choice((*INT4, np.int8, np.uint8)))
     axis, block = d.random.randrange(2), d.random.choice((16, 32))
     shape = [d.random.choice((16, 32, 48, 40)), d.random.choice((16, 32, 40))]

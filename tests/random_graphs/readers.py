@@ -16,7 +16,7 @@ TYPES = [np.float32] * 8 + [np.float16, BF16, np.float64]
 
 
 def product(d):
-    """A product, often of integers, so that operators that take exact operands only may follow."""
+    """Returns a product, often of integers, so that operators that take exact operands only may follow."""
     most = 1 if d.chance(0.6) else 4
     x = d.random.choice((product_of_rows, product_of_pictures))(d, most)
     if d.chance(0.3):
@@ -73,7 +73,7 @@ def inserted(d, sizes):
 
 
 def cut(d, sizes):
-    """One position along an axis; the strides of the others stay as they are."""
+    """Returns one position along an axis; the strides of the others stay as they are."""
     at = d.random.randint(0, 3)
     x = values_of(d, [*sizes[:at], 2, *sizes[at:]])
     if d.chance(0.4):
@@ -91,7 +91,7 @@ def kept(d, sizes):
 
 
 def values_of(d, shape):
-    """An input, or a node's result from one."""
+    """Returns an input, or a node's result from one."""
     if np.prod(shape) > 1024:
         raise Skip
     x = d.input(shape, d.random.choice(TYPES))
@@ -99,7 +99,7 @@ def values_of(d, shape):
 
 
 def nothing(d):
-    """A value with an axis of size 0: an input, or cut out of a product."""
+    """Returns a value with an axis of size 0: an input, or cut out of a product."""
     if d.chance(0.4):
         x = product(d)
         return d.add("Slice", x, *[np.array([n], np.int64) for n in (0, 0, d.axis(x))], exact=True)
@@ -110,7 +110,7 @@ def nothing(d):
 
 
 def products_of_nothing(d):
-    """The axis that is summed has size 0."""
+    """Returns a product whose summed axis has size 0."""
     n, m = d.random.choice((1, 3, 8)), d.random.choice((1, 4, 7))
     x, w = d.input((n, 0)), d.weight(np.zeros((0, m), np.float32))
     if d.chance(0.5):

@@ -74,7 +74,7 @@ def wrong_answers(program, given, values):
 
 
 def compiled(device, d, model, seen):
-    """The program, and whether sizes are open in it."""
+    """Returns the program, and whether sizes are open in it."""
     import weft
 
     try:
@@ -219,7 +219,7 @@ def empty_of(seed):
 
 
 def devices_of(seed, devices):
-    """The devices for this graph: "NAME/N" is used for every Nth graph."""
+    """Yields the devices for this graph: "NAME/N" is used for every Nth graph."""
     for device in devices:
         name, _, every = device.partition("/")
         if seed % int(every or 1) == 0:
@@ -250,7 +250,7 @@ class Worker:
         self.work, self.context, self.process = work, context, None
 
     def ask(self, question):
-        """The answer to a question, or a string with the process's exit status."""
+        """Returns the answer to a question, or a string with the process's exit status."""
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
@@ -270,7 +270,7 @@ class Worker:
         return why
 
     def seen_of(self, seeds):
-        """The findings for each graph; if the process ends, the graphs are asked for one by one."""
+        """Returns the findings for each graph; if the process ends, the graphs are asked for one by one."""
         answer = self.ask(seeds)
         if not isinstance(answer, str):
             return answer
@@ -337,7 +337,7 @@ def run(first, count, devices, keep=None, jobs=None, precision=""):
 
 
 def counted(total, devices, first, precision):
-    """The row of bench/results."""
+    """Returns the row of bench/results."""
     of = {"devices": devices, "first seed": first} | ({"precision": precision} if precision else {})
     values = {"graphs": total["graphs"], "wrong": len(total["failed"]), **total["precisions"]}
     values |= {key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")}
@@ -359,7 +359,7 @@ def add(total, seen, has_failed):
 
 
 def seldom(total):
-    """{name: count} of operators and passes that were seen less often than their share of the graphs."""
+    """Returns {name: count} of operators and passes that were seen less often than their share of the graphs."""
     wanted = int(total["graphs"] * OPERATOR_SHARE), int(total["graphs"] * PASS_SHARE)
     names = [f"{domain}:{name}" for domain, name in graphs.operators()]
     few = {name: total["operators"][name] for name in names if total["operators"][name] < wanted[0]}

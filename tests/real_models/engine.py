@@ -23,7 +23,7 @@ def options(**settings):
 
 
 def rounded(array):
-    """Rounded to the 8 significant bits of bf16, ties to even."""
+    """Rounds to the 8 significant bits of bf16, ties to even."""
     bits = array.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
@@ -81,7 +81,7 @@ class Engine:
         return self.judge.get_inputs()
 
     def run(self, names, inputs):
-        """The interface of InferenceSession.run, which the code of packages calls."""
+        """Runs the model by the interface of InferenceSession.run, which the code of packages calls."""
         want = self.judge.run(None, inputs)
         got = self.session.run(None, inputs) if self.mode == "onnxruntime" else list(self.model.run(inputs).values())
         coarse = self.rounded_judge.run(None, inputs) if self.rounded_judge else want

@@ -24,7 +24,7 @@ PACKAGES = {line.split()[0].split("==")[0]: line.split() for line in
 
 
 def download(name, folder):
-    """The archive of a package, as its line in packages.txt has it."""
+    """Returns the archive of a package, as its line in packages.txt has it."""
     wanted, digest = PACKAGES[name][:2]
     if name.startswith("npm:"):
         command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]
@@ -56,7 +56,7 @@ def unpack(name, folder):
 
 
 def package(name):
-    """The folder with the package's unpacked contents."""
+    """Returns the folder with the package's unpacked contents."""
     folder = CACHE / PACKAGES[name][0].removeprefix("npm:").replace("/", "_")
     if folder.exists():
         return folder

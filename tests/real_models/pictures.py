@@ -13,7 +13,7 @@ def painter():
 
 
 def photograph(name):
-    """A photograph that scikit-image brings, [height, width, 3] of bytes."""
+    """Returns a photograph that scikit-image brings, [height, width, 3] of bytes."""
     Image, _, _ = painter()
     return np.asarray(Image.open(fetch.package("scikit-image") / "skimage/data" / name).convert("RGB"))
 
@@ -24,7 +24,7 @@ def resize(picture, width, height):
 
 
 def page(width, height, lines, size=28, left=20, step=None):
-    """Dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
+    """Draws dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
     Image, ImageDraw, ImageFont = painter()
     picture = Image.new("RGB", (width, height), "white")
     draw, font, boxes = ImageDraw.Draw(picture), ImageFont.load_default(size), []
@@ -36,7 +36,7 @@ def page(width, height, lines, size=28, left=20, step=None):
 
 
 def planes(picture, mean=0.5, deviation=0.5):
-    """[1, 3, height, width], blue first, as OpenCV's readers have it."""
+    """Returns [1, 3, height, width], blue first, as OpenCV's readers have it."""
     scaled = (picture[..., ::-1] / 255.0 - mean) / deviation
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], np.float32)
 
@@ -45,7 +45,7 @@ IMAGENET = {"mean": np.array([0.485, 0.456, 0.406]), "deviation": np.array([0.22
 
 
 def runs(marked):
-    """The runs of true elements in a row of booleans: (first, one after the last)."""
+    """Returns the runs of true elements in a row of booleans: (first, one after the last)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], marked.astype(np.int8), [0]])))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2])]
 
@@ -62,7 +62,7 @@ def lines_of(likelihood):
 
 
 def grown(box, part):
-    """A detector marks only the middle of a line; the box grows by this part of its height on each side."""
+    """Grows a box by this part of its height on each side, because a detector marks only the middle of a line."""
     more = int((box[3] - box[1]) * part)
     return max(box[0] - more, 0), max(box[1] - more, 0), box[2] + more, box[3] + more
 
@@ -77,7 +77,7 @@ def scaled_to_height(picture, height):
 
 
 def collapsed(classes):
-    """CTC decoding: repeated classes are merged, and class 0 is dropped."""
+    """Decodes CTC: repeated classes are merged, and class 0 is dropped."""
     classes = np.asarray(classes)
     kept = np.concatenate([[True], classes[1:] != classes[:-1]]) & (classes != 0)
     return [int(c) for c in classes[kept]]

@@ -22,7 +22,7 @@ def keep_piece(samples, count, events):
 
 @functools.cache
 def synthesiser():
-    """espeak-ng and its sample rate; it calls keep_piece, which must outlive it."""
+    """Returns espeak-ng and its sample rate; it calls keep_piece, which must outlive it."""
     fetch.use("espeakng-loader")
     import espeakng_loader
 
@@ -34,7 +34,7 @@ def synthesiser():
 
 @functools.cache
 def say(text, voice="en"):
-    """`text` as espeak-ng speaks it, f32 at 16 kHz."""
+    """Returns `text` as espeak-ng speaks it, f32 at 16 kHz."""
     library, rate = synthesiser()
     PIECES.clear()
     assert library.espeak_SetVoiceByName(voice.encode()) == 0, voice
@@ -59,7 +59,7 @@ def noisy(sound, loudness):
 
 
 def powers(sound, size, hop, window=np.hanning, count=None):
-    """Power spectrum of each frame, [frames, size / 2 + 1]; frames begin at half a frame before the sound."""
+    """Returns the power spectrum of each frame, [frames, size / 2 + 1]; frames begin at half a frame before the sound."""
     padded = np.pad(sound, size // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop][:count]
     return np.abs(np.fft.rfft(frames * window(size + 1)[:-1])) ** 2
@@ -78,7 +78,7 @@ def mel_filters(bins, count, rate):
 
 
 def decibel_mels(sound, rate, size, hop, count):
-    """Mel powers in decibels below the loudest, scaled as the scorers of Microsoft's challenges take them."""
+    """Returns Mel powers in decibels below the loudest, scaled as the scorers of Microsoft's challenges take them."""
     mels = powers(sound, size, hop) @ mel_filters(size // 2 + 1, count, rate)
     decibels = 10 * np.log10(np.maximum(mels, 1e-10))
     return ((np.maximum(decibels, decibels.max() - 80) - decibels.max() + 40) / 40).astype(np.float32)

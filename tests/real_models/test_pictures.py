@@ -44,7 +44,7 @@ def test_where_text_stands(load, package, file):
 
 
 def alphabet(engine, package, file):
-    """The meaning of each class of a recogniser: blank, its characters, a space."""
+    """Returns the meaning of each class of a recogniser: blank, its characters, a space."""
     if file is None:
         text = engine.judge.get_modelmeta().custom_metadata_map["character"]
     else:

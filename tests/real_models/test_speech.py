@@ -15,7 +15,7 @@ SENTENCE = "the quick brown fox jumps over the lazy dog"
 # --- silero-vad: where somebody speaks -------------------------------------------------------------------------------
 
 def conversation(rate):
-    """Two sentences with pauses around them, and when each begins and ends in seconds."""
+    """Returns two sentences with pauses around them, and when each begins and ends in seconds."""
     words = [say(SENTENCE), say("she sells sea shells by the sea shore")]
     pieces, spoken, at = [], [], 0.0
     for i, sound in enumerate(words):

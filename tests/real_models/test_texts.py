@@ -20,7 +20,7 @@ FILES = {"src/compile.cpp": "cpp", "tests/places.py": "python", "README.md": "ma
 
 
 def features(data):
-    """Bytes from both ends without white space; 256 where there are none."""
+    """Returns bytes from both ends without white space; 256 where there are none."""
     begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
     return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
@@ -43,7 +43,7 @@ def test_magika(load):
 # --- piper-tts: vowels of Arabic and Hebrew --------------------------------------------------------------------------
 
 def module(path):
-    """One file of a package, without the package."""
+    """Returns one file of a package, without the package."""
     spec = importlib.util.spec_from_file_location(path.parent.name, path)
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
@@ -87,7 +87,7 @@ def test_reaction_map(load):
         return elements, neighbours, far
 
     def inputs(*molecules):
-        """A place for the reaction, then of each molecule a place for itself and its atoms. Distance 0: in no relation."""
+        """Returns a place for the reaction, then of each molecule a place for itself and its atoms. Distance 0: in no relation."""
         count = 1 + sum(1 + len(elements) for (elements, _, _), _ in molecules)
         atoms, neighbours, roles = (np.ones((1, count), np.int64) * k for k in (1, 0, 1))
         distances = np.zeros((1, count, count), np.int64)

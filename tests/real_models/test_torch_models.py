@@ -33,7 +33,7 @@ def encoder():
 
 
 def decoder():
-    """SmolLM2-135M-Instruct with the weights of its GGUF file, which rotate neighbouring channels, while the model
+    """Returns SmolLM2-135M-Instruct with the weights of its GGUF file, which rotate neighbouring channels, while the model
     here rotates halves."""
     file = language.smollm2_file()
     facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}

@@ -24,7 +24,7 @@ sys.path.insert(0, str(BUILD / "python"))
 
 
 def fixed_size(dim):
-    """A size that is a number, or a name that ends in one."""
+    """Returns a size that is a number, or a name that ends in one."""
     if dim.HasField("dim_value"):
         return dim.dim_value
     digits = re.search(r"\d+$", dim.dim_param)
@@ -32,7 +32,7 @@ def fixed_size(dim):
 
 
 def inputs_of(model, seed=1):
-    """Small numbers for every input."""
+    """Draws small numbers for every input."""
     draw, made = np.random.default_rng(seed), {}
     for value in model.graph.input:
         tensor = value.type.tensor_type
@@ -43,7 +43,7 @@ def inputs_of(model, seed=1):
 
 
 def read(path):
-    """The model and its inputs; a text file begins with the original error."""
+    """Returns the model and its inputs; a text file begins with the original error."""
     if path.is_dir():
         model = onnx.load(path / "model.onnx")
         files = [path / f"input_{i}.pb" for i in range(len(model.graph.input))]

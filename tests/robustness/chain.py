@@ -15,7 +15,7 @@ WIDTH = 16
 
 
 def weights():
-    """A few initialisers that all nodes share: a chain is about the number of nodes, not about bytes."""
+    """Returns a few initialisers that all nodes share: a chain is about the number of nodes, not about bytes."""
     draw = np.random.default_rng(1)
     values = {
         "square": draw.standard_normal((WIDTH, WIDTH), np.float32) / 4,

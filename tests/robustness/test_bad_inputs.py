@@ -14,7 +14,7 @@ SETTINGS = {"NO_COLOR": "1", "WEFT_MEMORY_LIMIT": "16384"}
 
 
 def golden():
-    """Expected outputs of `weft` by name; the first line is the exit code."""
+    """Returns expected outputs of `weft` by name; the first line is the exit code."""
     if not GOLDEN.exists():
         return {}
     parts = GOLDEN.read_text().split("=== ")[1:]

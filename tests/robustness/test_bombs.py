@@ -27,7 +27,7 @@ def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
 
 
 def squares(count, *more):
-    """x[n] becomes x[n * n], and so on; `more` nodes of one input follow each."""
+    """Returns nodes that make x[n] x[n * n], and so on; `more` nodes of one input follow each."""
     nodes, value = [], "x"
 
     def add(op, *inputs, **attributes):
@@ -139,7 +139,7 @@ def classical(op, x=(3, 4), type=TensorProto.FLOAT, **attributes):
 
 
 def trees(yes, no, leaves, **attributes):
-    """A tree of len(yes) nodes, the last `leaves` of them leaves."""
+    """Returns a tree of len(yes) nodes, the last `leaves` of them leaves."""
     count = len(yes)
     words = {"nodes_treeids": [0] * count, "nodes_nodeids": list(range(count)), "nodes_featureids": [0] * count,
              "nodes_values": [0.5] * count, "nodes_truenodeids": yes, "nodes_falsenodeids": no, "n_targets": 1,
@@ -149,7 +149,7 @@ def trees(yes, no, leaves, **attributes):
 
 
 def linked(count):
-    """A tree in which each node leads to the next one, and to the last leaf."""
+    """Returns a tree in which each node leads to the next one, and to the last leaf."""
     return trees(list(range(1, count - 1)) + [0, 0], [count - 1] * (count - 2) + [0, 0], 2)
 
 
@@ -196,7 +196,7 @@ bomb("scales of 10^30 that the run tells", "E146", ("run", "m.onnx", "--device",
 
 
 def endless(folder, nodes, carried, results, inputs=(), before=(), after=("y",), trips=1 << 40):
-    """y = `carried` after `trips` trips."""
+    """Makes a model of y = `carried` after `trips` trips."""
     body = helper.make_graph([*nodes, Node("Identity", ["go"], ["on"])], "body",
                              [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), carried],
                              [info("on", (), TensorProto.BOOL), *results])  # fmt: skip
@@ -217,13 +217,13 @@ bomb("a list without end", "E401", RUN)(lambda f: endless(
 
 
 def long_list(body):
-    """100,000 separate numbers; y = the length of the list that `body` makes of them."""
+    """Makes a model of 100,000 separate numbers; y = the length of the list that `body` makes of them."""
     return lambda f: save(f, graph_of([Node("SplitToSequence", ["x"], ["s"], keepdims=0), *body, Node("SequenceLength", ["t"], ["y"])],
                                       [info("x", (100_000,))], [info("y", (), TensorProto.INT64)], {"n": np.array(100_000)}))  # fmt: skip
 
 
 def every_third():
-    """A loop that keeps every third number of `s` in a list."""
+    """Returns a loop that keeps every third number of `s` in a list."""
     keep = helper.make_graph([Node("SequenceAt", ["s", "i"], ["v"]), Node("SequenceInsert", ["l", "v"], ["longer"])], "keep", [],
                              [LIST("longer", 1, None)])  # fmt: skip
     drop = helper.make_graph([Node("Identity", ["l"], ["same"])], "drop", [], [LIST("same", 1, None)])

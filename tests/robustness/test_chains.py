@@ -21,7 +21,7 @@ def small_stack():
 
 
 def compile_seconds(model, folder):
-    """CPU seconds of a process that compiles the model, its kernels being in the cache already."""
+    """Returns the CPU seconds of a process that compiles the model, its kernels being in the cache already."""
     before = os.times()
     command = [BUILD / "bin/weft", "compile", model, "-o", folder / "chain.weft"]
     subprocess.run(command, check=True, capture_output=True, preexec_fn=small_stack, timeout=600)
@@ -31,7 +31,7 @@ def compile_seconds(model, folder):
 
 @pytest.fixture(scope="module")
 def seconds(tmp_path_factory):
-    """For each size: the time of the first compilation and of later ones with cached kernels, alternating the sizes."""
+    """Measures for each size: the time of the first compilation and of later ones with cached kernels, alternating the sizes."""
     folder = tmp_path_factory.mktemp("chains")
     os.environ["WEFT_CACHE_DIR"] = str(folder / "cache")
     models = [folder / f"chain_{count}.onnx" for count in SIZES]

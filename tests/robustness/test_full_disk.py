@@ -19,7 +19,7 @@ MOUNT = 'mount -t tmpfs -o size=80k,mode=0700 none "$DISK"\n'
 
 
 def on_small_disk(folder, script):
-    """The output of a `sh` script in which $DISK is the disk and $WEFT the command."""
+    """Returns the output of a `sh` script in which $DISK is the disk and $WEFT the command."""
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     settings = {**os.environ, "DISK": str(disk), "WEFT": str(BUILD / "bin/weft"), "MODEL": str(MODEL),

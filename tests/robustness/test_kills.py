@@ -17,7 +17,7 @@ AT_ONCE = 16 if FULL else 4
 
 
 def compiling(folder, cache):
-    """A process that compiles into folder/p.weft; it prints its cache hits."""
+    """Returns a process that compiles into folder/p.weft; it prints its cache hits."""
     command = [BUILD / "bin/weft", "compile", MODEL, "--threads", "1", "-o", folder / "p.weft"]
     return subprocess.Popen(command, env={**os.environ, "WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "1"},
                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -33,7 +33,7 @@ def compile_fully(folder, cache):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The program, and the seconds that it took without a cache."""
+    """Provides the program, and the seconds that it took without a cache."""
     folder = tmp_path_factory.mktemp("whole")
     start = time.monotonic()
     return compile_fully(folder, folder / "cache"), time.monotonic() - start

@@ -30,7 +30,7 @@ def right_requests():
 
 
 def places(value, path=()):
-    """The paths of all values inside."""
+    """Yields the paths of all values inside."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and len(value) < 20 else ()
     for key, inner in items:
@@ -38,7 +38,7 @@ def places(value, path=()):
 
 
 def damage_json(value, rng):
-    """One value replaced, removed, doubled or renamed."""
+    """Returns the JSON with one value replaced, removed, doubled or renamed."""
     value = copy.deepcopy(value)
     path = rng.choice([p for p in places(value) if p])
     holder = value
@@ -97,7 +97,7 @@ def damaged(rng):
 
 
 def post(connection, path, body, headers):
-    """The status and the answer. A connection that the server has closed meanwhile, as it may between two requests, is made anew;
+    """Returns the status and the answer. A connection that the server has closed meanwhile, as it may between two requests, is made anew;
     on a new one every request must be answered."""
     for is_new in (connection.sock is None, True):
         try:

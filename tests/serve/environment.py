@@ -12,12 +12,12 @@ import environments  # noqa: E402
 
 
 def python_of(name):
-    """The Python of the environment build/NAME, with the packages that NAME requires."""
+    """Returns the Python of the environment build/NAME, with the packages that NAME requires."""
     return environments.python_of(name, HERE / f"requirements{'' if name == 'serve' else '_' + name}.txt")
 
 
 def run_cases(name, file, *words):
-    """pytest over a file of cases of this folder, under that Python."""
+    """Runs pytest over a file of cases of this folder, under that Python."""
     command = [python_of(name), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, HERE / file, *words]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=HERE, env=os.environ)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

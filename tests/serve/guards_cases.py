@@ -98,7 +98,7 @@ def test_a_body_that_does_not_come_is_given_up(model):
 
 
 def endless(path):
-    """x + 1 until it reaches the limit: the caller chooses the number of steps, and from 2^24 on it never ends."""
+    """Makes a model that computes x + 1 until it reaches the limit: the caller chooses the number of steps, and from 2^24 on it never ends."""
     import weft
 
     text = """symbol t min=0
@@ -130,7 +130,7 @@ def up_to(limit, **parameters):
 
 
 def counter(server, name):
-    """A figure of /metrics."""
+    """Returns a figure of /metrics."""
     lines = server.ask("/metrics")[1].decode().splitlines()
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"weft_model_{name}{{"))
 
@@ -191,8 +191,8 @@ def test_deadlines(model):
     [
         ([], 2, "name a model"),
         ([MODEL, "--tls-cert", "x"], 2, "go together"),
-        ([MODEL, "--batch-delay", "soon"], 2, "no time"),
-        ([MODEL, "--max-request", "much"], 2, "no size"),
+        ([MODEL, "--batch-delay", "soon"], 2, "not a time"),
+        ([MODEL, "--max-request", "much"], 2, "not a size"),
         ([MODEL, f"digits={MODEL}"], 1, "two models are called 'digits'"),
         ([MODEL, "--device", "cpu", "--devices", "cpu,cpu"], 2, "not both"),
         ([MODEL, "--devices", "cpu,ref"], 1, "E502"),

@@ -22,7 +22,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 
 
 def unpacked(folder):
-    """The program, and the folder of libraries that it may lack here."""
+    """Returns the program, and the folder of libraries that it may lack here."""
     parts = fetch.package(CHROMIUM) / "package" / "bin"
     program = folder / "chromium"
     program.write_bytes(brotli.decompress((parts / "chromium.br").read_bytes()))

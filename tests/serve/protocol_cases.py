@@ -31,7 +31,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, server):
-    """The module of the client, and a client."""
+    """Provides the module of the client, and a client."""
     if request.param == "http":
         with over_http.InferenceServerClient(server.place) as client:
             yield over_http, client
@@ -41,7 +41,7 @@ def client(request, server):
 
 
 def as_dict(answer):
-    """A message of gRPC as the JSON of HTTP."""
+    """Returns a message of gRPC as the JSON of HTTP."""
     from google.protobuf import json_format
 
     return answer if isinstance(answer, (dict, list)) else json_format.MessageToDict(answer, preserving_proto_field_name=True)

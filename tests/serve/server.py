@@ -48,7 +48,7 @@ class Server:
         assert "Traceback" not in self.log, self.log
 
     def ask(self, path, body=None, headers=(), method=None, context=None):
-        """The status and the answer, parsed if it is JSON."""
+        """Returns the status and the answer, parsed if it is JSON."""
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         request = urllib.request.Request(self.url + path, data, dict(headers), method=method)
         try:
@@ -59,7 +59,7 @@ class Server:
         return status, json.loads(text) if "json" in (kind or "") else text
 
     def memory(self):
-        """Resident kilobytes."""
+        """Returns resident kilobytes."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(text.partition("VmRSS:")[2].split()[0])
 
@@ -72,7 +72,7 @@ def until(condition):
 
 
 def numbers(name="x", rows=1, length=2, first=0.0):
-    """A request for the model that `double` makes, and its answer."""
+    """Returns a request for the model that `double` makes, and its answer."""
     values = [first + i for i in range(rows * length)]
     return {"inputs": [{"name": name, "datatype": "FP32", "shape": [rows, length], "data": values}]}, [2 * v for v in values]
 

@@ -11,7 +11,7 @@ WORDS = ("--poll", "50ms", "--device", "cpu")
 
 
 def put(source, folder, name, version):
-    """A version as it should be put there: renamed when it is whole."""
+    """Puts a version into the folder: writes the file, then renames it."""
     place = folder / name / str(version)
     place.mkdir(parents=True, exist_ok=True)
     shutil.copy(source, place / "part")

@@ -66,7 +66,7 @@ def made(name, size):
 
 
 def exact(model, name, size):
-    """The same network in double precision, to measure the error of TensorFlow's own answers in single precision."""
+    """Returns the same network in double precision, to measure the error of TensorFlow's own answers in single precision."""
     tf.keras.config.set_dtype_policy("float64")
     twin = made(name, size)
     tf.keras.config.set_dtype_policy("float32")

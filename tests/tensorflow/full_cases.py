@@ -577,7 +577,7 @@ CHANNELS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "_FusedConv2D", "_Fused
 
 
 def open_dims(case, number, value):
-    """Like open_dims of lite_cases.py: axes of size 1 stay fixed if there are several inputs."""
+    """Returns open sizes like open_dims of lite_cases.py: axes of size 1 stay fixed if there are several inputs."""
     shape = value.array.shape
     flat = [v for i in case.inputs for v in (i if isinstance(i, list) else [i]) if not v.constant]
     dims = [None if len(flat) == 1 or size != 1 else 1 for size in shape]

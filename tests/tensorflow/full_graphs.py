@@ -19,7 +19,7 @@ def spec(*shape, dtype=tf.float32):
 
 
 def keep(name, function, signature, runs, lower=False):
-    """A frozen graph; its outputs by the names of their nodes."""
+    """Writes a frozen graph; its outputs by the names of their nodes."""
     frozen = convert_variables_to_constants_v2(tf.function(function).get_concrete_function(signature), lower_control_flow=lower)
     (FOLDER / f"{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
     kept = {}
@@ -77,7 +77,7 @@ def network():
 
 
 def faulty():
-    """Invalid graphs."""
+    """Makes invalid graphs."""
     from tensorflow.core.framework import graph_pb2
 
     for name, nodes in {"cycle": [("a", "Relu", "b"), ("b", "Relu", "a"), ("y", "Relu", "b")], "twice": [("y", "Relu", "x"), ("y", "Relu", "x")],

@@ -19,7 +19,7 @@ TYPES = ("DstT", "out_type", "output_type", "out_idx", "T", "Tout")
 
 
 def build(case, is_open):
-    """The graph, its placeholders with their values, and its results."""
+    """Returns the graph, its placeholders with their values, and its results."""
     graph, feeds = tf.Graph(), {}
     with graph.as_default():
         def operand(value, number):

@@ -14,12 +14,12 @@ import environments  # noqa: E402
 
 
 def environment():
-    """The Python that can import TensorFlow."""
+    """Returns the Python that can import TensorFlow."""
     return environments.python_of("tensorflow", HERE / "requirements.txt")
 
 
 def run(script, *arguments):
-    """A script of this folder under that Python."""
+    """Runs a script of this folder with that Python."""
     done = subprocess.run([str(environment()), str(HERE / script), *map(str, arguments)], capture_output=True, text=True,
                           env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
                                            "TF_ENABLE_ONEDNN_OPTS": "1"})  # else some kernels are missing on processors without AVX-512
@@ -28,7 +28,7 @@ def run(script, *arguments):
 
 
 def folder_of(script, tmp_path_factory, *sources):
-    """The folder that `script FOLDER` fills, once for all processes of a test run."""
+    """Returns the folder that `script FOLDER` fills, once for all processes of a test run."""
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if os.environ.get("PYTEST_XDIST_WORKER") else shared
     folder = shared / Path(script).stem

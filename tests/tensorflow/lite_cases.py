@@ -48,7 +48,7 @@ def is_input(value):
 
 
 def open_dims(case, number):
-    """The sizes of an input of the form with open sizes: all are open but those that must be fixed. Where there are several
+    """Returns the sizes of an input of the form with open sizes: all are open but those that must be fixed. Where there are several
     inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never broadcasts them."""
     shape = case.inputs[number].array.shape
     is_alone = sum(is_input(i) for i in case.inputs) == 1
@@ -83,7 +83,7 @@ def ints(*shape, dtype=I, low=-9, high=9):
 
 
 def steps(array, scale, zero=0, constant=False, axis=0):
-    """The integers of a quantised tensor."""
+    """Returns the integers of a quantised tensor."""
     scales = tuple(np.atleast_1d(scale).tolist())
     zeros = tuple(np.broadcast_to(zero, (len(scales),)).tolist())
     return Value(np.asarray(array), constant, scales, zeros, axis)
@@ -424,7 +424,7 @@ def gates(count, *shape):
 
 
 def lstm(inputs, units, out, coupled=False, peeps=False, projected=False):
-    """The operands of one direction behind x: weights, peepholes, biases, a projection."""
+    """Returns the operands of one direction behind x: weights, peepholes, biases, a projection."""
     first = [None] if coupled else gates(1, units, inputs)
     again = [None] if coupled else gates(1, units, out)
     peepholes = ([None] if coupled else gates(1, units)) + gates(2, units) if peeps else [None] * 3

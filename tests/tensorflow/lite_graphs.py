@@ -14,7 +14,7 @@ FOLDER = Path(sys.argv[1])
 
 
 def plain_run(interpreter, inputs):
-    """Inputs and outputs by the names of their tensors, where the model has no signature."""
+    """Returns inputs and outputs by the names of their tensors, where the model has no signature."""
     for detail in interpreter.get_input_details():
         if tuple(detail["shape"]) != inputs[detail["name"]].shape:
             interpreter.resize_tensor_input(detail["index"], inputs[detail["name"]].shape)
@@ -26,7 +26,7 @@ def plain_run(interpreter, inputs):
 
 
 def keep(name, model, runs):
-    """The file, and LiteRT's answers to each list of inputs, one run after the other."""
+    """Writes the file, and LiteRT's answers to each list of inputs, one run after the other."""
     (FOLDER / f"{name}.tflite").write_bytes(model)
     interpreter = tf.lite.Interpreter(model_content=model, num_threads=1)
     signatures = interpreter.get_signature_list()
@@ -93,7 +93,7 @@ class Two(tf.Module):
 
 
 def signatures():
-    """Two graphs, each with a signature of its own."""
+    """Makes two graphs, each with a signature of its own."""
     two = Two()
     tf.saved_model.save(two, FOLDER / "two", signatures={"doubled": two.doubled, "shifted": two.shifted})
     model = tf.lite.TFLiteConverter.from_saved_model(str(FOLDER / "two"), signature_keys=["doubled", "shifted"]).convert()
@@ -117,7 +117,7 @@ class Counter(tf.Module):
 
     @tf.function(input_signature=[spec(3)])
     def in_bodies(self, x):
-        """A branch and a loop write variables; the loop's condition reads one."""
+        """Makes a graph whose branch and loop write variables; the loop's condition reads one."""
 
         def grow():
             self.factor.assign(self.factor + 0.5)
@@ -168,7 +168,7 @@ def quantised():
 
 
 def refused():
-    """A custom operator: an operator of TensorFlow itself that the converter leaves in the model."""
+    """Makes a custom operator: an operator of TensorFlow itself that the converter leaves in the model."""
     (FOLDER / "custom.tflite").write_bytes(convert(
         lambda x: tf.linalg.inv(x), spec(3, 3), allow_custom_ops=True,
         target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS])))

@@ -18,7 +18,7 @@ from lite_cases import CASES, CODES, Value, is_input, open_dims  # noqa: E402
 
 
 def read_schema():
-    """TensorFlow's own classes for the schema, without the rest of it."""
+    """Returns TensorFlow's own classes for the schema, without the rest of it."""
     package = Path(importlib.util.find_spec("tensorflow").origin).parent
     spec = importlib.util.spec_from_file_location("schema", package / "lite/python/schema_py_generated.py")
     module = importlib.util.module_from_spec(spec)
@@ -95,7 +95,7 @@ class Writer:
 
 
 def detections(folder):
-    """The custom operator that ends SSD networks, in both of its ways."""
+    """Makes models of the custom operator that ends SSD networks, in both of its ways."""
     import tensorflow as tf
 
     rng = np.random.default_rng(9)

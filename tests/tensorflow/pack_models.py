@@ -75,7 +75,7 @@ def add_human(pack, work, name):
 
 
 def add_pitches(pack, work):
-    """The SavedModel and the TensorFlow Lite model of one network."""
+    """Adds the SavedModel and the TensorFlow Lite model of one network."""
     add_lite(pack, work, "pitches_lite", "basic-pitch", f"{PITCHES}.tflite", 1e-4)
     if pack.wants("pitches"):
         sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)
@@ -100,7 +100,7 @@ def add_music(pack, work, name):
 
 
 def add_languages(pack, work):
-    """guesslang: its scores for texts. The names of the languages are strings and are left out."""
+    """Adds guesslang: its scores for texts. The names of the languages are strings and are left out."""
     if not pack.wants("guesslang"):
         return
     folder = fetch.package("guesslang") / "guesslang/data/model"

@@ -21,7 +21,7 @@ import weft  # noqa: E402
 
 
 def whole(folder, model, work):
-    """The model's path, where weights that were left out are drawn again."""
+    """Returns the model's path, where weights that were left out are drawn again."""
     path, left_out = folder / model["file"], folder / f"{model['name']}.json"
     if not left_out.exists():
         return path
@@ -40,7 +40,7 @@ def named(stored, way, number):
 
 
 def check(folder, model, device, work):
-    """The largest error relative to its bound, and the times of compiling and of a run."""
+    """Returns the largest error relative to its bound, and the times of compiling and of a run."""
     stored, worst, state = np.load(folder / f"{model['name']}.npz"), 0.0, {}
     start = time.monotonic()
     program = weft.compile(str(whole(folder, model, work)), device=device, **model["options"])

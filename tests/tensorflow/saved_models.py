@@ -41,7 +41,7 @@ def spread(model):
 
 
 def keep_keras(name, model, *shapes):
-    """A Keras model as its export writes it; the input is called x."""
+    """Writes a Keras model as its export writes it; the input is called x."""
     spread(model)
     spec = tf.TensorSpec(model.inputs[0].shape, model.inputs[0].dtype, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
@@ -224,7 +224,7 @@ def tables():
 
 
 def first_version():
-    """Two graphs for two tags, with variables, branches, loops and arrays of version 1."""
+    """Makes two graphs for two tags, with variables, branches, loops and arrays of version 1."""
     v1.disable_control_flow_v2()
     builder = v1.saved_model.Builder(str(FOLDER / "first"))
     for number, tags in enumerate([["serve"], ["serve", "gpu"]]):

@@ -61,7 +61,7 @@ def add(graph, op, name, inputs, **types):
 
 
 def add_prelu(graph, name, x, slope):
-    """Prelu, which TensorFlow has not, as max(x, 0) + slope * min(x, 0)."""
+    """Adds Prelu, which TensorFlow has not, as max(x, 0) + slope * min(x, 0)."""
     kind = tf.compat.v1.AttrValue(type=1)
     zero = add(graph, "Const", name + "/zero", [], dtype=kind)
     zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.float32(0)))
@@ -122,7 +122,7 @@ def shape_of(name, node, batch):
 
 
 def value_of(name, node, batch, picture):
-    """The picture, or its left half, resized and converted as the model expects. The second picture of a batch is mirrored."""
+    """Returns the picture, or its left half, resized and converted as the model expects. The second picture of a batch is mirrored."""
     dtype = tf.as_dtype(node.attr["dtype"].type).as_numpy_dtype
     if node.name == "downsample_ratio":
         return np.array(RATIO, dtype)

@@ -12,7 +12,7 @@ Found = collections.namedtuple("Found", "boxes scores")
 
 
 def model(forward, *parts, **buffers):
-    """A module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by `self`."""
+    """Returns a module of a function: `parts` are its submodules, `buffers` its tensors, which the function gets by `self`."""
 
     class Odd(nn.Module):
         def __init__(self):
@@ -46,7 +46,7 @@ def case(*inputs, parts=lambda: (), buffers=lambda: {}, **options):
 
 
 def made(name):
-    """(model, inputs, options), the same every time."""
+    """Returns (model, inputs, options), the same every time."""
     torch.manual_seed(11)
     forward, inputs, parts, buffers, options = MODELS[name]
     return model(forward, *parts(), **buffers()).eval(), tuple(make() for make in inputs), options
@@ -91,7 +91,7 @@ def strided(self, x):
 
 @case(lambda: floats(20))
 def strided_views(self, x):
-    """The offset counts in the base memory, not in the view."""
+    """Returns a model of views by as_strided, whose offset counts in the base memory, not in the view."""
     y = (x * 2)[6:]
     return y.as_strided((2, 3), (4, 1)), y.as_strided((2, 3), (4, 1), 7), y.view(7, 2)[1:].as_strided((2,), (5,))
 
@@ -184,7 +184,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Non-maximum suppression as Python loops over a fixed number of boxes."""
+    """Computes non-maximum suppression as Python loops over a fixed number of boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -489,7 +489,7 @@ def what_weft_lacks(self, x):
 
 @case(lambda: floats(4, 6, 8), lambda: floats(4, 6, 6), dynamic=True)
 def biases_of_heads(self, x, bias):
-    """A bias of three axes for scores of four: its first axis is heads, although the batch has the same size."""
+    """Returns a bias of three axes for scores of four: its first axis is heads, although the batch has the same size."""
     q = x.unflatten(-1, (4, 2)).transpose(1, 2)
     return ((q @ q.transpose(-2, -1)) * 0.5 + bias).softmax(-1) @ q
 

@@ -57,7 +57,7 @@ class Sample(torch.nn.Module):
         self.call = eval(code, self.fixed)
 
     def written(self, value):
-        """An argument as Python source; tensors become parameters."""
+        """Returns an argument as Python source; tensors become parameters."""
         if isinstance(value, torch.Tensor):
             self.names.append(f"t{len(self.names)}")
             return self.names[-1]
@@ -84,7 +84,7 @@ LOOSE = (1e-4, 1e-4)
 
 @functools.cache
 def core_tables():
-    """Torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites with their default
+    """Returns torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites with their default
     decomposition are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
     table = torch.export.default_decompositions().materialize()
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
@@ -94,7 +94,7 @@ def core_tables():
 
 
 def in_core(program):
-    """run_decompositions(), in a fifth of the time."""
+    """Does what run_decompositions() does, in a fifth of the time."""
     composite, others = core_tables()
     return exported_program._decompose_exported_program(
         program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)
@@ -105,7 +105,7 @@ def known(results):
 
 
 def model_of(sample_input, op):
-    """The sample as a model, and its inputs."""
+    """Returns the sample as a model, and its inputs."""
     args = (sample_input.input, *sample_input.args)
     tensors = [v.detach() for v in pytree.tree_leaves((args, sample_input.kwargs)) if isinstance(v, torch.Tensor)]
     return Sample(op.op, args, sample_input.kwargs).eval(), tensors
@@ -116,7 +116,7 @@ def answers(model, tensors):
 
 
 def archive(sample_input, op, decomposed=False):
-    """The .pt2 of one sample, its inputs, torch's results, and the program."""
+    """Returns the .pt2 of one sample, its inputs, torch's results, and the program."""
     model, tensors = model_of(sample_input, op)
     with torch.no_grad():
         wanted = answers(model, tensors)
@@ -139,7 +139,7 @@ class Draws(TorchDispatchMode):
 
 
 def is_random(op, model, tensors):
-    """Whether results are undefined (uninitialised memory) or random."""
+    """Tells whether results are undefined (uninitialised memory) or random."""
     with torch.no_grad(), Draws() as draws:
         model(*[t.clone() for t in tensors])
     return draws.found or op.name in UNDEFINED
@@ -176,7 +176,7 @@ def in_torch(value):
 
 
 def in_f64(sample_input, op, unit=0.0):
-    """torch's results for the same numbers in f64 (in f32, where the operator lacks f64). Each narrow number is first moved by up to
+    """Returns torch's results for the same numbers in f64 (in f32, where the operator lacks f64). Each narrow number is first moved by up to
     `unit` roundings of its type."""
     for wider in (torch.float64, torch.float32):
 
@@ -195,12 +195,12 @@ def in_f64(sample_input, op, unit=0.0):
 
 
 def rounded(values, wanted):
-    """To the types of `wanted`."""
+    """Rounds to the types of `wanted`."""
     return values and [v.to(w.dtype) if isinstance(w, torch.Tensor) else v for v, w in zip(values, wanted, strict=True)]
 
 
 def is_conditioned(got, i, sample_input, op):
-    """Whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
+    """Tells whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
     input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that cancel need it,
     because elsewhere one rounding moves the answer by less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
@@ -212,7 +212,7 @@ def is_conditioned(got, i, sample_input, op):
 
 
 def of_program(tensors, program):
-    """torch's results of the program that Weft has read: of core ATen, each operator rounds to the narrow type."""
+    """Returns torch's results of the program that Weft has read: of core ATen, each operator rounds to the narrow type."""
     with torch.no_grad():
         return known(program.module()(*[t.clone() for t in tensors])) if program else None
 
@@ -231,7 +231,7 @@ def is_same_order(got, wanted, sample_input, name):
 
 
 def in_factors(values, name):
-    """The orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
+    """Returns the orthogonal matrices with vectors as columns, the singular values or eigenvalues, and the product of all."""
     values = [torch.as_tensor(v) for v in values]
     if name == "linalg.eigh":
         between, left = values
@@ -255,7 +255,7 @@ def are_factors(got, wanted, name):
 
 
 def judge(sample_input, op, device, decomposed=False):
-    """("right" | "refused" | "wrong" | "no export", why)"""
+    """Returns ("right" | "refused" | "wrong" | "no export", why)"""
     try:
         file, tensors, wanted, program = archive(sample_input, op, decomposed)
     except Exception as error:  # torch.export refuses in many ways
@@ -273,7 +273,7 @@ def judge(sample_input, op, device, decomposed=False):
 
 
 def judged_result(got, wanted, sample_input, op, program=None):
-    """("right" | "wrong", why)"""
+    """Returns ("right" | "wrong", why)"""
     model, tensors = model_of(sample_input, op)
     got = [in_torch(value) for value in got]
     if len(got) != len(wanted):
@@ -285,7 +285,7 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's run of the
+    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's run of the
     imported program, or f64 rounded once; or the error must follow from the rounding of the inputs. `why` names the answer
     where it is not the first."""
     if op.name in FACTORS:
@@ -311,7 +311,7 @@ def compared(got, wanted, tensors, sample_input, op, program):
 
 
 def judge_compiled(sample_input, op, device):
-    """("whole" | "partly" | "wrong" | "not compiled", why): torch itself refuses to compile some."""
+    """Returns ("whole" | "partly" | "wrong" | "not compiled", why): torch itself refuses to compile some."""
     import weft.torch
 
     model, tensors = model_of(sample_input, op)
@@ -341,7 +341,7 @@ def judge_compiled(sample_input, op, device):
 
 
 def is_core(op, dtype):
-    """Whether core_aten_decompositions() write the entry's first sample in core ATen."""
+    """Tells whether core_aten_decompositions() write the entry's first sample in core ATen."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     for sample in samples(op, dtype, 1):
@@ -366,13 +366,13 @@ def entries(names):
 
 
 def own_type(op, wanted):
-    """`wanted`; in a count of f32 other types of those entries that lack it."""
+    """Returns `wanted`; in a count of f32 other types of those entries that lack it."""
     known = op.supported_dtypes("cpu")
     return next((t for t in (wanted, torch.int64, torch.complex64) if t in known), None) if wanted == torch.float32 else wanted
 
 
 def samples(op, dtype, most):
-    """The first `most` samples with tensors on the CPU."""
+    """Yields the first `most` samples with tensors on the CPU."""
     dtype = own_type(op, dtype)
     if dtype not in op.supported_dtypes("cpu"):
         return
@@ -401,7 +401,7 @@ def number_of_samples(task):
 
 
 def judged(task):
-    """The outcomes of a piece of an entry's samples."""
+    """Returns the outcomes of a piece of an entry's samples."""
     index, start, args = task
     op, found = entries(args.names)[index], []
     torch.manual_seed(zlib.crc32(name_of(op).encode()))
@@ -429,7 +429,7 @@ def prepare():
 
 
 def results(found, end):
-    """The results that arrive before the time `end`."""
+    """Yields the results that arrive before the time `end`."""
     while (left := end - time.monotonic()) > 0:
         try:
             yield found.next(min(left, 1e6))

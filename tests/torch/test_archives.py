@@ -19,7 +19,7 @@ NAMES = list(examples())
 
 
 def outputs_of(model, inputs):
-    """torch's results, without the new values of buffers and inputs."""
+    """Returns torch's results, without the new values of buffers and inputs."""
     got = model(*inputs)
     got = got if isinstance(got, tuple) else (got,)
     return [value for value, port in zip(got, model.outputs) if not port.name.endswith(".next")]
@@ -163,7 +163,7 @@ def test_sizes_that_the_caller_gives():
     assert fixed.inputs[0].shape[0] == 2 and fixed.inputs[0].shape[1].max == 9
     with pytest.raises(weft.UsageError, match="was exported with size"):
         weft.compile(file, device="cpu", shapes={"ids": (65, None)})
-    with pytest.raises(weft.UsageError, match="which is no input"):
+    with pytest.raises(weft.UsageError, match="which is not an input"):
         weft.compile(file, device="cpu", shapes={"nothing": (1,)})
     with pytest.raises(weft.UsageError, match="the value for it"):
         weft.compile(file, device="cpu", constants={"ids": np.zeros((2, 3), np.float32)})
@@ -173,7 +173,7 @@ def test_sizes_that_the_caller_gives():
 
 
 def rewritten(file, change):
-    """The archive with one member's text changed."""
+    """Returns the archive with one member's text changed."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(file)) as old, zipfile.ZipFile(out, "w") as new:
         for name in old.namelist():

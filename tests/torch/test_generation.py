@@ -22,7 +22,7 @@ def language_model(name="llama"):
 
 
 def greedy(model, ids, cache, steps):
-    """The tokens that the model's own forward chooses."""
+    """Returns the tokens that the model's own forward chooses."""
     tokens, place = [], torch.arange(ids.shape[1])
     with torch.no_grad():
         for _ in range(steps):

@@ -20,7 +20,7 @@ def written(tmp_path, name):
 
 
 def peer(path, inputs):
-    """onnxruntime's answers to the model as it is written: its integer products saturate on processors without VNNI."""
+    """Returns onnxruntime's answers to the model as it is written: its integer products saturate on processors without VNNI."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

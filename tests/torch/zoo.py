@@ -49,7 +49,7 @@ NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def names(given=()):
-    """All, or those given in their order."""
+    """Returns all names, or those given, in their order."""
     every = [f"timm/{name}" for name in sorted(TIMM)] + [f"transformers/{name}" for name in sorted(TEXTS)]
     return [name for one in given for name in every if one in (name, name.partition("/")[2])] if given else every
 
@@ -68,7 +68,7 @@ class Answer(torch.nn.Module):
 
 
 def loaded(name, place, batches=BATCHES):
-    """The model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
+    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
     models take smaller pictures, where they take any."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
@@ -90,7 +90,7 @@ def loaded(name, place, batches=BATCHES):
 
 
 def spread(model, inputs):
-    """Weights that make answers depend on inputs: many models begin with zeros at their ends. Batch norms take the statistics of
+    """Draws weights that make answers depend on inputs: many models begin with zeros at their ends. Batch norms take the statistics of
     `inputs`, as in a trained model; without them values double in each block until softmaxes and f16 overflow. `inputs` judge
     nothing: means of what they normalised are differences of like numbers."""
     norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
@@ -115,7 +115,7 @@ def apart(got, wanted):
 
 
 def command_line(file, run, inputs, options):
-    """Whether the command gives the same bits."""
+    """Tells whether the command gives the same bits."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "m.pt2").write_bytes(file)
         words = [str(BUILD / "bin/weft"), "run", "m.pt2"]
@@ -132,7 +132,7 @@ def command_line(file, run, inputs, options):
 
 
 def in_eager(model, inputs, place, kind=torch.float32):
-    """torch's answers to each of the inputs, computed there in this type."""
+    """Returns torch's answers to each of the inputs, computed there in this type."""
     model.to(place, kind)
     try:
         with torch.no_grad():
@@ -153,7 +153,7 @@ class Judge:
                 self.most = max(self.most, self.apart)
 
     def of_torch(self, kind):
-        """How far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
+        """Returns how far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
         try:
             narrow = in_eager(copy.deepcopy(self.model), self.given[1:], self.place, kind)
         except Exception:
@@ -162,7 +162,7 @@ class Judge:
 
     @functools.cached_property
     def exact(self):
-        """torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
+        """Returns torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
         try:
             found = in_eager(copy.deepcopy(self.model), self.given, self.place, torch.float64)
         except Exception:
@@ -170,7 +170,7 @@ class Judge:
         return found, max(map(apart, self.wanted, found))
 
     def verdict(self, got, kept):
-        """How far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
+        """Returns how far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
         if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
@@ -181,7 +181,7 @@ class Judge:
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
-    """{"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
+    """Returns {"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
     those of torch.compile, "apart", "seconds"}, and where f64 judges "times", "compile_times" and "torch_from_f64": see Judge"""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
@@ -208,7 +208,7 @@ def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATC
 
 
 def through_archive(file, judge, options, got):
-    """"archive", "command", "apart" and "times" of checked(); the answers are added to `got`."""
+    """Returns "archive", "command", "apart" and "times" of checked(); the answers are added to `got`."""
     try:
         run = weft.compile(file, **options)
         for x in judge.given[1:]:
@@ -222,7 +222,7 @@ def through_archive(file, judge, options, got):
 
 
 def through_compile(model, judge, kept, options, of_archive):
-    """"compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1 apart."""
+    """Returns "compile", "compile_times" and "bits" of checked(), for the inputs `kept`: torch always compiles batch 1 apart."""
     torch._dynamo.reset()
     weft.torch.placements.clear()
     fast = torch.compile(model, backend="weft", dynamic=True, options=options)
@@ -273,7 +273,7 @@ def summary(rows):
 
 
 def results(pool, tasks, limit):
-    """A row for each model that is done within `limit` seconds."""
+    """Yields a row for each model that is done within `limit` seconds."""
     end, found = time.monotonic() + limit, pool.imap_unordered(judged, tasks)
     while (left := end - time.monotonic()) > 0:
         try:

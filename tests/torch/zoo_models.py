@@ -143,7 +143,7 @@ NAMES = {"nine_ids": "input_ids", "pictures": "pixel_values", "spectrum": "input
 
 
 def configured(name, config):
-    """The configuration with few and small layers, changed as `config` says."""
+    """Returns the configuration with few and small layers, changed as `config` says."""
     made = transformers.AutoConfig.for_model(name)
     known = made.to_dict()
     over = {key: value for key, value in SMALL.items() if key in known and not isinstance(known[key], dict) and value is not None}

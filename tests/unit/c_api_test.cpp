@@ -68,7 +68,7 @@ TEST_CASE("results go to the caller's memory") {
   CHECK(outputs[0].bytes().data() == reinterpret_cast<const std::byte*>(memory.data()));
 }
 
-TEST_CASE("memory of results is asked for once its size is known") {
+TEST_CASE("memory for results is requested once its size is known") {
   using namespace weft::test;
   for (const char* device : {"ref", "cpu"}) {
     CAPTURE(device);
@@ -197,7 +197,7 @@ TEST_CASE("inputs that do not fit are refused") {
   CHECK(code_of([&] { context.run({weft::view<float>(numbers, {2, 2})}, {.deadline_seconds = 1e-9}); }) == "E403");
 }
 
-TEST_CASE("a compile ends when its caller says so") {
+TEST_CASE("a compile ends when its caller cancels it") {
   auto code_with = [](const weft::CompileOptions& options) {
     weft::Graph graph;  // a compile consumes the graph even if it fails
     weft_value x = graph.input("x", "f32[2]");
@@ -342,7 +342,7 @@ TEST_CASE("longer options of a newer caller are accepted if their new members ar
   CHECK(take(weft_compile("missing.onnx", &options.known, &program)) == "E210");
 }
 
-TEST_CASE("operators lie as far apart as the caller's struct is large") {
+TEST_CASE("an array of operators is read with the struct size of the caller") {
   struct Newer {
     weft_operator known WEFT_OPERATOR_INIT;
     void* added = nullptr;

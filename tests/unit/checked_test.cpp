@@ -139,7 +139,7 @@ TEST_CASE("faults: each kind has a message of its own, with kernel, node and num
   }
 }
 
-TEST_CASE("faults: the source of a custom operator is the embedder's") {
+TEST_CASE("faults: a fault in the source of a custom operator is the embedder's") {
   std::string text = message(KernelKind::custom, {.kind = FaultKind::race, .offset = 8, .size = 4, .bytes = 40});
   CHECK(text.starts_with("error[E302]: the source of a custom operator is wrong: kernel copy_ab12cd touches"));
   CHECK(text.find("bug of Weft") == std::string::npos);

@@ -200,7 +200,7 @@ TEST_CASE("codegen: a kernel that includes headers starts from the prepared ones
   CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
 }
 
-TEST_CASE("codegen: kernels are instrumented for the sanitizer that is asked for") {
+TEST_CASE("codegen: kernels are instrumented for the requested sanitizer") {
   for (auto [sanitizer, call] :
        {std::pair{Sanitizer::address, "__asan_report_store4"}, {Sanitizer::thread, "__tsan_write4"}}) {
     KernelSource stores = source("stores", "extern \"C\" void stores(int* x, long i) { x[i] = 7; }");

@@ -164,7 +164,7 @@ module main {
   }
 }
 
-TEST_CASE("control: if, with results of one size and of two") {
+TEST_CASE("control: an if whose branches give equal sizes, and different ones") {
   constexpr const char* text = R"(program "if"
 symbol n min=0
 symbol m min=0

@@ -66,7 +66,7 @@ module main {
                  {{{2, 9, 3, 4}, {2, 6, 8, 9}}, {{0, 9, 3, 4}, {0, 6, 8, 9}}, {{1, 9, 3, 4}, {1, 6, 8, 9}}});
 }
 
-TEST_CASE("cpu: an axis without elements is resized to no other size") {
+TEST_CASE("cpu: an axis without elements cannot be resized to another size") {
   const std::string wider = "dims=[n, 5, 7, 19], scales=[0, 0, 0, 0]";
   compare_on_cpu(resize_program(wider), {{{2, 5, 7, 19}}, {{2, 1, 7, 19}}});
   CHECK_THROWS_AS(run_on_cpu(resize_program(wider), {make_tensor(DType::f32, {2, 0, 7, 19}, std::vector<double>())}),

@@ -107,7 +107,7 @@ TEST_CASE("storage: a concatenation with a part that f16 cannot hold is stored i
 )");
 }
 
-TEST_CASE("storage: kernels that only take the whole type get copies") {
+TEST_CASE("storage: kernels that cannot read 16 bits get copies") {
   compare_narrow(R"(  %b = slice %a {starts=[0, 0], sizes=[5, 4], steps=[1, 1]}
   %boxes = reshape %b {dims=[1, 5, 4]}
   %c = slice %a {starts=[0, 4], sizes=[5, 1], steps=[1, 1]}

@@ -144,7 +144,7 @@ TEST_CASE("custom operators whose operands do not fit are refused with the node"
   CHECK(error_of([&] { compile(model_of(mine("RowDot", {"x", "w"}), {"n", "3"}), broken); }).code() == "E191");
 }
 
-TEST_CASE("a graph takes operators too") {
+TEST_CASE("a graph accepts custom operators") {
   weft::Graph graph;
   graph.add_operator(pointwise_operator());
   weft_value x = graph.input("x", "f32[n]");

@@ -71,7 +71,7 @@ TEST_CASE("a saved program keeps its defaults") {
   CHECK(run(*model, {filled({1, 1, 4, 4}, 1)}) == std::vector<double>(16, 3.5));
 }
 
-TEST_CASE("fixed defaults are folded, and older files never meant inputs") {
+TEST_CASE("fixed defaults are folded; initializers of older files are never inputs") {
   auto fixed = compile_bytes(overridable_model(), {.device = "cpu", .threads = 1, .fixed_defaults = {"w", "?"}});
   CHECK(fixed->inputs().size() == 1);
   auto old = compile_bytes(overridable_model(3), {.device = "cpu", .threads = 1});

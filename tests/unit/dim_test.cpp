@@ -169,7 +169,7 @@ TEST_CASE("dim: sizes as models use them") {
   CHECK((a + 1).as_symbol() == nullptr);
 }
 
-TEST_CASE("dim: overflow, division by zero and text that is no size are errors") {
+TEST_CASE("dim: overflow, division by zero and text that is not a size are errors") {
   CHECK_THROWS_WITH_AS(Dim(INT64_MAX) + 1, doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS((a * INT64_MAX).evaluate([](auto&) { return 2; }), doctest::Contains("E146"), Error);
   CHECK_THROWS_WITH_AS(floordiv(Dim(1), a).evaluate([](auto&) { return 0; }), doctest::Contains("E311"), Error);

@@ -108,7 +108,7 @@ TEST_CASE("files: a part that was copied into memory outlives its file") {
   CHECK(as_text(own) == std::string_view(data).substr(77, data.size() - 78));
 }
 
-TEST_CASE("files: one that is changed in its place is an error, one that is replaced is not") {
+TEST_CASE("files: changing a mapped file in place is an error, replacing it is not") {
   Scratch folder;
   fs::path path = full_file(folder);
   Bytes file = map_file(path);
@@ -136,7 +136,7 @@ TEST_CASE("files: any error from reading a truncated file says that it was trunc
   CHECK(code_of([&] { reading_files(read); }) == "E106");
 }
 
-TEST_CASE("files: a fault elsewhere goes to the handler before, and to the system without one") {
+TEST_CASE("files: a fault elsewhere goes to the previous handler, or to the system") {
   Scratch folder;
   fs::path path = full_file(folder);
   auto fault = [&] {

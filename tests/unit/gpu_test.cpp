@@ -41,7 +41,7 @@ TEST_CASE("gpu: all chips of a vendor as targets") {
   CHECK_THROWS_AS(find_target("intel:all"), Error);
 }
 
-TEST_CASE("gpu: a chip that Weft does not compile for is refused, with those that it does") {
+TEST_CASE("gpu: an unknown chip is refused, and the error lists the known ones") {
   for (const char* name : {"amd:gfx950", "amd:gfx1153", "amd:gfx9999", "amd:gfx11-generic", "amd:gfx803"}) {
     INFO(name);
     std::string text = test::message_of([&] { find_target(name); });
@@ -202,7 +202,7 @@ TEST_CASE("gpu: sizes of a bucket share its upper end, within what a symbol may 
   for (int64_t n = 1; n <= 100; ++n) CHECK((end(n) >= n && end(n) <= std::max<int64_t>(n + n / 4 + 1, 4)));
 }
 
-TEST_CASE("gpu: a bucket has room for every size in it, and says when it has not") {
+TEST_CASE("gpu: a bucket has room for every size in it, and reports what does not fit") {
   Dim n = Dim::symbol({.name = "n", .min = 1, .max = 1000});
   Plan plan;
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
@@ -248,7 +248,7 @@ TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
   CHECK(chosen(1000) == std::pair(1, int64_t{16}));
 }
 
-TEST_CASE("gpu: a variant for less work is not launched for more where work shrinks as sizes grow") {
+TEST_CASE("gpu: a variant for less work is not launched for more, if work shrinks while sizes grow") {
   Dim n = Dim::symbol({.name = "n", .min = 0, .max = 17});
   Plan plan;
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
@@ -307,7 +307,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   CHECK(kernel.code.find("choose_part<3, 2, 1>") != std::string::npos);
 }
 
-TEST_CASE("gpu: products of the same variants are one launch for each of them") {
+TEST_CASE("gpu: products with the same variants share one launch for each variant") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
   plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.push_back(
@@ -328,7 +328,7 @@ TEST_CASE("gpu: products of the same variants are one launch for each of them") 
   CHECK(plan.kernels[static_cast<size_t>(launch_of(plan.steps[1]).kernel)].name == "k_1");
 }
 
-TEST_CASE("gpu: products whose variants begin at other sizes are launches of their own") {
+TEST_CASE("gpu: products whose variants begin at different sizes are launched separately") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
   Dim n = Dim::symbol({.name = "n", .min = 1, .max = 9}), m = Dim::symbol({.name = "m", .min = 1, .max = 9});
   plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
@@ -340,7 +340,7 @@ TEST_CASE("gpu: products whose variants begin at other sizes are launches of the
   CHECK(plan.steps.size() == 3);
 }
 
-TEST_CASE("gpu: steps that write one buffer keep their order, unless they write places of their own") {
+TEST_CASE("gpu: steps that write one buffer keep their order, unless they write separate parts") {
   Plan plan = steps_over({{0, 2}, {1, 2}}), halves = plan;
   merge_launches(plan);
   CHECK(plan.steps.size() == 2);

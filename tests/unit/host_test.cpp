@@ -148,7 +148,7 @@ TEST_CASE("the caller's executor runs the kernels, in a row or side by side, wit
   CHECK(code_of([&] { two_outputs({.executor = &none}); }) == "E210");
 }
 
-TEST_CASE("a run stops when its caller wants no answer") {
+TEST_CASE("a run stops when its caller cancels it") {
   Request request;
   for (int threads : {1, 2}) {
     weft::Context context = two_outputs({.threads = threads}).new_context();
@@ -172,7 +172,7 @@ TEST_CASE("a run stops when its caller wants no answer") {
   CHECK(code_of([&] { reference.run({weft::view<float>(two, {2})}, {.stop = [] { return true; }}); }) == "E404");
 }
 
-TEST_CASE("results are written where the caller says when their sizes are known") {
+TEST_CASE("results of known size are written to the caller's memory") {
   Request request;
   weft::Program program = two_outputs({.threads = 1});
   weft::Context context = program.new_context();

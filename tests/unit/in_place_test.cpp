@@ -105,7 +105,9 @@ TEST_CASE("a donated cache is updated in place, and only its new part is written
   CHECK(values_of(context.run(step.inputs())[0]) == wanted);
 }
 
-TEST_CASE("without a donation the same memory for both does the same, other memory leaves the input alone") {
+TEST_CASE(
+    "without a donation, one memory for input and output is updated in place; other memory leaves the input "
+    "unchanged") {
   for (const char* text : {slots, needed}) {
     Step step, untouched;
     Floats wanted = updated(step), elsewhere(32);
@@ -122,7 +124,7 @@ TEST_CASE("without a donation the same memory for both does the same, other memo
   }
 }
 
-TEST_CASE("memory that overlaps otherwise is copied aside or refused") {
+TEST_CASE("other overlaps of the caller's memory are copied or refused") {
   Step step;
   Floats room(64), wanted = updated(step);
   std::ranges::copy(step.cache, room.begin() + 4);

@@ -396,7 +396,7 @@ TEST_CASE("kernel build: refused kernels are named, also if they occur twice, an
   CHECK_THROWS(build_kernels_or_throw(sources, host_chip(), options));
 }
 
-TEST_CASE("kernel build: several threads that want the same kernels share the work") {
+TEST_CASE("kernel build: several threads that request the same kernels share the work") {
   Scratch scratch;
   KernelCache cache(scratch.path, 64 * mebi);
   std::vector<KernelSource> sources;

@@ -161,7 +161,7 @@ TEST_CASE("onnx reader: functions") {
   CHECK(function.opsets.at(0).version == 17);
 }
 
-TEST_CASE("onnx reader: files that are no model") {
+TEST_CASE("onnx reader: files that are not a model") {
   CHECK(has(error_in(""), "error[E101]: the model is empty (0 bytes)"));
   CHECK(has(error_in("\x1f\x8b\x08 gzip"), "error[E102]: the model is gzip data"));
   CHECK(has(error_in("\xd5\x11\x22\x33 noise"), "(starts d5 11 22 33)"));

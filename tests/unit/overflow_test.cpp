@@ -24,7 +24,8 @@ std::set<std::string> overflowing_results(const std::string& text, DType type) {
   return names;
 }
 
-TEST_CASE("overflow: values moved or added from a mask overflow in f16, a softmax or a product of them does not") {
+TEST_CASE(
+    "overflow: values that are moved or added from a mask overflow f16; a softmax or a product of them does not") {
   const std::string text = R"weft(program "p"
 module main {
   %x = parameter {name="x", type=f32[2,3]}

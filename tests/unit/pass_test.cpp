@@ -194,7 +194,7 @@ TEST_CASE("passes: folding stops at a limit of memory and of work") {
   CHECK(std::ranges::count_if(main.results(), is_folded) == 2);
 }
 
-TEST_CASE("passes: a long chain of constants holds one of them at a time") {
+TEST_CASE("passes: folding a long chain of constants holds one of them at a time") {
   Program program;
   Module& main = program.main();
   Value x = constant(main, make_tensor(DType::f32, {1 << 20}, std::vector<double>(1 << 20, 1)));

@@ -144,7 +144,7 @@ void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
 
 }  // namespace
 
-TEST_CASE("ranks give what one device gives, in the same bits at every run") {
+TEST_CASE("ranks give the answer of one device, with equal bits in each run") {
   auto one = compile(network(), {.device = "cpu", .threads = 1});
   auto want = to_doubles(one->new_context()->run(inputs())[0]);
   for (int ranks : {2, 3, 4, 8}) {

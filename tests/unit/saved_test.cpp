@@ -380,7 +380,7 @@ TEST_CASE("saved: a step of the host has its operands and their sizes") {
   refused([](PlanStep& s, Plan&) { s.outputs.insert(s.outputs.end(), 9, s.outputs[0]); });
 }
 
-TEST_CASE("saved: no bytes of a plan crash the reader") {
+TEST_CASE("saved: damaged bytes of a plan never crash the reader") {
   ConstantStore constants;
   auto good = encode(plan_for(host_chip()), constants);
   Bytes weights(std::vector<std::byte>(constants.bytes()));
@@ -468,7 +468,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   CHECK(code_of([&] { save(*compiled, folder.path / "x.weft", std::vector<std::string>{"moon"}); }) == "E501");
 }
 
-TEST_CASE("saved: sizes and strings of any spelling pass through the program inside") {
+TEST_CASE("saved: the program inside keeps sizes and strings with any characters") {
   Folder folder;
   auto program = std::make_unique<Program>();
   program->name = "odd \"names\"";
@@ -486,7 +486,7 @@ TEST_CASE("saved: sizes and strings of any spelling pass through the program ins
   CHECK(back->main().results()[0].name == "out, in");
 }
 
-TEST_CASE("weights: equal ones are packed once in a process, and freed with their last program") {
+TEST_CASE("weights: equal weights are packed once in a process, and freed with their last program") {
   auto packed_at = [](const Executable& program) { return program.new_context()->memory().weights; };
   // Large enough to be shared: 64 x 64.
   std::string big = R"(program "big"
@@ -547,7 +547,7 @@ TEST_CASE("weights: layers of one program that share weights share their packed 
   CHECK(weights_of(4) == weights_of(1));
 }
 
-TEST_CASE("weights: more than the memory limit are refused before they are packed") {
+TEST_CASE("weights: weights above the memory limit are refused before they are packed") {
   const char* wide = R"(program "wide"
 module main {
   %x = parameter {name="x", type=f32[1,512]}

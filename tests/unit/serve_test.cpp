@@ -118,7 +118,7 @@ class Gate {
   bool is_open_ = true, is_entered_ = false;
 };
 
-const BatchRule rows_join{.joins = true, .most_rows = 1000};
+const BatchRule rows_join{.joins = true, .max_rows = 1000};
 
 }  // namespace
 
@@ -141,7 +141,7 @@ TEST_CASE("requests are joined where sizes allow it and runs confirm it") {
   CHECK(fixed.reason.find("no free batch axis") != std::string::npos);
 }
 
-TEST_CASE("sequences are padded where the model has a mask that hides it") {
+TEST_CASE("sequences are padded if the model's mask hides the padding") {
   BatchRule rule = find_batch_rule(program(masked_rows));
   CHECK(rule.joins);
   CHECK(rule.length == "s");
@@ -181,7 +181,7 @@ TEST_CASE("waiting requests run together, and each gets its own rows and lengths
 TEST_CASE("requests that arrive during a run share the next one") {
   Gate gate;
   Program held = gate.program();
-  Batcher batcher({held}, {.most_rows = 4, .delay = {}}, rows_join);
+  Batcher batcher({held}, {.max_rows = 4, .delay = {}}, rows_join);
   gate.shut();
   Asked first = ask(batcher, {numbers({1, 2}, 0)});
   gate.wait_until_entered();
@@ -203,7 +203,7 @@ TEST_CASE("requests that arrive during a run share the next one") {
 
 TEST_CASE("a queue is bounded, and requests can be withdrawn") {
   Gate gate;
-  Batcher batcher({gate.program()}, {.delay = {}, .most_waiting = 2}, rows_join);
+  Batcher batcher({gate.program()}, {.delay = {}, .max_waiting = 2}, rows_join);
   gate.shut();
   Asked running = ask(batcher, {numbers({1, 2}, 0)});
   gate.wait_until_entered();
@@ -241,7 +241,7 @@ TEST_CASE("a batcher that ends answers all open requests") {
   for (Asked& request : asked) CHECK(request.answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
 }
 
-TEST_CASE("an error of one request is none of the others'") {
+TEST_CASE("an error of one request does not affect the others") {
   Program table = program(R"(  %i = parameter {name="i", type=i64[b]}
   %t = constant {value=f32[3]{10, 20, 30}}
   %y = gather %t, %i {axis=0}
@@ -263,7 +263,7 @@ TEST_CASE("an error of one request is none of the others'") {
 
 TEST_CASE("nothing is lost or mixed up among clients of any size that come and go") {
   Program doubled = doubler();
-  Batcher batcher({doubled, doubled}, {.most_rows = 16, .most_waiting = 100'000}, find_batch_rule(doubled));
+  Batcher batcher({doubled, doubled}, {.max_rows = 16, .max_waiting = 100'000}, find_batch_rule(doubled));
   int each = weft::test::cases(200, 12'500);
   std::atomic<int> wrong = 0, answered = 0, cancelled = 0;
   auto client = [&](unsigned number) {

@@ -105,7 +105,7 @@ TEST_CASE("tuning: a store keeps the newest time, tells chips and builds apart, 
   CHECK(store.all().empty());
 }
 
-TEST_CASE("tuning: a file that is no database is an error that names it") {
+TEST_CASE("tuning: a file that is not a database is an error that names it") {
   Scratch folder;
   fs::path file = folder.path / "t.db";
   std::ofstream(file) << std::string(4096, 'x');

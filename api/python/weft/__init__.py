@@ -46,7 +46,7 @@ class Port(NamedTuple):
 
     name: str
     type: str  #: "f32[batch,3,224,224]"
-    dtype: str  #: "f32"; "" for a value that is no tensor
+    dtype: str  #: "f32"; "" for a value that is not a tensor
     shape: tuple[int | Size, ...]
     has_default: bool = False  #: an input that may be left out
     is_donated: bool = False  #: an input whose array a run writes an output to
@@ -75,7 +75,7 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 def _options(**given: Any) -> _weft.Options:
-    """The library's options from those of `compile`; None leaves its default."""
+    """Converts the options of `compile` to those of the library; for None, the library's default stays."""
     options = _weft.Options()
     devices = given.pop("devices", None) or ()
     if devices:
@@ -98,12 +98,12 @@ _NUMPY = {
 
 
 def _library(value: Any) -> str:
-    """The package that a value's class comes from: "numpy", "torch"."""
+    """Returns the name of the package that defines a value's class: "numpy", "torch"."""
     return type(value).__module__.partition(".")[0]
 
 
 def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
-    """numpy.asarray; numpy is imported at its first use, because that takes longer than all else here."""
+    """Calls numpy.asarray. Imports numpy at the first use only, because that takes longer than the rest of this package."""
     import numpy
 
     return numpy.asarray(value, dtype=dtype)
@@ -116,12 +116,12 @@ def _string_tensor(value: Any) -> _weft.Tensor:
 
 
 def _numpy_type(dtype: str) -> Any:
-    """What numpy calls an element type; None for strings."""
+    """Returns numpy's type for an element type; None for strings."""
     return _narrow.numpy_type(dtype) if dtype in _narrow.TYPES else _NUMPY.get(dtype)
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """`value` as an input: arrays of any library without copying, numbers and lists as the port's type."""
+    """Converts `value` to an input: arrays of any library without copying, numbers and lists in the port's type."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):
@@ -140,7 +140,7 @@ def _tensor(value: Any, port: Port) -> _weft.Tensor:
     except TypeError:
         what = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UsageError(
-            f"error[E310]: input '{port.name}' is {port.type}, {what} is no array of numbers in host memory",
+            f"error[E310]: input '{port.name}' is {port.type}, {what} is not an array of numbers in host memory",
             code="E310",
             hint="give a numpy array, a torch tensor on the CPU, or anything with __dlpack__",
         ) from None
@@ -161,13 +161,13 @@ _KINDS = {"sequence": 1, "optional": 2, "map": 3}
 
 
 def _inside(type_: str) -> tuple[str, str]:
-    """"sequence(f32[2])" -> ("sequence", "f32[2]"); a tensor's type has no kind."""
+    """Splits "sequence(f32[2])" into ("sequence", "f32[2]"); the kind of a tensor's type is ""."""
     kind, bracket, rest = type_.partition("(")
     return (kind, rest[:-1]) if bracket and kind in _KINDS else ("", type_)
 
 
 def _container(value: Any, port: Port) -> _weft.Tensor:
-    """A list, a dict, or None or a value for an optional, as an input; anything else is a tensor."""
+    """Converts a list, a dict, or an optional value (which may be None) to an input; anything else becomes a tensor."""
     kind, inside = _inside(port.type)
     if not kind:
         return _tensor(value, port)
@@ -177,7 +177,7 @@ def _container(value: Any, port: Port) -> _weft.Tensor:
 
     wanted = {"sequence": (list, tuple), "map": dict}.get(kind, object)
     if not isinstance(value, wanted):
-        what = f"input '{port.name}' is {port.type}, {type(value).__name__} is no {kind}"
+        what = f"input '{port.name}' is {port.type}, {type(value).__name__} is not a {kind}"
         raise UsageError(f"error[E310]: {what}", code="E310", hint="give a list for a sequence and a dict for a map")
     if kind == "map":
         key_type, _, value_type = inside.partition(", ")
@@ -197,8 +197,8 @@ def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool, boo
 
 
 def _result(value: Any) -> Any:
-    """Strings come as sizes and strings, which become an array of objects; containers as their kind and items, which become a
-    list, a dict, or a value or None; types that numpy lacks as their name, sizes and bytes."""
+    """Converts a result of the library to a Python value. Sizes and strings become an array of objects. A kind and items become a list,
+    a dict, or a value or None. A name, sizes and bytes become an array of a type that numpy lacks."""
     if not isinstance(value, tuple):
         return value
     if isinstance(value[0], str):
@@ -233,7 +233,7 @@ def _checked_out(array: Any, port: Port) -> Any:
 
 
 def _part(array: Any, sizes: list[int]) -> Any:
-    """The part of the array that the run wrote."""
+    """Returns the part of the array that the run wrote, in the shape `sizes`."""
     if list(array.shape) == sizes:
         return array
     count = 1
@@ -243,7 +243,9 @@ def _part(array: Any, sizes: list[int]) -> Any:
 
 
 class Model:
-    """A compiled model. Any number of threads may call it at once; the interpreter is free while it runs."""
+    """A compiled model. Any number of threads may call it at once. It releases Python's global interpreter lock while it runs.
+
+    `inputs` and `outputs` are tuples of `Port`, in the order of a call."""
 
     def __init__(self, native: _weft.Model, operators: Iterable[Operator] = ()) -> None:
         self._native = native
@@ -255,7 +257,7 @@ class Model:
 
     @property
     def device(self) -> str:
-        """The device that runs the model: "cpu (x86-64-v3), 2 threads"."""
+        """Names the device that runs the model: "cpu (x86-64-v3), 2 threads"."""
         return self._native.device
 
     def _run(self, values: Sequence[Any], deadline: float | None, out: Sequence[Any] = (), stream: Any = None) -> list[Any]:
@@ -295,8 +297,16 @@ class Model:
         return [feeds.get(port.name) for port in self.inputs]
 
     def __call__(self, *args: Any, deadline: float | None = None, out: Any = None, stream: Any = None, **feeds: Any) -> Any:
-        """Runs once: inputs in order, or by name. Gives the one output, or a tuple of all. `out`: an array that the
-        output is written to, or a tuple of them; None leaves one to Weft. `stream`: as for run.
+        """Runs the model once and returns its output, or the tuple of its outputs if there are several.
+
+        args, feeds: the inputs in order, or by name. An input may be an array of any library with __dlpack__, a number or a
+        nested list. A list stands for a sequence, a dict for a map. An input with a default may be left out.
+        deadline: limit in seconds.
+        out: an array that the output is written to, or a tuple of arrays; for None in it, Weft makes the array.
+        stream: as for `run`.
+
+        The outputs are numpy arrays; if an input is a torch tensor, they are torch tensors. Raises UsageError for inputs that do not
+        fit, ResourceError when the deadline passes or memory is short.
         """
         if len(args) > len(self.inputs):
             text = f"the model has {len(self.inputs)} inputs, {len(args)} are given"
@@ -319,12 +329,14 @@ class Model:
         out: Mapping[str, Any] | None = None,
         stream: Any = None,
     ) -> dict[str, Any]:
-        """Runs once, by name: run({"x": x}) gives {"y": y}. `deadline` in seconds; ResourceError when it passes.
-        out={"y": array} writes that output to the array, which may have room for more elements.
+        """Runs the model once, with inputs and outputs by name: run({"x": x}) returns {"y": y}.
 
-        A model on a GPU takes arrays in its memory (torch, cupy, anything with __dlpack__), and returns such arrays.
-        The work is queued on `stream` (a number, or an object of torch or cupy), by default the current one of the
-        arrays' library."""
+        deadline: limit in seconds. out: arrays for outputs, {"y": array}; an array may have more elements than the output.
+        stream: for a model on a GPU, the stream on which the work is queued: an address, or an object of torch or cupy. The default
+        is the current stream of the arrays' library.
+
+        A model on a GPU takes arrays in its memory (torch, cupy, anything with __dlpack__), and then returns such arrays.
+        Raises the same errors as a call."""
         out = out or {}
         unknown = [name for name in out if name not in {port.name for port in self.outputs}]
         if unknown:
@@ -335,18 +347,21 @@ class Model:
         return {port.name: value for port, value in zip(self.outputs, outputs, strict=True)}
 
     def report(self) -> dict[str, Any]:
-        """Device, inputs, outputs, metadata, compile phases with seconds, counts of kernels, and the steps."""
+        """Returns a report: device, inputs, outputs, metadata, phases of compiling in seconds, counts of kernels, and steps."""
         report: dict[str, Any] = json.loads(self._native.report())
         return report
 
     def steps(self) -> list[dict[str, str]]:
-        """Each step of the program: its kernel, the nodes it came from, its device, and why it was chosen."""
+        """Returns the steps of the program. Each has its kernel, the nodes it computes, its device, and the reason for the choice."""
         steps: list[dict[str, str]] = self.report()["steps"]
         return steps
 
     def save(self, path: str | os.PathLike[str], targets: Iterable[str] = ()) -> None:
-        """Writes the program, to be loaded in milliseconds and without a compiler by weft.load. `targets`: further chips
-        that the file is for, here or not: "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942".
+        """Writes the program to a file. `weft.load` reads it in milliseconds, without a compiler.
+
+        targets: further chips for which the file holds code, "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942"; none needs to be here.
+        Raises UsageError if the file cannot be created, ResourceError if the disk is full, UnsupportedError for a program that cannot be
+        saved (E406).
         """
         self._native.save(os.fspath(path), list(targets))
 
@@ -390,28 +405,35 @@ def compile(
     outputs: Iterable[str] = (),
     channels_first: bool = False,
 ) -> Model:
-    """Compiles a model (.onnx, .pt2, .tflite, .pb; a path or its bytes; the folder of a SavedModel) or takes a saved program
-    (.weft).
+    """Compiles a model and returns it, ready to run. A saved program (.weft) is loaded.
 
-    device: "auto", "cpu" or "ref"; one that is named is used or refused. threads: 0 takes all that the process may use.
-    devices: several ("gpu:0", "gpu:1", or "cpu" as often as you like) that compute each run together, the weights of
-    products split between them (tensor parallel).
-    shapes: sizes of inputs, {"x": (1, 3, 224, 224)}; (1, 8) or "1..8" is a range, None leaves what the model says.
-    precision: "f32", "bf16" or "f16" of matrix products and convolutions; nodes in keep_f32 (* and ? match) stay in f32.
-    symbols: sizes that the model names, {"batch": 4}. folder: where the external weights of a model in bytes lie.
-    cache: whether compiled kernels are kept on disk. dump: a folder for the program after every pass.
-    progress: called with (phase, done, total). fixed_defaults: inputs (* and ? match) that always keep the default that
-    the model has for them, which is faster; they are no inputs of the result.
-    donate: {"past": "present"} writes an output in the place of an input whose array the caller gives up, where the
-    program allows it; report()["notes"] says what became of it. operators: what nodes may call besides ONNX's own.
-    memory_limit: bytes of packed weights and a run on the CPU; 0: what the machine has. tune: seconds to measure which kernels
-    are fastest on this machine; what was measured is kept and used by later compiles.
-    deadline: in seconds; ResourceError when it passes first. What was compiled by then need not be compiled again.
-    constants: inputs fixed to arrays, {"axes": np.array([0])}; they are no inputs of the result.
-    tag, signature: which graph of a SavedModel and what it computes; the only ones, or "serve" and "serving_default". A .tflite file
-    has signatures too.
-    outputs: values of a TensorFlow graph to give ("node", "node:1") instead of its own outputs. channels_first: its
-    inputs and outputs with 4 axes are [n, c, h, w], not [n, h, w, c].
+    model: a path (.onnx, .pt2, .tflite, .pb, .weft, or the folder of a SavedModel), or the bytes of a file.
+    device: "auto" (the first GPU if it can run the model, else the CPU), "cpu", "gpu", "nvidia:0", "amd:0" or "ref".
+    devices: several devices that compute each run together, ("gpu:0", "gpu:1"), or "cpu" any number of times. The weights of
+    products are split between them (tensor parallelism).
+    threads: number of CPU threads; 0: all that the process may use.
+    shapes: sizes of inputs, {"x": (1, 3, 224, 224)}. (1, 8) or "1..8" is a range; None keeps the model's size.
+    symbols: values of sizes that the model names, {"batch": 4}.
+    precision: "f32", "bf16" or "f16" for matrix products and convolutions. keep_f32: names of nodes that stay in f32 (* and ? match).
+    folder: folder of the external weights, for a model in bytes.
+    cache: keep compiled kernels on disk. dump: a folder to which the program is written after every pass.
+    progress: a function that is called with (phase, done, total).
+    fixed_defaults: names of inputs (* and ? match) that keep the model's default, which is faster. The result lacks these inputs.
+    constants: inputs with a fixed value, {"axes": np.array([0])}. The result lacks these inputs.
+    donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the
+    program allows that; report()["notes"] says whether it does.
+    operators: custom operators (`weft.Operator`) that the model may use.
+    memory_limit: limit in bytes of packed weights and one run on the CPU; 0: the memory of the machine.
+    tune: seconds for measuring which kernels are fastest on this machine. Later compiles use the measurements too.
+    deadline: limit in seconds. Kernels that were compiled before it passes are cached.
+    tag, signature: the graph of a SavedModel and its signature. Default: the only one, or "serve" and "serving_default". signature
+    also selects that of a .tflite file.
+    outputs: values of a TensorFlow graph ("node", "node:1") that replace its own outputs.
+    channels_first: inputs and outputs of a TensorFlow model with 4 axes are [n, c, h, w], not [n, h, w, c].
+
+    Raises UsageError for a missing file or wrong options, ModelError for an invalid model, UnsupportedError for
+    operators or types without an implementation, ResourceError when the deadline passes or memory is short, DeviceError if a device
+    fails.
     """
     given = {name: value for name, value in locals().items() if name != "model"}
     given["operators"] = operators = tuple(operators)
@@ -422,18 +444,24 @@ def compile(
 
 
 def load(path: str | os.PathLike[str], *, threads: int = 0) -> Model:
-    """Maps a saved program."""
+    """Loads a saved program, whose weights are mapped from the file. threads: number of CPU threads; 0: all that the process may use.
+
+    Raises UsageError for a file that is missing or not a saved program, ModelError for a damaged one, UnsupportedError if it holds no
+    code for a device of this machine."""
     return Model(_weft.load(os.fspath(path), _options(threads=threads)))
 
 
 def print_model(model: str | os.PathLike[str], stage: str = "", **options: Any) -> str:
-    """The program as text: as it was read, or after the pass called `stage` ("final": after all)."""
+    """Returns the program of a model as text: as it was read, or after the pass called `stage` ("final": after all passes).
+    options: as for `compile`."""
     return _weft.print_model(os.fspath(model), stage, _options(**options))
 
 
 def support(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
-    """Which nodes of a model the device runs, and why not the others: {"supported", "total", "nodes": [{"node", "op",
-    "supported", "why"}]}. Nothing is compiled.
+    """Tells which nodes of a model a device runs, without compiling it. options: as for `compile`.
+
+    Returns {"supported", "total", "nodes": [{"node", "op", "supported", "why"}]}: two counts and all nodes. "why" is the reason why the
+    device does not run a node.
     """
     answer: dict[str, Any] = json.loads(_weft.support(os.fspath(model), _options(**options)))
     return answer
@@ -454,23 +482,25 @@ class Graph:
 
     @classmethod
     def parse(cls, text: str) -> Graph:
-        """A whole program in text form."""
+        """Makes a graph from a whole program in text form. Raises ModelError with the line of a mistake."""
         graph = cls()
         graph._native = _weft.Graph.parse(text)
         return graph
 
     def symbol(self, name: str, min: int = 0, max: int = 2**63 - 1) -> None:
-        """Bounds of a size, before its first use in a type."""
+        """Sets the bounds of a named size. Call it before the first type that uses the name."""
         self._native.symbol(name, min, max)
 
     def input(self, name: str, type: str) -> Value:
+        """Adds an input of a type such as "f32[batch,64]" and returns its value."""
         return self._native.input(name, type)
 
     def constant(self, array: Any) -> Value:
+        """Adds a copy of an array (numpy, torch, numbers or strings) as a constant and returns its value."""
         return self._native.constant(_constant(array))
 
     def append(self, op: str, *inputs: Value) -> Value:
-        """One operator: append("softmax {axis=1}", x)."""
+        """Appends an operator and returns its result: append("softmax {axis=1}", x). Raises ModelError if operands do not fit."""
         return self._native.append(op, list(inputs))
 
     def add_operator(self, operator: Operator) -> None:
@@ -483,13 +513,15 @@ class Graph:
         self._native.source(place)
 
     def output(self, name: str, value: Value) -> None:
+        """Makes a value an output of the program."""
         self._native.output(name, value)
 
     def type(self, value: Value) -> str:
+        """Returns the type of a value as text: "f32[batch,64]"."""
         return self._native.type(value)
 
     def compile(self, **options: Any) -> Model:
-        """Takes the options of weft.compile; the graph is used up."""
+        """Compiles the graph with the options of `weft.compile`. The graph cannot be used afterwards."""
         return Model(self._native.compile(_options(**options, operators=self._operators)), self._operators)
 
     def __str__(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays in the memory of a GPU: in and out without a copy, by their addresses or by DLPack, on a stream of the caller's."""
+"""Runs a model on arrays in the memory of a GPU, without copies, on a stream of the caller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _library(value: Any) -> str:
 
 
 def gpu_of(value: Any) -> int | None:
-    """The number of the GPU that holds an array; None: it is in host memory."""
+    """Returns the number of the GPU that holds an array; None if it is in host memory."""
     where = getattr(value, "__dlpack_device__", None)
     if where is None:
         return None
@@ -40,7 +40,8 @@ def gpu_of(value: Any) -> int | None:
 
 
 def stream_of(stream: Any, values: Sequence[Any]) -> int:
-    """A stream's address: of a number, of an object of torch or cupy, or the current one of the arrays' library."""
+    """Returns the address of a stream. `stream` is an address, an object of torch or cupy, or None for the current stream of the
+    arrays' library."""
     if stream is not None:
         protocol = getattr(stream, "__cuda_stream__", None)
         if protocol is not None:
@@ -55,7 +56,7 @@ def stream_of(stream: Any, values: Sequence[Any]) -> int:
 
 
 def _place(value: Any, port: Port, what: str, gpu: int, stream: int) -> tuple[int, Sequence[int], Any]:
-    """Address and sizes of an array, and the object that owns its memory."""
+    """Returns the address and the sizes of an array, and the object that owns its memory. UsageError if it does not fit the port."""
     number = gpu_of(value)
     if number != gpu:
         where = "in host memory" if number is None else f"on GPU {number}"
@@ -98,7 +99,7 @@ def run(
     stream: Any,
     deadline: float,
 ) -> list[Any]:
-    """Queues one run; its results are valid once the stream has executed it."""
+    """Queues one run and returns its output arrays, whose contents are valid once the stream has executed the run."""
     values = [value for value, _ in inputs]
     where = stream_of(stream, values)
     given = [_place(value, port, "input", gpu, where) for value, port in inputs]

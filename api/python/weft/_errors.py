@@ -5,7 +5,9 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """A failure that Weft reports. `str(error)` is the whole message; docs/errors.md explains the codes."""
+    """A failure that Weft reports. `str(error)` is the whole message; docs/errors.md explains the codes.
+
+    code: "E310". where: the file or node. why: the reason in detail. hint: what to do. Each may be ""."""
 
     kind: str = "internal"
 
@@ -33,13 +35,13 @@ class ModelError(Error, ValueError):
 
 
 class UnsupportedError(Error, NotImplementedError):
-    """Valid, but an operator, type or device is not supported. (NotImplementedError is a RuntimeError.)"""
+    """The model is valid, but an operator, a type or the device is not supported. (NotImplementedError is a RuntimeError.)"""
 
     kind = "unsupported"
 
 
 class ResourceError(Error, MemoryError):
-    """Memory, time or disk."""
+    """Memory, time or disk space is not sufficient."""
 
     kind = "resource"
 
@@ -64,5 +66,5 @@ _CLASSES: dict[int, type[Error]] = {
 
 
 def make(kind: int, text: str, code: str, where: str, why: str, hint: str) -> Error:
-    """The exception for a status of the C interface."""
+    """Makes the exception for a status of the C interface."""
     return _CLASSES.get(kind, InternalError)(text, code, where, why, hint)

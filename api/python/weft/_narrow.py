@@ -22,7 +22,7 @@ _BY_NAME = {name: dtype for dtype, (name, _) in TYPES.items()}
 
 
 def numpy_type(dtype: str) -> numpy.dtype[Any]:
-    """The type of ml_dtypes; UnsupportedError when the package is missing, or too old to have it."""
+    """Returns the type of ml_dtypes. Raises UnsupportedError if the package is missing, or too old to have the type."""
     import numpy
 
     name = TYPES[dtype][0]
@@ -37,7 +37,7 @@ def numpy_type(dtype: str) -> numpy.dtype[Any]:
 
 
 def type_of(value: Any) -> str:
-    """Weft's name of the type, "" for arrays of other types."""
+    """Returns Weft's name of the array's type; "" for types that numpy has."""
     name = getattr(getattr(value, "dtype", None), "name", "")
     return _BY_NAME.get(name, "") if type(value).__module__.partition(".")[0] in ("numpy", "ml_dtypes") else ""
 
@@ -49,7 +49,7 @@ def _shifts(bits: int) -> numpy.ndarray[Any, Any]:
 
 
 def bits_of(array: Any, dtype: str) -> numpy.ndarray[Any, Any]:
-    """The array's memory as Weft reads it: bytes or 16-bit words, elements below 8 bits packed from the low bits on."""
+    """Returns the array's memory as Weft reads it: bytes or 16-bit words; elements below 8 bits are packed from the low bits on."""
     import numpy
 
     bits = TYPES[dtype][1]
@@ -63,12 +63,12 @@ def bits_of(array: Any, dtype: str) -> numpy.ndarray[Any, Any]:
 
 
 def tensor(array: Any, dtype: str) -> _weft.Tensor:
-    """The array as a tensor; elements of 8 bits and more are not copied."""
+    """Converts the array to a tensor; elements of 8 bits and more are not copied."""
     return _weft.tensor_of_bits(bits_of(array, dtype), dtype, list(array.shape))
 
 
 def array_of(dtype: str, sizes: list[int], packed: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
-    """An array of ml_dtypes over these bytes; packed elements are unpacked first."""
+    """Returns an array of ml_dtypes over these bytes; packed elements are unpacked first."""
     import numpy
 
     bits, wanted = TYPES[dtype][1], numpy_type(dtype)

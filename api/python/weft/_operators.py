@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that a Python program brings along."""
+"""Custom operators that a Python program defines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMPY = {
 
 
 def _patterns(text: str) -> list[tuple[str, list[str] | None]]:
-    """Element type and sizes of each type: "f32[n, 3], f32[...]" -> [("f32", ["n", "3"]), ("f32", None)]."""
+    """Splits "f32[n, 3], f32[...]" into [("f32", ["n", "3"]), ("f32", None)]: element type and sizes."""
     found = []
     for dtype, sizes in _TYPE.findall(text):
         if sizes.strip() == "...":
@@ -49,7 +49,7 @@ _BINARY: dict[type, Callable[[int, int], int]] = {
 
 
 def _size(text: str, known: dict[str, int]) -> int:
-    """The value of "2*n + 1"."""
+    """Computes the value of a size such as "2*n + 1"."""
 
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Constant):
@@ -60,13 +60,13 @@ def _size(text: str, known: dict[str, int]) -> int:
             return _BINARY[type(node.op)](value(node.left), value(node.right))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             return _HELPERS[node.func.id](*map(value, node.args))
-        raise UsageError(f"error[E217]: '{text}' is no size", "E217")
+        raise UsageError(f"error[E217]: '{text}' is not a size", "E217")
 
     return value(ast.parse(text, mode="eval").body)
 
 
 class _Rule:
-    """A rule with one alternative, as a callback needs it: which arrays it gets, once the sizes are known."""
+    """A rule with one alternative. It says which arrays a callback gets, once the sizes are known."""
 
     def __init__(self, rule: str) -> None:
         if ";" in rule or "->" not in rule:
@@ -104,14 +104,14 @@ class _Rule:
 
 
 def _attributes(text: str) -> dict[str, Any]:
-    """The attributes by name, from text with a line "alpha=0.5" for each; values are written as in JSON."""
+    """Parses attributes: text with a line "alpha=0.5" for each, values as in JSON."""
     return {name: json.loads(value) for name, _, value in (line.partition("=") for line in text.splitlines()) if name}
 
 
 def _guarded(
     call: Callable[..., None], rule: _Rule, failures: list[BaseException]
 ) -> Callable[[str, list[int], list[int]], int]:
-    """The function that the native half calls. It must not refer to the operator, because the operator refers to it."""
+    """Makes the function that the C++ side calls. It must not refer to the operator, because the operator refers to it."""
 
     def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
         try:
@@ -125,16 +125,21 @@ def _guarded(
 
 
 class Operator:
-    """An operator of your own, for models (`weft.compile(..., operators=[...])`) and graphs (`graph.append`).
+    """A custom operator, for models (`weft.compile(..., operators=[...])`) and graphs (`graph.append`).
 
-    name: "my.domain:Squash" as nodes call it. rule: its types over named sizes, "f32[n,k], f32[k] -> f32[n]" or "f32[...] -> f32[...]"; ';'
-    separates alternatives. `source` is its code in the kernel language, which defines `function`: it is compiled for the chip and saved
-    with the program. Without `source`, `call` is a Python function that computes it:
+    name: the name in nodes, "my.domain:Squash".
+    rule: the types of operands and results over named sizes, "f32[n,k], f32[k] -> f32[n]"; "f32[...]" has any sizes, and ';' separates
+    alternatives.
+    source: code in the kernel language that defines `function`. It is compiled for the chip and saved with the program.
+    tasks: the number of the kernel's tasks, an expression over the sizes. pointwise: the function computes single elements.
+    call: without `source`, a Python function that computes the operator on the CPU. It gets operands and results as arrays and the
+    attributes by name; a tensor of type "f32[...]" is flat:
 
-        def scale(x, y, alpha):   # operands and results as arrays (of "..." as one row), attributes by name
+        def scale(x, y, alpha):
             y[:] = alpha * x
 
-    Operands cannot be written to, and no array may be kept. Callbacks run on any thread of a run, one at a time.
+    Operand arrays are read-only, and the function must not keep any array. It runs on any thread of a run, one call at a time.
+    Raises UsageError (E217) for a rule that cannot be read.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class _Metric:
 
 
 def _feeds(item: Any, names: list[str]) -> list[Any]:
-    """The values of one item by position: a mapping by name, a sequence of all inputs, or the one input."""
+    """Returns the values of one item in the order of the inputs. The item is a mapping by name, a sequence, or the only input."""
     if isinstance(item, Mapping):
         unknown = [name for name in item if name not in names]
         if unknown:
@@ -85,23 +85,29 @@ def quantize(
     threads: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Writes `model` (.onnx, .pt2, .tflite, .pb, a SavedModel) in 8 or 4 bits to `output` (model.TO.onnx), an ONNX file that any engine runs. Gives a report:
-    each layer, what became of it and why, the loss.
+    """Quantises a float model to 8 or 4 bits, writes it as an ONNX file, and returns a report: each layer, its form, the reason, the loss.
 
-    data: examples of the inputs, an iterable of arrays, of tuples of arrays, or of {"input": array}; int8 needs it; fp8 without it
-    scales inputs by the values of each run.
-    It is read several times; what can be read only once is kept in memory.
-    to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4". method: how ranges of inputs are chosen: "mse", "minmax",
-    "percentile" (percentile: the share inside, 99.99), "entropy". weights: how weights are rounded: "nearest", "gptq" (which
-    int4 and fp8 take when there is data), of "int4" and "int8-weights" also "hqq", "awq"; block: how many share a scale (32). symmetric: ranges around 0. per_tensor: a scale for each weight, not
-    for each of its channels. reduce_range: weights of 7 bits, for engines whose products by u8 saturate on processors without VNNI.
-    keep_bias: biases stay as they are. smooth: moves outliers of inputs into weights (SmoothQuant):
-    0.5 half of them, 0 nothing; by default int8 chooses where it costs nothing. qdq: weights in blocks become DequantizeLinear
-    and MatMul, not MatMulNBits.
-    ranges: a calibration table in place of data. keep: nodes (* and ? match) that stay in floats.
-    budget: the greatest loss; layers stay in floats until it is met. metric: a function of a model's path, the greater the
-    better; the loss is the share of it that goes. Without one it is the relative error of the outputs.
-    progress: called with (phase, done, total).
+    model: a path (.onnx, .pt2, .tflite, .pb, or the folder of a SavedModel). output: the file to write; default: MODEL.TO.onnx.
+    data: examples of the inputs: an iterable of arrays, of tuples of arrays, or of {"input": array}. int8 needs data; without it, fp8
+    scales inputs by the values of each run. The iterable is read several times; an iterator is kept in memory.
+    to: "int8", "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights" or "int4".
+    method: how ranges of inputs are chosen: "mse", "minmax", "percentile" or "entropy". percentile: the share of values inside the
+    range, in percent (99.99).
+    weights: how weights are rounded: "nearest", "gptq" (the default of int4 and fp8 with data), for int4 and int8-weights also "hqq" and
+    "awq". block: the number of weights with a common scale (32).
+    symmetric: ranges are symmetric around 0. per_tensor: one scale for each weight tensor, not for each channel.
+    reduce_range: weights have 7 bits, for engines whose products by u8 saturate on processors without VNNI.
+    keep_bias: biases are not corrected.
+    smooth: strength of SmoothQuant, which moves outliers of inputs into weights: 0 (none) to below 1. Default: int8 smooths where that
+    costs nothing in a run.
+    qdq: weights in blocks become DequantizeLinear and MatMul, not MatMulNBits.
+    ranges: a calibration table that replaces data. keep: names of nodes that stay in floats (* and ? match).
+    budget: limit of the loss, 0.005 for 0.5 %; layers stay in floats until it is met.
+    metric: a function that gets the path of a model and returns its figure of merit, greater is better. The loss is then the relative drop
+    of that figure; otherwise it is the relative error of the outputs.
+    threads: number of CPU threads; 0: all that the process may use. progress: a function that is called with (phase, done, total).
+
+    Raises UsageError for unusable data (E220), a budget that cannot be met (E221) or a model that cannot be quantised (E222).
     """
     from . import _ports, _tensor
 

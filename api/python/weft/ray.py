@@ -42,11 +42,13 @@ class Shipped:
             return cls(path.stem, file.read_bytes(), threads, device)
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Writes the program to a file in the folder and returns its path."""
         path = Path(folder) / f"{self.name}.weft"
         path.write_bytes(self.program)
         return path
 
     def load(self) -> weft.Model:
+        """Loads the program on this machine."""
         with tempfile.TemporaryDirectory() as folder:
             return weft.load(self.write(folder), threads=self.threads)
 
@@ -75,7 +77,9 @@ class _Replica:
     """One replica: serves the v2 protocol over HTTP, and the methods that a handle of the deployment calls."""
 
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
-        """One request by name, {"x": array} to {"y": array}; it is joined with others as those over HTTP are."""
+        """Answers one request by name: {"x": array} gives {"y": array}. Like requests over HTTP, it is joined with others to one run.
+
+        model: name of the model; default: the first. deadline: limit in seconds. Raises UsageError for an unknown input."""
         served = weft.ray._repository.find(model or next(iter(weft.ray._repository.models)))
         unknown = sorted(set(inputs) - {port.name for port in served.inputs})
         if unknown:
@@ -85,7 +89,7 @@ class _Replica:
         return {output.name: output.array() for output in outputs}
 
     async def process(self) -> int:
-        """The process of the replica that answers."""
+        """Returns the process id of the replica."""
         return os.getpid()
 
 
@@ -93,11 +97,11 @@ def Deployment(
     models: Iterable[str | os.PathLike[str] | Shipped], *, name: str = "weft", threads: int = 1, num_cpus: float = 1,
     num_gpus: float = 0, options: Any = None, **serve_options: Any,
 ) -> Any:  # fmt: skip
-    """An application for `serve.run`: each replica serves the models by the KServe v2 protocol, with one queue for each.
+    """Makes an application for `serve.run`. Each replica serves the models by the KServe v2 protocol, with a queue for each model.
 
-    threads: of a replica on the CPU; num_cpus, num_gpus: what Ray sets aside for it. options: a weft.serve.Options with delay, rows,
-    queue and limits; its models and its address are not used. serve_options: of `serve.deployment`, such as num_replicas,
-    autoscaling_config or max_ongoing_requests.
+    models: files, or models made by `Shipped.of`. threads: CPU threads of a replica. num_cpus, num_gpus: what Ray reserves for a
+    replica. options: a weft.serve.Options with delay, rows, queue and limits; its models and its address are ignored. serve_options:
+    options of `serve.deployment`, such as num_replicas, autoscaling_config or max_ongoing_requests.
     """
     from ray import serve
 
@@ -141,7 +145,7 @@ class _Predictor:
         return columns
 
     def _fill(self, batch: dict[str, Any], first: int, end: int, answers: list[Any], errors: list[str]) -> None:
-        """Answers of rows [first, end): all in one run, or in two halves where that fails."""
+        """Fills the answers of rows [first, end): in one run, or in two halves if that fails."""
         try:
             outputs = self._run({name: column[first:end] for name, column in batch.items()}, end - first)
             for i in range(first, end):
@@ -165,7 +169,7 @@ class _Predictor:
 
 
 def _stacked(column: Any) -> Any:
-    """A column of arrays as one array; Ray hands rows of differing sizes over as objects."""
+    """Joins the arrays of a column to one array. Ray passes rows of several sizes as objects."""
     import numpy as np
 
     return np.stack(list(column)) if getattr(column, "dtype", None) == object and len(column) and hasattr(column[0], "shape") else column
@@ -176,13 +180,16 @@ def map_batches(
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None, batch_size: int = 64, concurrency: int | tuple[int, int] = 1,
     threads: int = 1, device: str = "auto", num_cpus: float = 1, num_gpus: float = 0, **options: Any,
 ) -> Any:  # fmt: skip
-    """The dataset with a column for each output of the model, and a column "error".
+    """Runs a model over a dataset. Returns the dataset with a column for each output of the model, and a column "error".
 
-    columns: which column goes into which input, {"picture": "image"}; by default columns are called as the inputs are.
-    prepare: makes arrays of pictures or texts: it gets a batch, columns by name, and gives one with those of `columns`.
-    A row that `prepare` or the model refuses has the reason in "error" and zeros for an answer; the others are right:
-    `answers.filter(lambda row: row["error"])` are the failed ones. concurrency: how many processes, each with threads, num_cpus and
-    num_gpus. options: of `Dataset.map_batches`.
+    columns: the input for each column, {"picture": "image"}; by default columns have the names of the inputs.
+    prepare: a function that converts pictures or texts to arrays. It gets a batch (columns by name) and returns one with the columns of
+    `columns`.
+    batch_size: rows of a run. concurrency: the number of processes; each has `threads`, `num_cpus` and `num_gpus`.
+    options: options of `Dataset.map_batches`.
+
+    If `prepare` or the model refuses a row, its "error" has the reason and its outputs are zeros; the other rows get their answers.
+    `answers.filter(lambda row: row["error"])` selects the refused rows.
     """
     shipped = model if isinstance(model, Shipped) else Shipped.of(model, device=device, threads=threads)
     columns = columns or {port.name: port.name for port in shipped.load().inputs if not port.has_default}

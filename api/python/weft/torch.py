@@ -63,9 +63,11 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
-    """The backend "weft" of torch.compile. options={"device": "amd:0", "precision": "bf16", "threads": 4} as for weft.compile;
-    the device is by default that of the tensors. "freeze": False reads parameters anew at each call instead of packing them
-    once; "fullgraph": True refuses models of which a part would run in eager mode."""
+    """Compiles a graph for torch.compile(backend="weft") and returns the function that runs it.
+
+    options: as for weft.compile, {"device": "amd:0", "precision": "bf16", "threads": 4}. The default device is that of the tensors.
+    "freeze": False reads parameters at each call instead of packing them once. "fullgraph": True refuses models of which a part
+    would run in eager. Raises UsageError for an unknown option."""
     from torch._dynamo.backends.common import aot_autograd
 
     given = dict(options or {})
@@ -100,8 +102,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """Whether the graph that is compiled now writes to no input, returns none of them and changes no mode. Calls can
-    then skip the wrappers that torch puts around graphs."""
+    """Tells whether the graph that is compiled now writes to no input, returns none of them and changes no mode. If so, calls can
+    skip the wrappers that torch puts around graphs."""
     context = torch._guards.TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
@@ -165,7 +167,7 @@ def _ranges(graph: fx.Graph) -> dict[str, Any]:
 
 
 def _added(graph: fx.Graph, function: Callable[..., Any], *parts: Any) -> fx.Node:
-    """A node that computes a size of sizes."""
+    """Adds a node that computes a size from other sizes."""
     node = graph.call_function(function, parts)
     node.meta["val"] = function(*(part.meta["val"] if isinstance(part, fx.Node) else part for part in parts))
     return node
@@ -201,7 +203,7 @@ def _divide_wholly(graph: fx.Graph) -> None:
 
 
 def _text(gm: fx.GraphModule) -> str:
-    """The graph in the JSON form of a .pt2 archive (torch's own serialiser), its parameters as inputs."""
+    """Writes the graph in the JSON form of a .pt2 archive (torch's own serialiser), its parameters as inputs."""
     from torch._export.serde import schema, serialize
 
     copy = fx.Graph()
@@ -237,15 +239,15 @@ def _text(gm: fx.GraphModule) -> str:
 
 
 def _values(gm: fx.GraphModule) -> list[Any]:
-    """The values that torch recorded for the results of a graph: sizes and types."""
+    """Returns the values that torch recorded for the results of a graph: their sizes and types."""
     outputs = gm.graph.output_node().args[0]
     nodes = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
     return [node.meta.get("val") if isinstance(node, fx.Node) else node for node in nodes]
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """The order in which a result's axes lie in memory, and the inverse permutation; None if the result is row-major. Operators that
-    follow in eager may take views that are valid for this order only."""
+    """Returns the order in which a result's axes lie in memory, and the inverse permutation; None if the result is row-major.
+    Operators that follow in eager may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -261,8 +263,8 @@ def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
 
 
 def _real(value: torch.Tensor) -> torch.Tensor:
-    """Complex numbers as pairs, which weft computes with. A negation or conjugation that torch has postponed is
-    carried out first."""
+    """Converts complex numbers to pairs, with which Weft computes. Carries out a negation or conjugation that torch has
+    postponed."""
     if value.dtype.is_complex:
         return torch.view_as_real(value.resolve_conj().resolve_neg())
     return value.resolve_neg() if value.is_neg() else value
@@ -331,11 +333,11 @@ class _Part(torch.nn.Module):
         return self.call(tuple(given), self.stream())  # type: ignore[misc,no-any-return]
 
     def stream(self) -> int | None:
-        """torch's current one on the GPU."""
+        """Returns the address of torch's current stream on the GPU; None on a CPU."""
         return None if self.place is None else torch._C._cuda_getCurrentRawStream(self.place.index or 0)  # type: ignore[no-any-return]
 
     def finished(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Results as torch has them: numbers of Python's, complex numbers, tensors in their order in memory and on their devices."""
+        """Converts results to those of torch: Python's numbers, complex numbers, tensors in torch's order in memory and on their devices."""
         rest = iter(outputs)
         found: list[Any] = []
         for kind in self.results:
@@ -373,7 +375,7 @@ class _Spelt(fx.Interpreter):
 def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
               proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True,
               mask_type: int | None = None) -> tuple[Any, Any]:  # fmt: skip
-    """_native_multi_head_attention, the fast path of nn.MultiheadAttention in inference."""
+    """Computes _native_multi_head_attention, the fast path of nn.MultiheadAttention in inference."""
     linear, inputs = torch.nn.functional.linear, (query, key, value)
     triples = zip(inputs, qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
     q, k, v = (linear(x, w, b).unflatten(-1, (num_head, -1)).transpose(1, 2) for x, w, b in triples)
@@ -393,7 +395,7 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
              use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
              norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
              mask_type: int | None = None) -> Any:  # fmt: skip
-    """_transformer_encoder_layer_fwd, the fast path of nn.TransformerEncoderLayer in inference."""
+    """Computes _transformer_encoder_layer_fwd, the fast path of nn.TransformerEncoderLayer in inference."""
     functions = torch.nn.functional
 
     def attended(x: Any) -> Any:
@@ -441,7 +443,7 @@ def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[...,
 
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """The decompositions of torch, which takes half a second to gather them, and those that torch lacks."""
+    """Returns the decompositions of torch, which takes half a second to gather them, and those that torch lacks."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     aten = torch.ops.aten
@@ -494,7 +496,7 @@ class _Graph:
         return True
 
     def still(self) -> list[int]:
-        """Inputs that are parameters or buffers, which no run changes."""
+        """Returns the inputs that are parameters or buffers, which no run changes."""
         context = torch._guards.TracingContext.try_get()
         held = list(range(len(self.held)))
         if not self.freeze or context is None or context.fw_metadata is None:
@@ -513,7 +515,7 @@ class _Graph:
         return self.gm.forward
 
     def lift(self) -> None:
-        """Tensors that the graph itself holds become its first inputs."""
+        """Makes the tensors that the graph itself holds its first inputs."""
         graph, held = self.gm.graph, []
         first = next(iter(graph.nodes))
         for node in list(graph.find_nodes(op="get_attr")):

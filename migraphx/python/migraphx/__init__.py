@@ -144,7 +144,7 @@ def _ranges(dims):
 
 
 def _view_of(data):
-    """(address, shape, owner of the memory) of anything with the buffer protocol or numpy's interface."""
+    """Returns (address, shape, owner of the memory) of anything with the buffer protocol or numpy's interface."""
     interface = getattr(data, "__array_interface__", None)
     if interface:
         kind, size = interface["typestr"][1], int(interface["typestr"][2:])
@@ -216,7 +216,7 @@ class argument(Handle):
 
 
 def create_argument(s, values):
-    """An argument of shape `s` with these values."""
+    """Makes an argument of shape `s` with these values."""
     result = argument(s)
     letter = _LETTERS[_TYPES[s.type()]]
     memory = memoryview((ctypes.c_char * s.bytes()).from_address(result.data_ptr())).cast("B").cast(letter)
@@ -234,7 +234,7 @@ def fill_argument(s, value):
 
 
 def argument_from_pointer(s, address):
-    """A view of memory that must outlive it."""
+    """Makes an argument that views memory at an address; the memory must outlive it."""
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
@@ -279,7 +279,7 @@ class target(Handle):
 
 
 def get_target(name):
-    """The target of a compilation: "gpu", "cpu" or "ref"."""
+    """Returns the target of a compilation: "gpu", "cpu" or "ref"."""
     return target(made("target_create", name))
 
 
@@ -349,7 +349,7 @@ class program(Handle):
         return module(get(ctypes.c_void_p, "program_create_module", self, name), owner=self)
 
     def get_parameter_shapes(self):
-        """The parameters' shapes by name."""
+        """Returns the parameters' shapes by name."""
         shapes = Handle(made("program_get_parameter_shapes", self))
         shapes.kind = "program_parameter_shapes"
         count = get(ctypes.c_size_t, "program_parameter_shapes_size", shapes)
@@ -381,7 +381,7 @@ class program(Handle):
         return self._is_compiled
 
     def run(self, parameters):
-        """The results, for a dict of arguments or arrays by name. Other threads of Python go on meanwhile."""
+        """Runs the program on a dict of arguments or arrays by name and returns the results. Other Python threads continue meanwhile."""
         return self._results("program_run", parameters)
 
     def run_async(self, parameters, queue=0, queue_name="ihipStream_t"):
@@ -400,7 +400,7 @@ class program(Handle):
         call("program_sort", self)
 
     def text(self):
-        """The program in Weft's text form; of a loaded one, its report."""
+        """Returns the program in Weft's text form, or the report of a loaded program."""
         return text_by_weft("program_text", self)
 
     def print(self):
@@ -471,7 +471,7 @@ def _warn(text):
 def parse_onnx(filename, default_dim_value=0, default_dyn_dim_value=None, map_input_dims=None, map_dyn_input_dims=None,
                skip_unknown_operators=False, print_program_on_error=False, max_loop_iterations=10,
                limit_max_iterations=65535, use_debug_symbols=False):
-    """A program of a model. Operators that are not known are always refused, with all of their names."""
+    """Reads a model and returns its program. Unknown operators are always refused; the error names all of them."""
     _warn_of_idle(skip_unknown_operators, print_program_on_error)
     options = _onnx_options(default_dim_value, default_dyn_dim_value, map_input_dims, map_dyn_input_dims, None)
     if max_loop_iterations != 10:
@@ -491,7 +491,7 @@ def parse_onnx_buffer(buffer, default_dim_value=0, default_dyn_dim_value=None, m
 
 
 def parse_tf(filename, is_nhwc=True, batch_size=1, map_input_dims=None, output_names=()):
-    """A program of a frozen graph or a SavedModel. Where it has NHWC, parameters and results of four axes are NCHW."""
+    """Reads a frozen graph or a SavedModel and returns its program. With `is_nhwc`, parameters and results of four axes are NCHW."""
     options = Handle(made("tf_options_create"))
     options.kind = "tf_options"
     call("tf_options_set_nhwc", options, is_nhwc)
@@ -570,7 +570,7 @@ def quantize_fp8(prog, t, calibration=()):
 
 
 def quantize_int4_weights(prog):
-    """Weights of products in 4 bits, in blocks of 32; needs no data."""
+    """Rounds weights of products to 4 bits, in blocks of 32; needs no data."""
     call("quantize_int4_weights", prog)
 
 
@@ -580,5 +580,5 @@ def get_onnx_operators():
 
 
 def get_operators():
-    """The names of the operators that programs built by hand may use."""
+    """Returns the names of the operators that programs built by hand may use."""
     return operators_by_weft()

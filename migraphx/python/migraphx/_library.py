@@ -38,7 +38,7 @@ _library.weft_migraphx_error.restype = _library.weft_migraphx_operator.restype =
 
 
 def argument_of(value):
-    """A Python value as C takes it: handles by address, sizes in 64 bits, text as UTF-8."""
+    """Converts a Python value for C: handles to addresses, sizes to 64 bits, text to UTF-8."""
     if isinstance(value, Handle):
         return ctypes.c_void_p(value.address)
     if isinstance(value, bool):
@@ -88,14 +88,14 @@ def operators_by_weft():
 
 
 def get(kind, name, *arguments):
-    """The result that migraphx_NAME writes through its first parameter."""
+    """Calls migraphx_NAME and returns the result that it writes through its first parameter."""
     result = kind()
     call(name, ctypes.byref(result), *arguments)
     return result.value
 
 
 def made(name, *arguments):
-    """The address of a handle that migraphx_NAME makes."""
+    """Calls migraphx_NAME and returns the address of the handle that it makes."""
     return get(ctypes.c_void_p, name, *arguments)
 
 

@@ -57,7 +57,7 @@ def add_compile(parser):
 
 
 def by_name(words, what):
-    """["@x", "1", "3", "@y", ...] -> {"x": ["1", "3"], ...}"""
+    """Converts ["@x", "1", "3", "@y", ...] to {"x": ["1", "3"], ...}."""
     groups = {}
     for word in words:
         if word.startswith("@"):
@@ -70,12 +70,12 @@ def by_name(words, what):
 
 
 def parse_range(text):
-    """"{min:1, max:8}" or "3"."""
+    """Parses a range "{min:1, max:8}" or a size "3"."""
     numbers = {key: int(value) for key, value in re.findall(r"(min|max)\W+(\d+)", text)}
     if not numbers and text.strip().isdigit():
         numbers = {"min": int(text), "max": int(text)}
     if set(numbers) != {"min", "max"}:
-        raise SystemExit(f"migraphx-driver: '{text}' is no range; one is written {{min:1, max:8}}")
+        raise SystemExit(f"migraphx-driver: '{text}' is not a range; write {{min:1, max:8}}")
     return migraphx.shape.dynamic_dimension(**numbers)
 
 
@@ -97,7 +97,7 @@ def read(options):
 
 
 def least(shape):
-    """A shape of fixed sizes: the least size of each range."""
+    """Returns the shape with the least size of each range."""
     if not shape.dynamic():
         return shape
     return migraphx.shape(shape.type(), [max(size.min, 1) for size in shape.dyn_dims()])
@@ -119,12 +119,12 @@ def make_inputs(program, options, seed=0):
             inputs[name] = migraphx.generate_argument(fixed, seed)
     unknown = set(files) | set(options.fill0) | set(options.fill1)
     if unknown - set(inputs):
-        raise SystemExit(f"migraphx-driver: {sorted(unknown - set(inputs))} are no inputs; they are {sorted(inputs)}")
+        raise SystemExit(f"migraphx-driver: {sorted(unknown - set(inputs))} are not inputs; the inputs are {sorted(inputs)}")
     return inputs
 
 
 def quantise(program, options):
-    """Each file of --load-arg is an example; without any, four random examples are used (MIGraphX uses one)."""
+    """Quantises the program. Each file of --load-arg is an example; without any, four random examples are used (MIGraphX uses one)."""
     if options.fp16:
         migraphx.quantize_fp16(program)
     if options.bf16:
@@ -207,7 +207,7 @@ def perf_command(options):
 
 
 def difference(wanted, got):
-    """The root mean square of the differences, relative to that of the expected values; and the greatest difference."""
+    """Returns the root mean square of the differences, relative to that of the expected values, and the greatest difference."""
     pairs = list(zip(wanted, got, strict=True))
     power = sum(float(w) ** 2 for w, _ in pairs) / max(len(pairs), 1)
     noise = sum((float(w) - float(g)) ** 2 for w, g in pairs) / max(len(pairs), 1)
@@ -215,7 +215,7 @@ def difference(wanted, got):
 
 
 def rms_limit(options):
-    """The limit of --rms-tol, or else one that fits the precision: fp8 keeps 4 bits of each number."""
+    """Returns the limit of --rms-tol, or a default for the precision: fp8 keeps 4 bits of each number."""
     if options.rms_tol is not None:
         return options.rms_tol
     return 0.16 if options.fp8 or options.int4_weights else 0.08 if options.fp16 or options.bf16 or options.int8 else 0.001

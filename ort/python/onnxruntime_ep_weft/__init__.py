@@ -22,23 +22,23 @@ _REGISTRATION = "weft"
 
 
 def get_library_path() -> str:
-    """The plug-in library, for `register_execution_provider_library`."""
+    """Returns the path of the plug-in library, for `register_execution_provider_library`."""
     return str((pathlib.Path(__file__).parent / "libweft-onnxruntime.so").resolve())
 
 
 def get_ep_names() -> list[str]:
-    """The names that the library offers, one engine behind all."""
+    """Returns the names of the provider; all of them run Weft."""
     return list(_NAMES)
 
 
 def get_ep_name() -> str:
-    """The name that works everywhere in Python."""
+    """Returns the name that every supported version of onnxruntime's Python accepts."""
     return _NAMES[0]
 
 
 def register() -> None:
-    """Registers the library with onnxruntime, once for the process. From then on a session that asks for Weft and cannot
-    have it raises; onnxruntime alone would print a line and run it on the CPU provider."""
+    """Registers the library with onnxruntime, once for the process. From then on, a session that names Weft and cannot have it
+    raises RuntimeError; onnxruntime alone would print a line and run on the CPU provider."""
     import onnxruntime
 
     from . import _sessions

@@ -72,7 +72,7 @@ def offer(names):
 
 
 def _pairs(providers, provider_options):
-    """Both ways to pass options, as a list of names and a list of dicts of strings."""
+    """Converts both ways to pass options to a list of names and a list of dicts of strings."""
     if provider_options is None:
         provider_options = [p[1] if isinstance(p, tuple) else {} for p in providers]
     text = [{str(key): str(value) for key, value in options.items()} for options in provider_options]
@@ -80,7 +80,7 @@ def _pairs(providers, provider_options):
 
 
 def _takes_names():
-    """Whether sessions accept plug-ins by name: from onnxruntime 1.25 on."""
+    """Tells whether sessions accept plug-ins by name: from onnxruntime 1.25 on."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 25)
 
 

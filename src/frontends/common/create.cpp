@@ -11,13 +11,13 @@
 namespace weft::frontend {
 namespace {
 
-constexpr int64_t most_steps = int64_t{1} << 40;
+constexpr int64_t max_steps = int64_t{1} << 40;
 
 /// Returns the number of elements of a range whose three numbers are constant.
 int64_t count_steps(const Builder& c, double start, double limit, double delta) {
   if (delta == 0) c.fail("E156", "has a step of 0");
   double count = std::max(std::ceil((limit - start) / delta), 0.0);
-  if (!(count < static_cast<double>(most_steps)))
+  if (!(count < static_cast<double>(max_steps)))
     c.fail("E156", cat("from ", start, " to ", limit, " by ", delta, " has too many elements"));
   return static_cast<int64_t>(count);
 }
@@ -27,7 +27,7 @@ Expr range_by_data(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;
   auto wide = [](Expr x) { return convert(x, DType::f64); };
   Expr steps = max(ceil((wide(limit) - wide(start)) / wide(delta)), 0);
-  Dim count = c.sizes_or_bound(reshape(convert(steps, DType::i64), {1}), {std::nullopt}, {most_steps})[0];
+  Dim count = c.sizes_or_bound(reshape(convert(steps, DType::i64), {1}), {std::nullopt}, {max_steps})[0];
   start = reshape(start, {}), limit = reshape(limit, {}), delta = reshape(delta, {});
   DType own = start.dtype(), type = own == DType::f64 ? DType::f64 : is_float(own) ? DType::f32 : DType::i64;
   return convert(convert(iota(c, count), type) * convert(delta, type) + convert(start, type), own);

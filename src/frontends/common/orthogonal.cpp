@@ -77,7 +77,7 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
   return {partner, cos, tan * cos};
 }
 
-constexpr int64_t most_sweeps = 20;
+constexpr int64_t max_sweeps = 20;
 
 /// The carried values after a round, and the largest deviation of a pair from orthogonality (0 to 1).
 struct Round {
@@ -102,7 +102,7 @@ Values sweeps(const Builder& b, int64_t n, Values carried,
     next.push_back(select(is_end, 0, worst));
     return next;
   };
-  return loop_while(b, most_sweeps * rounds(n), carried, 0, body);
+  return loop_while(b, max_sweeps * rounds(n), carried, 0, body);
 }
 
 /// One-sided Jacobi: rotates the columns of m[batch, m, n] until they are orthogonal; v[batch, n, n] is the rotation.

@@ -87,13 +87,13 @@ std::vector<Tap> taps_of(const Builder& c, Expr x, const Dim& size, const Border
   return taps;
 }
 
-constexpr size_t most_choices = 1024;
+constexpr size_t max_choices = 1024;
 
 /// Sums over all combinations of one tap for each axis, weighted.
 Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
   size_t choices = 1;
-  for (const auto& taps : axes) choices = std::min(choices * taps.size(), most_choices + 1);
-  if (choices > most_choices) c.unsupported(cat("over ", axes.size(), " axes is not supported"));
+  for (const auto& taps : axes) choices = std::min(choices * taps.size(), max_choices + 1);
+  if (choices > max_choices) c.unsupported(cat("over ", axes.size(), " axes is not supported"));
   std::vector<size_t> choice(axes.size(), 0);
   std::optional<Expr> sum;
   while (true) {
@@ -281,9 +281,9 @@ Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t
   const std::vector<int64_t> kernel = kernel_of(w, axes);
   int64_t taps = 1;
   for (int64_t size : kernel) {
-    constexpr int64_t most_taps = 1 << 16;
-    if (size < 1 || size > most_taps / taps)
-      c.unsupported(cat("with weights ", w.value.shape(), " is not supported: 1 to ", most_taps, " places"));
+    constexpr int64_t max_taps = 1 << 16;
+    if (size < 1 || size > max_taps / taps)
+      c.unsupported(cat("with weights ", w.value.shape(), " is not supported: 1 to ", max_taps, " places"));
     taps *= size;
   }
   Dim batch = x.dims()[0], channels = x.dims()[1], own = floordiv(channels, parts);

@@ -57,8 +57,8 @@ struct WrittenVariables {
   size_t count() const;
 };
 
-/// Repeats `import(written)` until it meets no further written variable: such a one may have been read as a constant
-/// before. Returns the last program.
+/// Repeats `import(written)` until it finds no new written variable, because it may have read such a variable as a
+/// constant before. Returns the last program.
 template <class Options, class Import>
 auto import_with_variables(const Options& options, const Import& import) {
   WrittenVariables written;

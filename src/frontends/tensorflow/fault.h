@@ -7,7 +7,7 @@
 namespace weft::tensorflow {
 
 /// Limits for files; a damaged file must fail with an error.
-inline constexpr int64_t most_nodes = 1'000'000, most_nesting = 64;
+inline constexpr int64_t max_nodes = 1'000'000, max_nesting = 64;
 
 /// Throws an error about the model. `where` is its node, `hint` what the user can do.
 [[noreturn]] inline void fail(std::string code, std::string what, std::string where = {}, std::string hint = {}) {

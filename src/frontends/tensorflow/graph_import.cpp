@@ -99,7 +99,7 @@ class Functions {
     Effects& known = effects_[at(number)];
     if (known != Effects::unknown) return known == Effects::some;
     known = Effects::none;  // in case the function calls itself
-    if (++depth_ > most_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
+    if (++depth_ > max_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
     if (has_effects(model_.functions[at(number)].nodes)) known = Effects::some;
     --depth_;
     return effects_[at(number)] == Effects::some;
@@ -232,7 +232,7 @@ class Importer final : public Graphs {
 
   /// Refuses functions, branches and loops that are nested too deep.
   void check_depth() const {
-    if (depth_ > (options_.max_nesting ? options_.max_nesting : most_nesting))
+    if (depth_ > (options_.max_nesting ? options_.max_nesting : max_nesting))
       fail("E152", cat("functions, branches and loops are nested more than ", depth_ - 1, " deep"));
   }
 
@@ -297,7 +297,7 @@ class Importer final : public Graphs {
       const GraphNode* node = frame.index->find(reference.node);
       if (!node)
         fail("E132",
-             cat("input '", printable(input.name), "' stands for '", printable(input.value), "', which is no node"));
+             cat("input '", printable(input.name), "' stands for '", printable(input.value), "', which is not a node"));
       Values& values = frame.values[node->node.name];
       auto fixed = options_.constants.find(input.name);
       bool is_needed = !model_.outputs.empty() || needed_.contains(input.value) ||
@@ -470,7 +470,7 @@ class Importer final : public Graphs {
   }
 
   void translate(Frame& frame, const GraphNode& n) {
-    if (++nodes_ > (options_.max_nodes ? options_.max_nodes : most_nodes))
+    if (++nodes_ > (options_.max_nodes ? options_.max_nodes : max_nodes))
       fail("E153", cat("functions come to more than ", nodes_ - 1, " nodes"));
     SourceScope source(frame.module, describe(n.node));
     const Operator* known = find_full(n.node.op);

@@ -63,7 +63,7 @@ class Importer final : public Graphs {
   Values inlined(int64_t number, Module& module, const Values& inputs) override {
     if (number < 0 || number >= std::ssize(model_.graphs))
       fail("E108", cat("graph ", number, " of ", model_.graphs.size(), " is called"));
-    if (depth_ >= (options_.max_nesting ? options_.max_nesting : most_nesting))
+    if (depth_ >= (options_.max_nesting ? options_.max_nesting : max_nesting))
       fail("E152", cat("graphs are nested more than ", depth_, " deep"));
     const LiteGraph& graph = model_.graphs[at(number)];
     if (inputs.size() != graph.inputs.size())
@@ -300,7 +300,7 @@ class Importer final : public Graphs {
   }
 
   void translate(const LiteOperator& op, Frame& frame) {
-    if (++nodes_ > (options_.max_nodes ? options_.max_nodes : most_nodes))
+    if (++nodes_ > (options_.max_nodes ? options_.max_nodes : max_nodes))
       fail("E153", cat("graphs come to more than ", nodes_ - 1, " operators"));
     SourceScope source(frame.module, describe(op.node));
     const Operator* known = find_lite(op.node.op);

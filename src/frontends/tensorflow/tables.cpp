@@ -26,7 +26,7 @@ struct Found {
 
 /// Returns the node that computes a value, through identities and the arguments of calls; null: there is none.
 Found maker(const Place* place, std::string_view value) {
-  for (int64_t steps = 0; steps < most_nesting * 4; ++steps) {
+  for (int64_t steps = 0; steps < max_nesting * 4; ++steps) {
     std::string_view name = parse(value).node;
     if (place->function) {
       auto at = std::ranges::find(place->function->inputs, name) - place->function->inputs.begin();
@@ -91,10 +91,10 @@ class Search {
       if (n.node.op.starts_with("LookupTableImport") && n.inputs.size() >= 3) add(place, n);
       const auto* called = n.node.op.ends_with("PartitionedCall") ? attribute_of<std::string>(n.node, "f") : nullptr;
       auto number = called ? model_.function_numbers.find(*called) : model_.function_numbers.end();
-      if (number == model_.function_numbers.end() || depth >= most_nesting) continue;
+      if (number == model_.function_numbers.end() || depth >= max_nesting) continue;
       const GraphFunction& function = model_.functions[static_cast<size_t>(number->second)];
       visited_ += std::ssize(function.nodes);
-      if (visited_ < most_nodes) look({function.nodes, &function, &n, &place}, depth + 1);
+      if (visited_ < max_nodes) look({function.nodes, &function, &n, &place}, depth + 1);
     }
   }
 

@@ -13,7 +13,7 @@
 namespace weft::torch {
 namespace {
 
-constexpr size_t most_shown = 10;
+constexpr size_t max_shown = 10;
 
 using Table = std::unordered_map<std::string_view, Operator>;
 
@@ -181,10 +181,10 @@ void Importer::check_operators(const Graph& graph) {
     std::string line = user_line(nodes[0]->stack_trace);
     std::string what = cat("op ", printable(target), " is unknown to Weft", times);
     if (shown == 0) all.what = what, all.where = cat(describe(*nodes[0]), line.empty() ? "" : ", ", line);
-    else if (shown < most_shown) all.why += cat(shown == 1 ? "" : "\n   ", what, " (", describe(*nodes[0]), ")");
+    else if (shown < max_shown) all.why += cat(shown == 1 ? "" : "\n   ", what, " (", describe(*nodes[0]), ")");
     ++shown;
   }
-  if (shown > most_shown) all.why += cat("\n   and ", shown - most_shown, " more");
+  if (shown > max_shown) all.why += cat("\n   and ", shown - max_shown, " more");
   all.hint = "ep = ep.run_decompositions() before torch.export.save writes the program with fewer operators";
   throw Error(std::move(all));
 }

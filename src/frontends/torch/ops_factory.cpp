@@ -56,7 +56,7 @@ Values arange(Call& c) {
   bool is_whole =
       std::ranges::all_of(operands, [](const Operand& o) { return o.kind == Operand::Kind::integer && !o.tensor; });
   if (!is_whole && !std::ranges::all_of(operands, &Operand::is_constant))
-    c.unsupported("needs fixed numbers where they are no integers");
+    c.unsupported("needs fixed numbers unless they are integers");
   auto number = [&](size_t i) { return operands[i].as(c, is_whole ? DType::i64 : DType::f64); };
   return one(convert(frontend::range(number(0), number(1), number(2)), type));
 }

@@ -32,7 +32,7 @@ Line line_of(Call& c, bool flattens) {
   return x.rank() == 0 ? Line{reshape(x, {1}), 0, true} : Line{x, axis, false};
 }
 
-/// Drops the axis of y, which has size 1 along it, unless keepdim is set.
+/// Removes the axis of size 1 from y, unless keepdim is set.
 Expr shown(Call& c, Expr y, const Line& line) {
   bool keeps = c.flag("keepdim");
   if (line.is_added) return reshape(y, {});

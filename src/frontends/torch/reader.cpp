@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t schema_major = 8;
-constexpr int most_nesting = 64;  // depth of graphs within graphs
+constexpr int max_nesting = 64;  // depth of graphs within graphs
 
 /// A JSON value, and the path to it for error messages.
 class Field {
@@ -214,10 +214,10 @@ class GraphReader {
   }
 
   Graph graph(const Field& field) {
-    if (++depth_ > most_nesting)
+    if (++depth_ > max_nesting)
       throw Error({.kind = ErrorKind::model,
                    .code = "E152",
-                   .what = cat(field.path(), " is nested more than ", most_nesting, " graphs deep")});
+                   .what = cat(field.path(), " is nested more than ", max_nesting, " graphs deep")});
     Graph graph;
     for (const Field& item : field.at("inputs").items()) graph.inputs.push_back(argument(item));
     for (const Field& item : field.at("outputs").items()) graph.outputs.push_back(argument(item));
@@ -299,7 +299,7 @@ Json parse(std::span<const std::byte> bytes, const std::string& name) {
   if (json.is_discarded())
     throw Error({.kind = ErrorKind::model,
                  .code = "E108",
-                 .what = cat(name, " (", text.size(), " bytes) is no JSON"),
+                 .what = cat(name, " (", text.size(), " bytes) is not JSON"),
                  .hint = "export and save the program again"});
   return json;
 }
@@ -411,8 +411,8 @@ Tensor read_weight(const Field& field, const Bytes& data) {
     throw Error({.kind = ErrorKind::model,
                  .code = "E147",
                  .what = cat(field.path(), " needs ", reach, " elements from ", begin, " on, its member has ", have)});
-  constexpr int64_t most_repeated = 1 << 26;  // most elements that strides of 0 may repeat
-  if (count > have && count > most_repeated)
+  constexpr int64_t max_repeated = 1 << 26;  // most elements that strides of 0 may repeat
+  if (count > have && count > max_repeated)
     throw Error({.kind = ErrorKind::model,
                  .code = "E148",
                  .what = cat(field.path(), " has ", count, " elements, its member ", have)});

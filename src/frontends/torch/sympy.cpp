@@ -24,7 +24,7 @@ class Parser {
   }
 
  private:
-  static constexpr int most_nesting = 64;
+  static constexpr int max_nesting = 64;
 
   [[noreturn]] void fail(std::string_view what) const {
     throw Error({.kind = ErrorKind::model,
@@ -75,7 +75,7 @@ class Parser {
   }
 
   Dim term(int depth) {
-    if (depth > most_nesting) fail(cat("is nested more than ", most_nesting, " deep"));
+    if (depth > max_nesting) fail(cat("is nested more than ", max_nesting, " deep"));
     std::string_view name = word();
     expect('(');
     if (name == "Symbol") return symbol();
@@ -137,7 +137,7 @@ class RelationParser {
   }
 
  private:
-  static constexpr int most_nesting = 64;
+  static constexpr int max_nesting = 64;
 
   [[noreturn]] void fail(std::string_view what) const {
     throw Error({.kind = ErrorKind::unsupported,
@@ -177,7 +177,7 @@ class RelationParser {
     if (take(">=")) return {less_equal, sum(), a};
     if (take("<")) return {less_equal, a + 1, sum()};
     if (take(">")) return {less_equal, sum() + 1, a};
-    fail("is no comparison");
+    fail("is not a comparison");
   }
   Dim sum() {
     Dim all = product();
@@ -197,7 +197,7 @@ class RelationParser {
     }
   }
   Dim factor() {
-    if (++depth_ > most_nesting) fail(cat("is nested more than ", most_nesting, " deep"));
+    if (++depth_ > max_nesting) fail(cat("is nested more than ", max_nesting, " deep"));
     Dim value = plain_factor();
     --depth_;
     return value;

@@ -13,7 +13,7 @@ from ._options import LOOPBACK_NAMES, Options, parse
 
 
 def missing(options: Options) -> str:
-    """The extra that has to be installed first; "" when all is there."""
+    """Returns the name of the extra that must be installed first; "" if nothing is missing."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "numpy")):

@@ -14,23 +14,23 @@ SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def seconds(text: str) -> float:
-    """The seconds in "2ms", "0.5s" or "3"."""
+    """Parses a time such as "2ms", "0.5s" or "3" and returns seconds."""
     if not (match := re.fullmatch(r"([0-9]*\.?[0-9]+)(ns|us|ms|s|)", text)):
-        raise argparse.ArgumentTypeError(f"'{text}' is no time such as 2ms")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a time such as 2ms")
     return float(match[1]) * UNITS[match[2]]
 
 
 def bytes_of(text: str) -> int:
-    """The bytes in "64M" or "1000"."""
+    """Parses a size such as "64M" or "1000" and returns bytes."""
     if not (match := re.fullmatch(r"([0-9]+)([kmg]?)(i?b)?", text.lower())):
-        raise argparse.ArgumentTypeError(f"'{text}' is no size such as 64M")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 64M")
     return int(match[1]) * SIZES[match[2]]
 
 
 def at_least(least: int):
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {least} on")
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least {least}")
         return int(text)
 
     return parse

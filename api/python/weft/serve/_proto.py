@@ -38,7 +38,7 @@ class Reader:
         return word
 
     def until(self, end: str) -> Iterator[str]:
-        """The first word of each entry, up to the closing brace, which is taken."""
+        """Yields the first word of each entry, and reads the closing brace."""
         while self.peek() != end:
             yield self.take()
         self.take(end)
@@ -132,11 +132,11 @@ class Reader:
 
 @functools.cache
 def file() -> Any:
-    """The file's descriptor, in its own pool, because clients of the protocol in this process define it too."""
+    """Returns the file's descriptor, in its own pool, because clients of the protocol in this process define it too."""
     described = Reader((Path(__file__).resolve().parent / "v2.proto").read_text()).file()
     return descriptor_pool.DescriptorPool().AddSerializedFile(described.SerializeToString())
 
 
 def message(name: str) -> Any:
-    """The class of a message: "ModelInferRequest"."""
+    """Returns the class of a message such as "ModelInferRequest"."""
     return message_factory.GetMessageClass(file().message_types_by_name[name])

@@ -25,7 +25,7 @@ TOO_MANY, TOO_LATE, GONE = "E407", "E403", "E404"
 
 
 def devices(device: str) -> list[str]:
-    """ "gpu:*" is every GPU, "gpu:1" the second one; a list is one device that a model is split over."""
+    """Lists the devices: "gpu:*" is every GPU, "gpu:1" the second one. A device with commas stays one entry: a model is split over it."""
     if not device.startswith("gpu:") or "," in device:
         return [device]
     gpus = _weft.gpus()
@@ -103,7 +103,7 @@ class Served:
         return [Output(port.name, port.dtype, value) for port, value in zip(self.outputs, values, strict=True)]
 
     async def retire(self) -> None:
-        """Answers its open requests, then releases the program."""
+        """Waits until open requests are answered, then releases the program."""
         await self._idle.wait()
         if self._loop:
             self._loop.remove_reader(self.queue.fileno())
@@ -120,7 +120,7 @@ class Served:
         }  # fmt: skip
 
     def statistics(self) -> dict[str, Any]:
-        """Statistics in the form of Triton's extension of the protocol."""
+        """Returns statistics in the form of Triton's extension of the protocol."""
         stats = self.queue.stats()
         runs = stats["runs_by_rows"]
         failed = stats["failed"] + stats["cancelled"] + stats["expired"]
@@ -216,7 +216,7 @@ class Repository:
                 log.exception("looking at the model folder")
 
     def _found(self) -> dict[str, dict[str, Path]]:
-        """The newest versions of each model in the folder: NAME.onnx, and NAME/VERSION/model.onnx."""
+        """Finds the newest versions of each model in the folder: NAME.onnx, and NAME/VERSION/model.onnx."""
         found: dict[str, dict[str, Path]] = {}
         root = Path(self.options.model_folder or "")
         for path in sorted(root.iterdir()) if self.options.model_folder else []:
@@ -243,7 +243,7 @@ class Repository:
                     del self.models[name]
 
     def _outdated(self, name: str, found: dict[str, Path]) -> list[str]:
-        """Versions to drop: those whose file is gone, and the older ones once a newer one is ready."""
+        """Returns the versions to drop: those whose file is gone, and older ones if a newer one is ready."""
         entries = self.models[name]
         has_newer = any(entries[version].served for version in found)
         return [v for v, entry in entries.items() if v not in found and (has_newer or not entry.path.exists())]
@@ -283,7 +283,7 @@ class Repository:
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str, version: str = "") -> Served:
-        """The version, or the newest that is ready."""
+        """Returns the version, by default the newest that is ready."""
         versions = self.models.get(name)
         if versions is None:
             raise Refused(404, f"there is no model '{name}'")

@@ -24,12 +24,12 @@ class Parameters:
 
 
 def parameters_of(given: dict[str, Any]) -> Parameters:
-    """`timeout` is in microseconds, as in Triton."""
+    """Checks the parameters of a request. `timeout` is in microseconds, as in Triton."""
     if unknown := sorted(set(given) - PARAMETERS):
         raise bad(f"the parameter '{unknown[0]}' of a request is not supported; these are: {', '.join(sorted(PARAMETERS))}")
     timeout, binary = given.get("timeout", 0), given.get("binary_data_output", False)
     if type(timeout) is not int or not 0 <= timeout < 1 << 53:
-        raise bad("the parameter 'timeout' is no whole number of microseconds")
+        raise bad("the parameter 'timeout' is not a whole number of microseconds")
     if type(binary) is not bool:
         raise bad("the parameter 'binary_data_output' is neither true nor false")
     return Parameters(timeout / 1e6, binary)
@@ -72,7 +72,7 @@ def check_names(served: Served, names: list[Any]) -> None:
 
 
 def refusal_of(error: BaseException) -> Refused:
-    """The HTTP status for an error: 4xx for a fault of the client, 5xx for one of the server."""
+    """Returns the HTTP status for an error: 4xx for a fault of the client, 5xx for one of the server."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, asyncio.TimeoutError):

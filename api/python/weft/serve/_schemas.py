@@ -44,7 +44,7 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def infer_body() -> dict[str, Any]:
-    """A body in JSON; or JSON, whose length a header gives, followed by the bytes of tensors."""
+    """Describes the body of a request: JSON, or JSON of a length that a header gives, followed by the bytes of tensors."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     content = {"application/json": {"schema": REQUEST}, "application/octet-stream": binary}
     header = {

@@ -37,10 +37,10 @@ def is_whole(value: Any) -> bool:
 
 
 def checked_shape(shape: Any, name: str) -> list[int]:
-    """The shape, if its sizes are numbers that a tensor can have."""
+    """Returns the shape; refuses sizes that no tensor can have."""
     is_list = isinstance(shape, list) and len(shape) <= MOST_AXES and all(is_whole(n) and 0 <= n < MOST_ELEMENTS for n in shape)
     if not is_list or count_of(shape) > MOST_ELEMENTS:
-        raise bad(f"the shape of '{name}' is no list of at most {MOST_AXES} whole numbers of a size that fits memory")
+        raise bad(f"the shape of '{name}' is not a list of at most {MOST_AXES} whole numbers, or too large for memory")
     return shape
 
 
@@ -55,9 +55,9 @@ def count_of(shape: list[int]) -> int:
 
 
 def flat(data: Any, name: str) -> list[Any]:
-    """The elements of a list, or of a list of lists of any depth."""
+    """Returns the elements of a list, or of a list of lists of any depth."""
     if not isinstance(data, list):
-        raise bad(f"the data of '{name}' is no list")
+        raise bad(f"the data of '{name}' is not a list")
     for _ in range(MOST_AXES):
         kinds = set(map(type, data))
         if list not in kinds:
@@ -69,7 +69,7 @@ def flat(data: Any, name: str) -> list[Any]:
 
 
 def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
-    """Elements as an array of the type; nothing is rounded to whole numbers or cut."""
+    """Converts elements to an array of the type; refuses numbers that the type cannot hold."""
     kinds = set(map(type, data))
     allowed = {bool} if dtype == "bool" else {int, float} if dtype in ("f16", "f32", "f64", "bf16") else {int}
     if not kinds <= allowed:
@@ -83,7 +83,7 @@ def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
 
 
 def to_bf16(values: np.ndarray) -> np.ndarray:
-    """The bits of the values as bf16, rounded to nearest even."""
+    """Returns the bits of the values as bf16, rounded to nearest even."""
     bits = values.view(np.uint32)
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
@@ -175,7 +175,7 @@ class Output:
         return array.reshape(-1).tolist()
 
     def array(self) -> np.ndarray:
-        """The elements as a numpy array; bf16 becomes f32."""
+        """Returns the elements as a numpy array; bf16 becomes f32."""
         if self.dtype == "string":
             return np.array([text.decode("utf-8", "surrogateescape") for text in self._texts], object).reshape(self.shape)
         if self.dtype == "bf16":

@@ -38,7 +38,7 @@ def plain(parameters: Any) -> dict[str, Any]:
 
 
 def tensor_of(dtype: str, shape: list[int], contents: Any, name: str) -> Any:
-    """The tensor in typed contents."""
+    """Reads a tensor from typed contents."""
     if dtype not in CONTENTS:
         raise bad(f"input '{name}' has a type that goes into raw_input_contents only")
     filled = {field.name for field, _ in contents.ListFields()}
@@ -149,7 +149,7 @@ class Service:
         return response
 
     async def stream(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Answers in the order of the requests; an error of one request does not end the stream."""
+        """Answers requests of a stream in their order; an error of one request does not end the stream."""
         response = _proto.message("ModelStreamInferResponse")
         request_class = _proto.message("ModelInferRequest")
         async for data in requests:
@@ -212,7 +212,7 @@ def from_plain(class_: Any, values: dict[str, Any]) -> Any:
 
 
 async def start(repository: Repository) -> tuple[Any, int]:
-    """The server and its port."""
+    """Starts the server; returns it and its port."""
     options = repository.options
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", options.max_request), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((handlers(repository),))

@@ -36,7 +36,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 def host_of(text: str) -> str:
-    """The name in "name:port", "[::1]:8000", "http://name"."""
+    """Returns the host in "name:port", "[::1]:8000" or "http://name"."""
     text = text.rpartition("//")[2]
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
 
@@ -128,11 +128,11 @@ def part_of(given: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def split_body(body: bytes, header: str | None) -> tuple[dict[str, Any], memoryview]:
-    """The JSON, and the bytes of tensors behind it."""
+    """Splits a body into the JSON and the bytes of tensors behind it."""
     if header is None:
         return json_of(body), memoryview(b"")
     if not header.isdecimal() or len(header) > 18 or int(header) > len(body):
-        raise bad(f"{SPLIT} is no number of at most {len(body)}")
+        raise bad(f"{SPLIT} is not a number of at most {len(body)}")
     return json_of(body[: int(header)]), memoryview(body)[int(header) :]
 
 
@@ -140,7 +140,7 @@ def inputs_of(served: Served, given: list[Any], rest: memoryview) -> _requests.I
     inputs = _requests.Inputs(served)
     for one in given:
         if not isinstance(one, dict):
-            raise bad("an input of the request is no object")
+            raise bad("an input of the request is not an object")
         name, shape = one.get("name"), one.get("shape")
         dtype, shape = inputs.port(name, one.get("datatype"), shape)
         parameters = part_of(one, "parameters", dict, {})
@@ -160,11 +160,11 @@ def inputs_of(served: Served, given: list[Any], rest: memoryview) -> _requests.I
 
 
 def wanted_of(served: Served, given: list[Any], all_binary: bool) -> tuple[list[str], set[str]]:
-    """The names of the outputs that are asked for, and which of them in binary."""
+    """Returns the names of the requested outputs, and those requested in binary."""
     names, binary = [], set()
     for one in given:
         if not isinstance(one, dict):
-            raise bad("an output of the request is no object")
+            raise bad("an output of the request is not an object")
         parameters = part_of(one, "parameters", dict, {})
         if unknown := set(parameters) - {"binary_data"}:
             raise bad(f"the parameter '{min(unknown)}' of an output is not supported")
@@ -198,7 +198,7 @@ def answer_of(served: Served, id_: str, outputs: list[Any], binary: set[str]) ->
 
 
 async def unless_gone(request: Request, work: Any) -> Any:
-    """The result of `work`, which is cancelled when the client disconnects."""
+    """Returns the result of `work`; cancels it when the client disconnects."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(request.receive())  # after the body: only a disconnect can come
     try:
@@ -231,7 +231,7 @@ def refused(error: Refused) -> JSONResponse:
 
 
 def config_of(served: Served) -> dict[str, Any]:
-    """In the form of Triton's model configuration; shapes are whole, so no batch is left out of them."""
+    """Returns a model's configuration in Triton's form. Shapes include the batch."""
     metadata = served.metadata([served.version])
 
     def ports(key: str) -> list[dict[str, Any]]:
@@ -244,7 +244,7 @@ def config_of(served: Served) -> dict[str, Any]:
 
 
 def build(repository: Repository) -> Any:
-    """An ASGI application. It loads the models when it starts, and answers the accepted requests before it ends."""
+    """Makes an ASGI application. It loads the models when it starts, and answers accepted requests before it ends."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -307,7 +307,7 @@ def add_general(app: FastAPI, repository: Repository) -> None:
 
 def add_models(app: FastAPI, repository: Repository) -> None:
     def both(path: str, method: Callable[..., Any], **more: Any) -> Callable[[Any], Any]:
-        """The route for the newest version, and the one for a version that is named."""
+        """Returns a decorator that adds two routes for a call: for the newest version and for a named one."""
 
         def add(call: Any) -> Any:
             async def newest(name: str, request: Request) -> Any:

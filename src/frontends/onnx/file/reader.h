@@ -23,7 +23,7 @@ struct ReadOptions {
 
 /// Reads a model file without copying it: the result holds views into the mapping. Files over 2 GiB are fine.
 /// Throws E101-E108 (no file, not a model, cut, damaged), E110-E113 (no graph, opset missing, too new or too old),
-/// E146-E150 (tensors whose dims, type and bytes disagree), E152 (nesting), E155 (nodes), E160 and E161 (external
+/// E146-E150 (tensors whose dims, type and bytes disagree), E152 (nesting), E153 (nodes), E160 and E161 (external
 /// data).
 Model read_model(const std::filesystem::path& path, const ReadOptions& options = {});
 

@@ -84,7 +84,7 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
   for (auto byte : file.first(std::min<size_t>(file.size(), 4))) {
     start += {' ', digits[static_cast<int>(byte) >> 4], digits[static_cast<int>(byte) & 15]};
   }
-  fail("E102", cat(printable(source), " is no file that Weft reads (starts", start, ")"),
+  fail("E102", cat(printable(source), " is not a file that Weft reads (starts", start, ")"),
        "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs "
        ".weft");
 }

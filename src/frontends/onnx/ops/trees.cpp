@@ -241,7 +241,7 @@ void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind,
     auto found = ids.find({trees[i], nodes[i]});
     if (found == ids.end() || f.mode[at(found->second)] != Mode::leaf || target[i] < 0 || target[i] >= targets)
       c.fail("E143", cat("gives a weight for target ", target[i], " of ", targets, " to node ", nodes[i], " of tree ",
-                         trees[i], ", which is no leaf"));
+                         trees[i], ", which is not a leaf"));
     f.weights[at(f.leaf[at(found->second)] * targets + target[i])] += weight[i];
   }
 }
@@ -286,7 +286,7 @@ Values tree_classifier(Call& c) {
 
 // ---- TreeEnsemble, which replaces both: lists of nodes, of leaves and of roots, all addressed by index.
 
-/// Reads the sets that nodes test membership in: one after another, in the order of these nodes, NaN after each.
+/// Reads the sets of the nodes that test membership: one after another, in the order of the nodes, each ended by NaN.
 void read_members(Call& c, Forest& f) {
   f.members.resize(f.nodes());
   if (!c.has("membership_values")) return;
