@@ -51,15 +51,10 @@ class TorchCall {
  public:
   /// `order[i]` is the place of the program's input i among the arguments. Each of `makers` is called with the sizes of
   /// an output and returns a new tensor. `table`: Tensor.__dlpack_c_exchange_api__, or None. `held`: the places of
-  /// arguments that are constants of the program, and their tensors. `count`: returns how many refer to the storage at an
-  /// address; None if outputs are always new memory.
+  /// arguments that are constants of the program, and their tensors.
   TorchCall(nb::handle model, nb::object tensor_type, nb::handle table, std::vector<size_t> order, nb::list makers,
-            const std::vector<std::pair<size_t, nb::object>>& held, nb::object count)
-      : program_(weft::python::program_of(model)),
-        type_(tensor_type),
-        order_(std::move(order)),
-        count_(std::move(count)),
-        spares_(nb::len(makers)) {
+            const std::vector<std::pair<size_t, nb::object>>& held)
+      : program_(weft::python::program_of(model)), type_(tensor_type), order_(std::move(order)) {
     for (const weft::Port& port : program_.inputs()) types_.push_back(port.dtype);
     for (nb::handle maker : makers) makers_.push_back(nb::borrow(maker));
     if (!table.is_none()) {
@@ -125,11 +120,11 @@ class TorchCall {
   };
 
   struct Outputs {
-    TorchCall& call;
+    const TorchCall& call;
     std::vector<nb::object> tensors;
     std::exception_ptr error = {};
 
-    static void* allocate(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes) {
+    static void* allocate(void* user, size_t output, const int64_t* dims, size_t rank, size_t) {
       auto& self = *static_cast<Outputs*>(user);
       nb::gil_scoped_acquire gil;
       try {
@@ -137,7 +132,7 @@ class TorchCall {
         for (size_t a = 0; a < rank; ++a)
           PyTuple_SetItem(sizes.ptr(), static_cast<Py_ssize_t>(a), PyLong_FromLongLong(dims[a]));
         nb::object& made = self.tensors.at(output);
-        made = self.call.made(output, sizes, bytes);
+        made = self.call.makers_.at(output)(sizes);
         return const_cast<void*>(self.call.look(made).data);
       } catch (...) {
         self.error = std::current_exception();
@@ -145,20 +140,6 @@ class TorchCall {
       }
     }
   };
-
-  /// Returns a tensor for an output. Its memory is that of the last call's if nothing refers to it any more, in this
-  /// process or another: the C library would map a block of this size anew, and the system clear its pages, at each call.
-  nb::object made(size_t output, const nb::object& sizes, size_t bytes) {
-    constexpr size_t least = 128 << 10, most = 32 << 20;
-    const nb::object& maker = makers_.at(output);
-    if (count_.is_none() || bytes < least || bytes > most) return maker(sizes);
-    nb::object spare = std::move(spares_[output]);  // no other thread finds it
-    bool is_free = spare && Py_REFCNT(spare.ptr()) == 1 && nb::cast<size_t>(count_(spare.attr("_cdata"))) == 1 &&
-                   nb::cast<size_t>(spare.attr("nbytes")()) == bytes && !nb::cast<bool>(spare.attr("is_shared")());
-    nb::object tensor = is_free ? maker(0).attr("set_")(spare, 0, sizes) : maker(sizes);
-    spares_[output] = is_free ? spare : tensor.attr("untyped_storage")();
-    return tensor;
-  }
 
   /// A tensor that is a constant of the program: where it lies, and how often it was written.
   struct Held {
@@ -200,8 +181,6 @@ class TorchCall {
   std::vector<weft_dtype> types_;
   std::vector<nb::object> makers_;
   std::vector<Held> held_;
-  nb::object count_;
-  std::vector<nb::object> spares_;  ///< storages of the last outputs
   weft::python::Contexts contexts_;
 };
 
@@ -210,7 +189,7 @@ class TorchCall {
 void weft::python::bind_torch_call(nb::module_& m) {
   nb::class_<TorchCall>(m, "TorchCall")
       .def(nb::init<nb::handle, nb::object, nb::handle, std::vector<size_t>, nb::list,
-                    const std::vector<std::pair<size_t, nb::object>>&, nb::object>(),
-           "model"_a, "tensor_type"_a, "table"_a.none(), "order"_a, "makers"_a, "held"_a, "count"_a.none())
+                    const std::vector<std::pair<size_t, nb::object>>&>(),
+           "model"_a, "tensor_type"_a, "table"_a.none(), "order"_a, "makers"_a, "held"_a)
       .def("run", &TorchCall::run, "arguments"_a, "stream"_a.none());
 }

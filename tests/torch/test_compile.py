@@ -3,10 +3,8 @@
 
 import math
 import sys
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from archives import Encoder, Pictures
@@ -234,44 +232,6 @@ def test_tensors_of_the_cpu_beside_a_gpu(options, uses_gpu, tmp_path):
     done, kernels = emulated.counted("gfx1100", tmp_path, sys.executable, "-c", ON_THE_CPU % options)
     assert done.returncode == 0, done.stderr[-2000:]
     assert bool(kernels) == uses_gpu
-
-
-HOLDERS = {
-    "the tensor": lambda y: y,
-    "a view": lambda y: y[1:].T,
-    "an array of numpy": lambda y: y.numpy(),
-    "its storage": lambda y: y.untyped_storage(),
-    "a capsule of DLPack": lambda y: y.__dlpack__(),
-    "another process": lambda y: (y.share_memory_(), bytes(ForkingPickler.dumps(y)))[1],
-}
-
-
-def numbers_of(held):
-    if isinstance(held, bytes):
-        held = ForkingPickler.loads(held)
-    if isinstance(held, torch.UntypedStorage):
-        held = torch.empty(0).set_(held)
-    return torch.as_tensor(held if isinstance(held, (torch.Tensor, np.ndarray)) else torch.from_dlpack(held)).flatten().clone()
-
-
-@pytest.mark.parametrize("holder", HOLDERS)
-def test_memory_of_large_results_is_used_again(holder):
-    """Only if nothing refers to it."""
-    fast, x = torch.compile(lambda x: x * 2, backend="weft", dynamic=True, fullgraph=True), torch.rand(300, 401)
-    with torch.no_grad():
-        fast(x)
-        first, second = fast(x).data_ptr(), fast(x + 1)
-        assert second.data_ptr() == first
-        torch.testing.assert_close(second, x * 2 + 2)
-        torch.testing.assert_close(fast(second), x * 4 + 4)
-        held = HOLDERS[holder](fast(x))
-        torch.testing.assert_close(fast(x + 3), x * 2 + 6)
-        torch.testing.assert_close(numbers_of(held), numbers_of(HOLDERS[holder](x * 2)))
-        torch.testing.assert_close(fast(x[:250]), x[:250] * 2)
-        with torch.inference_mode():
-            torch.testing.assert_close(fast(x), x * 2)
-            torch.testing.assert_close(fast(x), x * 2)
-        torch.testing.assert_close(fast(x).add_(1), x * 2 + 1)
 
 
 def test_results_on_another_device():

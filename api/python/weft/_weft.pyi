@@ -75,7 +75,6 @@ class TorchCall:
         order: list[int],
         makers: list[Callable[[tuple[int, ...]], Any]],
         held: list[tuple[int, Any]],
-        count: Callable[[int], int] | None,
     ) -> None: ...
     def run(self, arguments: tuple[Any, ...], stream: int | None) -> tuple[Any, ...] | None: ...
 

@@ -301,8 +301,7 @@ class _Part(torch.nn.Module):
         self.odd = [i for i in order if isinstance(v := inputs[i], torch.Tensor) and (_real(v) is not v or v.device != here)]
         makers = [torch.empty(0, dtype=_TYPES[port.dtype], device=self.place).new_empty for port in model.outputs]
         table = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
-        count = getattr(torch._C, "_storage_Use_Count", None) if self.place is None else None
-        self.call = _weft.TorchCall(model._native, torch.Tensor, table, order, makers, held, count).run
+        self.call = _weft.TorchCall(model._native, torch.Tensor, table, order, makers, held).run
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
         is_plain = self.call and not self.odd
