@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "api/c/options_text.h"
 #include "base/error.h"
@@ -43,6 +44,7 @@ class Inputs {
 
   std::vector<Tensor> make() {
     for (const std::string& file : options_.files) take(file);
+    if (!options_.at.empty()) check_sizes();
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (!is_given_[i]) fill(i);
     }
@@ -58,6 +60,20 @@ class Inputs {
     std::string near = nearest_names(name, names_of(ports_));
     refuse("E310", cat("the model has no input '", printable(name), "'"),
            near.empty() ? cat("its inputs: ", printable(cat(names_of(ports_)))) : cat("did you mean ", near, "?"));
+  }
+
+  /// Throws E310 if --at names a size that no input has.
+  void check_sizes() const {
+    std::set<std::string> known;
+    auto learn = [&](const Symbol& symbol) { return known.insert(symbol.name), size_of(symbol); };
+    for (const Port& port : ports_)
+      if (port.type.is_tensor())
+        for (const Dim& dim : port.type.shape.dims) dim.evaluate(learn);
+    for (const auto& [name, size] : options_.at)
+      if (!known.contains(name))
+        refuse("E310", cat("no input has an open size '", printable(name), "' (--at)"),
+               known.empty() ? "the sizes of all inputs are fixed"
+                             : cat("open sizes: ", printable(cat(std::vector(known.begin(), known.end())))));
   }
 
   size_t first_free() const {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks the Markdown pages of the tree: links to files and headings lead somewhere, docs/README.md gives each page its place in
-the reading order, and no sentence has more words than LONGEST. tools/docs.py makes a site of the same pages."""
+the reading order, a `weft VERB` names a verb of the command line, and no sentence has more words than LONGEST. tools/docs.py
+makes a site of the same pages."""
 import pathlib
 import re
 import subprocess
@@ -11,6 +12,8 @@ LONGEST = 30
 CODE = re.compile(r"```.*?```|^    [^\n]*$", re.S | re.M)
 MADE = re.compile(r"<!-- figures: \w+ -->.*?<!-- end -->", re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"`weft ([a-z]\w*)|^(?:\./x )?weft ([a-z]\w*)", re.M)
+VERB = re.compile(r'^    \{"(\w+)", \w+_verb,', re.M)
 WORD = re.compile(r"[A-Za-z0-9][\w'/.-]*")
 
 
@@ -53,6 +56,10 @@ def broken(page):
             yield link
 
 
+def unknown_verbs(page, verbs):
+    return {a or b for a, b in COMMAND.findall(page.read_text())} - verbs
+
+
 def sentences(text):
     text = MADE.sub("", CODE.sub("", text))
     text = re.sub(r"`[^`]*`", "code", LINK.sub("link", text))
@@ -63,15 +70,17 @@ def sentences(text):
 
 def main():
     faults = list(misplaced([page for section in reading_order().values() for _, page in section]))
+    verbs = set(VERB.findall((ROOT / "driver/command.cpp").read_text()))
     for page in pages():
         name = page.relative_to(ROOT)
+        faults += [f"{name}: the command line has no verb {verb}" for verb in sorted(unknown_verbs(page, verbs))]
         faults += [f"{name}: the link {link} leads nowhere" for link in broken(page)]
         for sentence in sentences(page.read_text()):
             if (words := len(WORD.findall(sentence))) > LONGEST:
                 faults.append(f"{name}: {words} words, at most {LONGEST}: {sentence[:100]} ...")
     if faults:
         raise SystemExit("\n".join(faults))
-    print(f"documents: {len(pages())} pages, in reading order, links lead somewhere, sentences of at most {LONGEST} words")
+    print(f"documents: {len(pages())} pages, in reading order, links lead somewhere, commands have verbs that exist, sentences of at most {LONGEST} words")
 
 
 if __name__ == "__main__":

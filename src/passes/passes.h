@@ -4,7 +4,7 @@
 
 #include "passes/pipeline.h"
 
-/// The list of passes, shared by the compiler, `weft support`, `weft inspect --stage`, `weft-pass` and the tests.
+/// The list of passes, shared by the compiler, `weft inspect --support` and `--stage`, `weft-pass` and the tests.
 namespace weft {
 
 enum class PassGroup : uint8_t {

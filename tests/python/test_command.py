@@ -127,6 +127,14 @@ def test_usual_size(weft_command, tmp_path):
     assert "is not a size" in weft_command("run", MODEL, "--shape", "image=1..8:9,1,8,8").stderr
 
 
+@pytest.mark.parametrize("verb", ["run", "perf", "verify"])
+def test_sizes_that_no_input_has(weft_command, verb):
+    done = weft_command(verb, MODEL, "--device", "cpu", "--at", "bacth=2")
+    assert done.returncode == 2 and "error[E310]: no input has an open size 'bacth'" in done.stderr and "batch" in done.stderr
+    done = weft_command(verb, MODEL, "--device", "cpu", "--at", "batch=2", "--symbol", "batch=4")
+    assert done.returncode == 2 and "the sizes of all inputs are fixed" in done.stderr
+
+
 def damaged_models():
     whole = MODEL.read_bytes()
     yield "empty", b"", "E101"

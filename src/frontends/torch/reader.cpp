@@ -465,7 +465,7 @@ bool is_exported_program(std::span<const std::byte> file) {
   if (!text.starts_with("PK\x03\x04"))
     return trim(start).starts_with('{') && start.find("\"graph_module\"") != start.npos;
   auto names = [&](std::string_view name) { return start.find(name) != start.npos || tail.find(name) != tail.npos; };
-  return names("/archive_format") || names("serialized_exported_program");
+  return names("/archive_format") || names("serialized_exported_program") || names("/data/weights/");
 }
 
 ExportedProgram read_exported_program(Bytes file, const std::string& source) {
