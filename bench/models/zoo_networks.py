@@ -4,7 +4,7 @@
 `RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)` the
 path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
 forty is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them. A list of `FRESH` is named after the day on
-which it was drawn. It is measured once before anybody looks at a network of it, and only these rows judge the heuristics.
+which it was drawn (the second of a day has a `b`). It is measured once before anybody looks at a network of it, and only these rows judge the heuristics.
 """
 
 import sys
@@ -348,7 +348,20 @@ FRESH = {
         "super_resolution": Recipe(SuperResolution, (3, 64, 80)),
         "style_decoder": Recipe(StyleDecoder, (128,)),
         "detector": Recipe(Detector, (3, 256, 384)),
-    }
+    },
+    "2026-11-27b": {
+        "resnext50": vision("resnext50_32x4d"),
+        "mnasnet_075": vision("mnasnet0_75"),
+        "coatnet_0": timm_model("coatnet_0_rw_224"),
+        "davit_tiny": timm_model("davit_tiny"),
+        "focalnet_tiny": timm_model("focalnet_tiny_srf"),
+        "efficientformer_l1": timm_model("efficientformer_l1"),
+        "mobilenetv4_small": timm_model("mobilenetv4_conv_small"),
+        "selecsls42b": timm_model("selecsls42b"),
+        "squeezebert": text("SqueezeBertModel", "SqueezeBertConfig", 85, 30522, num_hidden_layers=6),
+        "gpt_neox_4layer": text("GPTNeoXForCausalLM", "GPTNeoXConfig", 72, 32000, hidden_size=512, num_hidden_layers=4,
+                                num_attention_heads=8, intermediate_size=2048, vocab_size=32000),
+    },
 }  # fmt: skip
 RECIPES = {name: recipe for recipes in (ZOO, *FRESH.values()) for name, recipe in recipes.items()}
 

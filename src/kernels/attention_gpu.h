@@ -48,13 +48,6 @@ WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const A
   }
 }
 
-/// Combines v over the lanes that share their rows of C.
-template <class Op, int Lanes>
-WEFT_INLINE f32 combine_row(f32 v) {
-  WEFT_UNROLL for (int mask = 1; mask < Lanes; mask *= 2) v = combine<Op>(v, shuffle_xor(v, mask));
-  return v;
-}
-
 /// The state of one wave: 16 rows.
 template <class T, int D, int Keys>
 struct AttentionWave {

@@ -617,10 +617,6 @@ template <class V>
 WEFT_INLINE Elem<V> reduce_add(V v) {
   return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a + b; });
 }
-template <class V>
-WEFT_INLINE Elem<V> reduce_mul(V v) {
-  return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a * b; });
-}
 /// If an operand is NaN, so is the result.
 template <class V>
 WEFT_INLINE Elem<V> reduce_max(V v) {

@@ -179,9 +179,8 @@ struct Wgmma {
   }
 };
 
-/// Return the number of blocks of this block's cluster and the number of this block in it. Blocks of a cluster run at
-/// the same time and read each other's shared memory.
-WEFT_INLINE int cluster_size() { return int(__nvvm_read_ptx_sreg_cluster_nctarank()); }
+/// Returns the number of this block in its cluster. Blocks of a cluster run at the same time and read each other's shared
+/// memory.
 WEFT_INLINE int cluster_rank() { return int(__nvvm_read_ptx_sreg_cluster_ctarank()); }
 /// Waits for all threads of the cluster; their earlier writes are visible afterwards.
 WEFT_INLINE void cluster_barrier() {

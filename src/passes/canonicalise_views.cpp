@@ -55,9 +55,7 @@ LiveTaps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int6
   for (int64_t tap = 0; tap < kernel; ++tap) {
     int64_t at = tap * dilation - pad;  // operand index that the first result element reads
     int64_t skipped = at < 0 ? (-at + stride - 1) / stride : 0;
-    if (skipped >= out || at + skipped * stride >= in) continue;
-    live.first = live.last < 0 ? tap : live.first;
-    live.last = tap;
+    if (skipped < out && at + skipped * stride < in) live = {live.last < 0 ? tap : live.first, tap};
   }
   return live;
 }
@@ -84,6 +82,19 @@ std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   std::vector<Value> inputs = i.inputs;
   inputs[1] = module.append(kernel, {inputs[1]});
   return module.append(less, inputs);
+}
+
+/// A depthwise convolution of one tap only scales channels, and factors join the work around them.
+std::optional<Value> scaled_channels(Module& module, Instruction& i) {
+  const auto* op = i.as<Convolution>();
+  if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
+  Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
+  taps[0] = op->groups;
+  const bool moves =
+      op->pads_begin != no_pads || op->pads_end != no_pads || op->strides != std::vector(no_pads.size(), int64_t{1});
+  const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
+  if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
+  return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
 }
 
 /// Merges neighbouring views of one kind; drops views that change nothing.
@@ -176,8 +187,8 @@ std::optional<Value> before_reshape(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain,  merged_view,  merged_convert,     before_broadcast,
-                                         before_reshape, picked_slice, without_padded_taps};
+  static constexpr Rewrite rewrites[] = {shorter_chain,  merged_view,  merged_convert,      before_broadcast,
+                                         before_reshape, picked_slice, without_padded_taps, scaled_channels};
   return rewrite_each(module, rewrites);
 }
 
