@@ -29,7 +29,7 @@ int compile_verb(Words words) {
        .examples = {"weft compile examples/digits/digits.onnx -o digits.weft",
                     "weft compile examples/digits/digits.onnx --shape image=1..64,1,8,8 -o digits.weft",
                     "weft compile examples/digits/digits.onnx --target cpu,cpu:x86-64-v4 -o digits.weft",
-                    "weft compile examples/digits/digits.onnx --target amd:all,nvidia:sm_90a -o digits.weft"}});
+                    "weft compile examples/digits/digits.onnx --target amd:gfx942,nvidia:sm_90a -o digits.weft"}});
   ModelOptions model;
   std::string output;
   std::vector<std::string> targets;

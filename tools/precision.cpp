@@ -81,7 +81,7 @@ class Rounding {
                 i.is<Resize>();
     for (Wide& x : in) {
       if (!x.is_real() || x.container) continue;
-      auto nudged = [&](double v) { return v * (1 + 0x1p-23 * coin_(numbers_)); };
+      auto nudged = [&](double v) { return v * (1 + 0x1p-23 * coin()); };
       // Winograd's transforms round even where the products and sums of the convolution itself would be exact.
       if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
@@ -95,7 +95,7 @@ class Rounding {
 
   void nudge(Wide& x, DType type) {
     double unit = std::ldexp(1, -digits(type));
-    change(x, [&](double v) { return v * (1 + unit * coin_(numbers_)); });
+    change(x, [&](double v) { return v * (1 + unit * coin()); });
   }
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
@@ -135,13 +135,16 @@ class Rounding {
       case Way::away: return (v < 0 ? low : low + 1) * step;
       case Way::random: break;
     }
-    return (low + (std::uniform_real_distribution<>()(numbers_) < at - low ? 1 : 0)) * step;
+    return (low + (drawn() < at - low ? 1 : 0)) * step;
   }
+
+  /// From [0, 1): libstdc++'s distribution takes two logarithms for each number.
+  double drawn() { return numbers_() * 0x1p-32; }
+  double coin() { return 2 * drawn() - 1; }
 
   Way way_;
   DType storage_;
   std::mt19937 numbers_;
-  std::uniform_real_distribution<> coin_{-1, 1};
 };
 
 // --- what is right ---------------------------------------------------------------------------------------------------

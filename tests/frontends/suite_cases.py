@@ -10,7 +10,6 @@ import os
 import pathlib
 import re
 import sys
-import warnings
 
 import numpy as np
 import onnx
@@ -20,6 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
 import weft  # noqa: E402
+
+sys.path.append(str(ROOT / "tests"))
+import onnx_node_cases  # noqa: E402
 
 RUNS, SIGMAS = 50, 6  # of a random case; a correct generator exceeds 6 sigma once in 500 million
 # Two rounding steps of the type, relative. The expected values were rounded to it between operators; Weft's are not.
@@ -53,12 +55,8 @@ def value_of(value):
 
 @functools.cache
 def node_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-        found = collect_testcases(None)
     cases = []
-    for case in found:
+    for case in onnx_node_cases.node_cases():
         graph = case.model.graph
         inputs, outputs = ([value_of(value) for value in values] for values in case.data_sets[0])
         absolute = max(case.atol, LEAST_ABSOLUTE.get(case.name, 0))

@@ -12,9 +12,9 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import numpy_helper
-from onnx.backend.test.loader import load_model_tests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from onnx_node_cases import node_cases  # noqa: E402
 from places import BUILD, DIGITS, keep_count  # noqa: E402
 
 IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
@@ -86,7 +86,7 @@ def compare(got, wanted):
 
 
 def test_node_cases(tmp_path):
-    cases = sorted(load_model_tests(kind="node"), key=lambda case: case.name)
+    cases = sorted(node_cases(), key=lambda case: case.name)
     found = {case.name: judge(case, tmp_path) for case in (cases if IS_FULL else cases[7 :: len(cases) // PART])}
     counts = {word: list(found.values()).count(word) for word in ("right", "refused", "unjudged")}
     wrong = {name: what for name, what in found.items() if what not in counts}

@@ -14,7 +14,6 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import warnings
 
 import numpy as np
 import onnx
@@ -24,6 +23,7 @@ from onnx import numpy_helper
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "robustness"))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 from limits import BUILD, FULL, SEED  # noqa: E402
+from onnx_node_cases import node_cases  # noqa: E402
 from places import keep_count  # noqa: E402
 
 SECONDS = 300  # for one case
@@ -62,11 +62,7 @@ def write_case(case, folder):
 
 def write_cases(root):
     """Returns the folders of all cases."""
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = collect_testcases(None)
+    cases = node_cases()
     for case in cases:
         write_case(case, root / case.name)
     return [root / case.name for case in cases]

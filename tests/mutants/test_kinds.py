@@ -6,7 +6,6 @@ import concurrent.futures
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from onnx_node_cases import node_cases  # noqa: E402
 from places import BUILD  # noqa: E402
 
 KINDS = {"int32": np.int32, "bool": bool, "string": object}
@@ -22,12 +22,9 @@ KINDS = {"int32": np.int32, "bool": bool, "string": object}
 
 def first_cases():
     """Returns one for each set of operators."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-        found = {}
-        for case in collect_testcases(None):
-            found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)
+    found = {}
+    for case in node_cases():
+        found.setdefault(tuple(node.op_type for node in case.model.graph.node), case)
     return found.values()
 
 

@@ -9,7 +9,6 @@ import os
 import random
 import subprocess
 import sys
-import warnings
 import zipfile
 from pathlib import Path
 
@@ -25,19 +24,13 @@ import judge  # noqa: E402
 from archives import exported_archives  # noqa: E402
 from graphs import draw_graph, open_sizes  # noqa: E402
 from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
+from onnx_node_cases import node_cases  # noqa: E402
 from places import keep_count  # noqa: E402
 
 COUNT = 20_000 if FULL else 2_000
 FILES = 10_000 if FULL else 1_000
 AT_ONCE = 500
 PICTURES = {"jpeg": "jpg", "png": "png", "webp": "webp", "jpeg2k": "jp2", "bmp": "bmp", "tiff": "tiff", "pnm": "pnm"}
-
-
-def node_cases():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from onnx.backend.test.case.node import collect_testcases
-        return collect_testcases(None)
 
 
 def microsoft_models(folder):

@@ -5,9 +5,7 @@ drawing."""
 
 import collections
 import functools
-import os
-import pickle
-import tempfile
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +13,20 @@ import onnx
 from draw import FLOATS, MOST_ELEMENTS, Skip
 from operators import BOUNDED, POSITIVE, STEPS
 
-FOLDER = Path(os.environ.get("WEFT_BUILD", tempfile.gettempdir()))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import onnx_node_cases  # noqa: E402
 
 
 def is_plain(array):
     return isinstance(array, np.ndarray) and array.size <= MOST_ELEMENTS and (array.dtype.kind in "iub" or array.dtype in FLOATS)
 
 
-def collected():
+@functools.cache
+def cases():
     """Returns {(domain, operator): [(node in bytes, first opset with this version, operands)]} of the cases with one numeric
     node."""
-    from onnx.backend.test.case.node import collect_testcases
-
     found = collections.defaultdict(list)
-    for case in collect_testcases(None):
+    for case in onnx_node_cases.node_cases():
         graph = case.model.graph
         if len(graph.node) != 1 or "_expanded" in case.name or any(a.HasField("g") for a in graph.node[0].attribute):
             continue
@@ -41,17 +39,6 @@ def collected():
         named = {port.name: operand for port, operand in zip(graph.input, operands)}
         found[node.domain, node.op_type].append((node.SerializeToString(), since, named))
     return dict(found)
-
-
-@functools.cache
-def cases():
-    """Returns collected(), from a file beside the build if there is one: collecting takes seconds."""
-    path = FOLDER / f"onnx_cases_{onnx.__version__}.pickle"
-    if not path.exists():
-        temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(pickle.dumps(collected()))
-        temporary.rename(path)
-    return pickle.loads(path.read_bytes())
 
 
 def cut_out(d, shape, dtype):
