@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/depthwise.h and pool.h on mobilenet_v3_large's and resnet50's layers. CPU seconds, best of some
+/// Measures src/kernels/depthwise.h and pool.h on layers of mobilenet_v3_large, resnext50 and resnet50. CPU seconds, best of some
 /// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/window.cpp
 #include <cstdio>
 
@@ -23,11 +23,12 @@ const Case cases[] = {
     {"depthwise", 7, 960, 5, 1, 2},  {"depthwise", 320, 64, 3, 2, 1}, {"depthwise", 160, 72, 5, 2, 2},
 };
 
-ConvSizes sizes(const Case& c) {
+/// Sizes for groups of `group` channels in and out.
+ConvSizes sizes(const Case& c, int group = 1) {
   const i64 out = (c.image + 2 * c.pad - c.kernel) / c.stride + 1;
-  return {.groups = c.channels,
-          .channels_in = 1,
-          .channels_out = 1,
+  return {.groups = c.channels / group,
+          .channels_in = group,
+          .channels_out = group,
           .in = {1, c.image, c.image},
           .out = {1, out, out},
           .kernel = {1, c.kernel, c.kernel},
@@ -42,24 +43,25 @@ void report(const char* what, const Case& c, const Rate& rate, double bytes_per_
          rate.gflops * bytes_per_flop);
 }
 
+template <int G = 1>
 void bench_depthwise(const Case& c) {
-  const ConvSizes s = sizes(c);
-  const auto x = numbers(c.image * c.image * c.channels), w = numbers(c.channels * s.taps()),
+  const ConvSizes s = sizes(c, G);
+  const auto x = numbers(c.image * c.image * c.channels), w = numbers(c.channels * G * s.taps()),
              bias = numbers(c.channels);
   Floats y(s.rows() * c.channels);
   const i64 all = tasks::window_tasks(s.rows(), s.out[2], c.channels, s.taps());
   const f32 *from = x.data(), *weights = w.data(), *b = bias.data();
   f32* to = y.data();
   const i64 channels = c.channels;
-  const double flop = 2.0 * s.rows() * c.channels * s.taps();
-  report("depthwise", c,
+  const double flop = 2.0 * s.rows() * c.channels * G * s.taps();
+  report(G > 1 ? "grouped" : "depthwise", c,
          best_rate(flop,
                    [&] {
-                     depthwise(Launch<>{nullptr, 0, all}, s, from, weights,
-                               [&](i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
-                                 v += load<native_lanes>(b + col, lanes);
-                                 store(to + row * channels + col, v > 0 ? v : decltype(v)(0), lanes);
-                               });
+                     depthwise<f32, G>(Launch<>{nullptr, 0, all}, s, from, weights,
+                                       [&](i64 row, i64 col, auto v, auto lanes) WEFT_LAMBDA {
+                                         v += load<native_lanes>(b + col, lanes);
+                                         store(to + row * channels + col, v > 0 ? v : decltype(v)(0), lanes);
+                                       });
                    }),
          4.0 * (x.size() + y.size()) / flop);
 }
@@ -92,6 +94,10 @@ void bench_pool(const Case& c) {
 
 int main() {
   for (const Case& c : cases) bench_depthwise(c);
+  bench_depthwise<4>({"", 56, 128, 3, 1, 1});
+  bench_depthwise<8>({"", 56, 256, 3, 2, 1});
+  bench_depthwise<8>({"", 28, 256, 3, 1, 1});
+  bench_depthwise<4>({"", 14, 128, 3, 1, 1});
   bench_pool({"", 112, 64, 3, 2, 1});
   bench_pool({"", 20, 128, 5, 1, 2});
   bench_pool({"", 7, 2048, 7, 1, 0});

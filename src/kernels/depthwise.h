@@ -65,26 +65,37 @@ WEFT_INLINE auto spread(V v) {
   else return spread_lanes<G, O, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V> / G * O>());
 }
 /// Returns the lanes of the input that belong to lanes of the result.
-template <int G, int O>
-WEFT_INLINE Full input_lanes(Full) {
-  return {};
-}
-template <int G, int O>
-WEFT_INLINE Part input_lanes(Part part) {
-  return {part.n / O * G};
+template <int G, int O, class Lanes>
+WEFT_INLINE Lanes input_lanes(Lanes lanes) {
+  if constexpr (is_same<Lanes, Part>) lanes.n = lanes.n / O * G;
+  return lanes;
 }
 
-/// sums[i] += values[i] by the weights of one tap, for i where `use(i)`: those of the next channel of the group are
-/// `apart` elements further.
-template <int G, int O, int from = 0, int pixels, class X, class V, class W, class Lanes, class Use>
-WEFT_INLINE void add_tap(const X (&values)[pixels], const W* w, i64 apart, Lanes lanes, const Use& use,
-                         V (&sums)[pixels]) {
-  if constexpr (from < G) {
-    const V factor = convert<Elem<V>>(load<lanes_of<V>>(w + from * apart, lanes));
-    WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
-      if (use(i)) sums[i] = multiply_add<lanes_of<V>>(spread<G, O, from>(values[i]), factor, sums[i]);
+/// sum + the channels of each group by their weights.
+template <int G, int O, int from = 0, class X, class V>
+WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
+  if constexpr (from == G) return sum;
+  else
+    return add_group<G, O, from + 1>(value, factors,
+                                     multiply_add<lanes_of<V>>(spread<G, O, from>(value), factors[from], sum));
+}
+/// sums[i] += the channels at pixels[i] by the weights of one tap, `apart` elements from channel to channel. A group that
+/// fills a vector of AVX2 is spread by loads: its weights would take half of the registers, and permutations longer.
+template <int G, int O, int count, class X, class V, class W, class Lanes>
+WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart, Lanes lanes, V (&sums)[count]) {
+  constexpr int L = lanes_of<V>;
+  if constexpr (G == 8 && L == 8 && is_same<X, Elem<V>>) {
+    WEFT_UNROLL for (int from = 0; from < G; ++from) {
+      const V factor = convert<Elem<V>>(load<L>(w + from * apart, lanes));
+      WEFT_UNROLL for (int i = 0; i < count; ++i) sums[i] = multiply_add<L>(V(pixels[i][from]), factor, sums[i]);
     }
-    add_tap<G, O, from + 1>(values, w, apart, lanes, use, sums);
+  } else {
+    V factors[G];
+    WEFT_UNROLL for (int from = 0; from < G; ++from) factors[from] = convert<Elem<V>>(load<L>(w + from * apart, lanes));
+    WEFT_UNROLL for (int i = 0; i < count; ++i) {
+      const auto value = convert<Elem<V>>(load<L / O * G>(pixels[i], input_lanes<G, O>(lanes)));
+      sums[i] = add_group<G, O>(value, factors, sums[i]);
+    }
   }
 }
 
@@ -166,6 +177,9 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) sum[i] = Sum(0);
   const i64 step = s.stride[2] * l.pixel, three = 3 * step, tap = s.dilation[2] * l.pixel;
   const i64 apart = s.groups * s.channels_out;
+  constexpr int in = L / O * G;
+  [[maybe_unused]] const X padding[in] = {};
+  [[maybe_unused]] X near[pixels * in];  // at an edge: the pixels of a tap, with padding
   WEFT_NO_UNROLL for (int line = 0; line < l.lines; ++line) {
     const W* w = l.w[line] + t.channel + c;
     const X* at = l.x[line] + t.first * l.pixel + (t.channel + c) / O * G;
@@ -176,16 +190,16 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
     i64 column = 0;
     WEFT_NO_UNROLL for (i64 k = 0; k < s.kernel[2]; ++k, w += l.weights, at += tap, column += s.dilation[2]) {
       const X* second = at + half * step;
-      Vec<Acc, L / O * G> value[pixels];
-      bool inside[pixels];
+      const X* from[pixels];
       WEFT_UNROLL for (int i = 0; i < pixels; ++i) {
         const i64 here = column + i * s.stride[2];
-        inside[i] = !edge || (here >= t.low && here < t.high);
-        if (!inside[i]) continue;
-        const X* from = (i < half ? at : second) + (i % half == 3 ? three : i % half * step);
-        value[i] = convert<Acc>(load<L / O * G>(from, input_lanes<G, O>(lanes)));
+        from[i] = (i < half ? at : second) + (i % half == 3 ? three : i % half * step);
+        if (edge && !(here >= t.low && here < t.high)) from[i] = padding;
+        if (!edge || G == 1) continue;
+        store(near + i * in, load<in>(from[i], input_lanes<G, O>(lanes)), Full{});
+        from[i] = near + i * in;
       }
-      add_tap<G, O>(value, w, apart, lanes, [&](int i) WEFT_LAMBDA { return inside[i]; }, sum);
+      add_tap<G, O>(from, w, apart, lanes, sum);
     }
   }
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
@@ -254,15 +268,13 @@ __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const Co
     const TapRange width = valid_taps(s, 2, first);
     const auto vector = [&](i64 at, auto lanes) WEFT_LAMBDA {
       Sum sum[1] = {Sum(0)};
-      for_each_line(
-          s, p, x + (t.channel + at) / O * G, w + t.channel + at, [&](const X* line, const W* weights) WEFT_LAMBDA {
-            WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
-              const Vec<Acc, L / O * G> value[1] = {
-                  convert<Acc>(load<L / O * G>(line + first * s.pixel + k * step, input_lanes<G, O>(lanes)))};
-              add_tap<G, O>(
-                  value, weights + k * tap_weights(s), s.groups * O, lanes, [](int) WEFT_LAMBDA { return true; }, sum);
-            }
-          });
+      for_each_line(s, p, x + (t.channel + at) / O * G, w + t.channel + at,
+                    [&](const X* line, const W* weights) WEFT_LAMBDA {
+                      WEFT_NO_UNROLL for (i64 k = width.begin; k < width.end; ++k) {
+                        const X* const from[1] = {line + first * s.pixel + k * step};
+                        add_tap<G, O>(from, weights + k * tap_weights(s), s.groups * O, lanes, sum);
+                      }
+                    });
       store(out + at, sum[0], Full{});
     };
     i64 at = c;

@@ -44,39 +44,25 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 /// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start of
 /// each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs no
 /// conversion: rows of it are read in place where k % group == 0.
-struct MacF32 : macs::MacF32 {
-  using Unit = f32;
+template <class T, class Row>
+struct MacFloat : Row {
+  using Unit = T;
   template <int L, int NV>
-  static WEFT_INLINE void load_b(const B* p, Vec<f32, L> (&b)[NV]) {
+  static WEFT_INLINE void load_b(const T* p, Vec<T, L> (&b)[NV]) {
 #pragma unroll
     for (int j = 0; j < NV; ++j) b[j] = load<L>(p + j * L, Full{});
   }
   template <int L>
-  static WEFT_INLINE Vec<f32, L> splat(Unit a) {
-    return Vec<f32, L>(a);
+  static WEFT_INLINE Vec<T, L> splat(Unit a) {
+    return Vec<T, L>(a);
   }
   template <class V>
   static WEFT_INLINE V mac(V a, V b, V c) {
     return __builtin_elementwise_fma(a, b, c);
   }
 };
-
-struct MacF64 : macs::MacF64 {
-  using Unit = f64;
-  template <int L, int NV>
-  static WEFT_INLINE void load_b(const B* p, Vec<f64, L> (&b)[NV]) {
-#pragma unroll
-    for (int j = 0; j < NV; ++j) b[j] = load<L>(p + j * L, Full{});
-  }
-  template <int L>
-  static WEFT_INLINE Vec<f64, L> splat(Unit a) {
-    return Vec<f64, L>(a);
-  }
-  template <class V>
-  static WEFT_INLINE V mac(V a, V b, V c) {
-    return __builtin_elementwise_fma(a, b, c);
-  }
-};
+struct MacF32 : MacFloat<f32, macs::MacF32> {};
+struct MacF64 : MacFloat<f64, macs::MacF64> {};
 
 /// B stored as f16, widened on load; A as f32.
 struct MacF16 : MacF32 {
@@ -125,12 +111,20 @@ struct MacBf16 : MacF32 {
 };
 #endif
 
+template <class Row>
+struct MacIntegers : Row {
+  using Unit = u32;
+  template <int L>
+  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
+    return Vec<i32, L>(static_cast<i32>(a));
+  }
+};
+
 /// i16 x i8 or i16 in pairs, B stored as `Stored` and widened: exact modulo 2^32 for every pair of numbers (unlike the
 /// 8-bit multiply-add of u8 x s8, which saturates). Values with a zero point other than 0 arrive as i16 with the zero
 /// point subtracted.
 template <class Stored>
-struct MacInt16 : macs::MacInt16 {
-  using Unit = u32;
+struct MacInt16 : MacIntegers<macs::MacInt16> {
   using B = Stored;
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
@@ -144,10 +138,6 @@ struct MacInt16 : macs::MacInt16 {
       b[j] = __builtin_bit_cast(Vec<i32, L>, pairs);
 #endif
     }
-  }
-  template <int L>
-  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
-    return Vec<i32, L>(static_cast<i32>(a));
   }
   template <class V>
   static WEFT_INLINE V mac(V a, V b, V c) {
@@ -261,16 +251,11 @@ struct NearOf<MacQuads<i8>> {
 #endif
 
 /// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
-struct MacInt8 : macs::MacInt8 {
-  using Unit = u32;
+struct MacInt8 : MacIntegers<macs::MacInt8> {
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
 #pragma unroll
     for (int j = 0; j < NV; ++j) __builtin_memcpy(&b[j], p + j * L * 4, sizeof(b[j]));
-  }
-  template <int L>
-  static WEFT_INLINE Vec<i32, L> splat(Unit a) {
-    return Vec<i32, L>(static_cast<i32>(a));
   }
   template <class V>
   static WEFT_INLINE V mac(V a, V b, V c) {

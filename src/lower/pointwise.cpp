@@ -101,12 +101,14 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
 }
 
 /// If the last axis of a copy is short and the source is contiguous along the axes before it (channels-first images),
-/// makes the loop run along those: vector loads and strided stores.
-static void turn_short_axis(View& from, View& to, int lanes) {
+/// makes the loop run along those: vector loads and strided stores. On CPUs it always turns an axis of two: a part of a
+/// vector takes as long as a whole one.
+static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   size_t rank = to.dims.size();
   if (rank < 2) return;
   auto last = to.dims.back().constant();
-  if (!last || *last >= lanes || !known_equal(from.strides[rank - 2], 1)) return;
+  const bool is_pair = !on_gpu && last && *last <= 2 && to.dims[rank - 2].lower_bound() >= lanes;
+  if (!last || *last >= lanes || !(is_pair || known_equal(from.strides[rank - 2], 1))) return;
   size_t first = rank - 2;  // first contiguous axis
   while (first > 0 && known_equal(from.strides[first - 1], from.strides[first] * from.dims[first])) --first;
   for (View* view : {&from, &to}) {
@@ -146,7 +148,7 @@ static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuild
 
 void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less) {
   if (less == 0 && lower_transposed(lowering, from, to, kernel)) return;
-  turn_short_axis(from, to, lowering.tile().lanes);
+  turn_short_axis(from, to, lowering.tile().lanes, lowering.on_gpu());
   FusedBody body(
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },
       [&](Value) { return to; });

@@ -15,13 +15,15 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// Shortens the longest chain of reshapes and transposes that ends in `i`. The length is limited: trying every part of
-/// every chain would take the third power of it.
+/// Shortens the longest chain of reshapes and transposes that ends in `i`; with `alone`, a chain whose other values have
+/// no other users. The length is limited: trying every part of every chain would take the third power of it.
+template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
   if (!is_chained(i)) return std::nullopt;
   std::vector<Instruction*> chain{&i};
-  while (chain.size() < max_links && is_chained(*chain.back()->inputs[0].def))
+  auto continues = [](const Instruction& link) { return is_chained(link) && (!alone || link.users.size() == 1); };
+  while (chain.size() < max_links && continues(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
   // If the sizes of a chain do not factor, tries a chain that is one instruction shorter.
   for (; !chain.empty(); chain.pop_back()) {
@@ -90,8 +92,7 @@ std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
   Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
   taps[0] = op->groups;
-  const bool moves =
-      op->pads_begin != no_pads || op->pads_end != no_pads || op->strides != std::vector(no_pads.size(), int64_t{1});
+  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // a stride would change the type
   const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
   if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
@@ -187,8 +188,14 @@ std::optional<Value> before_reshape(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain,  merged_view,  merged_convert,      before_broadcast,
-                                         before_reshape, picked_slice, without_padded_taps, scaled_channels};
+  static constexpr Rewrite rewrites[] = {shorter_chain<false>, merged_view,  merged_convert,      before_broadcast,
+                                         before_reshape,       picked_slice, without_padded_taps, scaled_channels};
+  return rewrite_each(module, rewrites);
+}
+
+bool shorten_chains(Module& module) {
+  static constexpr Rewrite rewrites[] = {shorter_chain<true>};
+  module.remove_dead();
   return rewrite_each(module, rewrites);
 }
 

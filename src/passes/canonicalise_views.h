@@ -17,4 +17,7 @@ namespace weft {
 ///     %3 = transpose %0 {permutation=[0, 1, 3, 2]}
 bool canonicalise_views(Module& module);
 
+/// Only shortens chains of reshapes and transposes, if no instruction that is needed has their other values as operands.
+bool shorten_chains(Module& module);
+
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/lookup.h"
+#include "passes/canonicalise_views.h"
 
 namespace weft {
 namespace {
@@ -182,6 +183,6 @@ class LayoutChange {
 
 }  // namespace
 
-bool channels_last(Module& module) { return LayoutChange(module).run(); }
+bool channels_last(Module& module) { return LayoutChange(module).run() && (shorten_chains(module), true); }
 
 }  // namespace weft
