@@ -5,6 +5,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -24,12 +25,27 @@ def python_of(name, requirements):
     return python
 
 
+def fetched(command, folder=None):
+    """Runs a command that loads packages, up to three times: a registry that does not answer at once need not fail a run."""
+    for wait in (5, 30, 0):
+        done = subprocess.run([str(word) for word in command], cwd=folder, capture_output=True, text=True)
+        if done.returncode == 0 or os.environ.get("WEFT_TEST_OFFLINE") == "1":
+            break
+        time.sleep(wait)
+    return done
+
+
 def install(home, requirements):
     for command in ([sys.executable, "-m", "venv", str(home)],
                     [str(home / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "-q", "-r", str(requirements)]):
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = fetched(command)
         if done.returncode == 0:
             continue
         if os.environ.get("WEFT_TEST_OFFLINE") == "1":
             pytest.skip(f"WEFT_TEST_OFFLINE: {home.name} is not there: {done.stderr[-300:]}")
         pytest.fail(f"{home.name} cannot be installed: {done.stderr[-600:]}\nWEFT_TEST_OFFLINE=1 leaves its tests out")
+
+
+if __name__ == "__main__":
+    for name in ("tensorflow", "serve"):
+        python_of(name, ROOT / "tests" / name / "requirements.txt")

@@ -29,7 +29,7 @@ from places import keep_count  # noqa: E402
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
 # Emulated chip ("": the CPU) -> a short test runs one case in so many; the minimum number of right cases among all.
-PLACES = {"": (6, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
+PLACES = {"": (12, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
 MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 

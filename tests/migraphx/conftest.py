@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import environments  # noqa: E402
 from places import BUILD, ROOT  # noqa: E402
 
 WHEEL = "onnxruntime-migraphx==1.27.1"
@@ -21,8 +22,9 @@ def wheel():
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=BUILD) as place:
             new = pathlib.Path(place) / "wheel"
-            subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                            "--target", new, WHEEL], check=True)
+            done = environments.fetched([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                                         "--target", new, WHEEL])  # fmt: skip
+            assert done.returncode == 0, done.stderr[-3000:]
             with contextlib.suppress(OSError):  # another process of this test run was first
                 new.rename(folder)
     return folder

