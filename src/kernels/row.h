@@ -14,8 +14,9 @@
 
 namespace weft::kernel {
 
-/// The threads that share a row on a GPU: a wave suits rows up to about 1,024 elements.
-enum class Team { wave, block };
+/// The threads that share a row on a GPU: a block, a wave (for rows up to about 1,024 elements), or for short rows
+/// Team(n), a power of two of them; then the number of rows is a multiple of the teams of a wave.
+enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: in all threads; vectors: in
 /// some threads whole, in others not at all; any: in any way. Loads without a condition are in flight at the same time.
 enum class Fill { whole, vectors, any };
@@ -187,10 +188,17 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   }
 }
 #else
+/// Returns how many threads share a row.
+template <Team team>
+WEFT_INLINE constexpr int team_size(int block_threads) {
+  return team == Team::block ? block_threads : team == Team::wave ? wave_size : int(team);
+}
+
 /// Combines `v` over the threads of a team; every thread gets the result. All threads of the block call it.
 template <class Op, Team team, int Threads, class T>
 WEFT_INLINE T team_reduce(T v) {
-  WEFT_UNROLL for (int mask = wave_size / 2; mask > 0; mask /= 2) v = combine<Op>(v, shuffle_xor(v, mask));
+  constexpr int lanes = team == Team::block ? wave_size : team_size<team>(Threads);
+  WEFT_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) v = combine<Op>(v, shuffle_xor(v, mask));
   if constexpr (team == Team::block && Threads > wave_size) {
     constexpr int waves = Threads / wave_size;
     WEFT_SHARED T partial[waves];
@@ -208,7 +216,7 @@ WEFT_INLINE T team_reduce(T v) {
 template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
   static constexpr bool kept = Held > 0, in_registers = kept;
-  static constexpr int size = team == Team::wave ? wave_size : Threads;
+  static constexpr int size = team_size<team>(Threads);
   const Load& load;
   i64 row, cols;
   Vec<Acc, N> held[Held > 0 ? Held : 1];
@@ -264,9 +272,9 @@ struct Row {
 /// Runs body(row number, Row) for all rows, a team a row. Blocks: ceil_div(rows, teams of a block), or fewer.
 template <class Acc, int N, Team team, int Held = 0, Fill fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
-  constexpr int threads = L::threads, teams = team == Team::wave ? threads / wave_size : 1;
+  constexpr int threads = L::threads, size = team_size<team>(threads), teams = threads / size;
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
-    const i64 row = task * teams + (team == Team::wave ? thread_id() / wave_size : 0);
+    const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
       body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves, or the block
   });

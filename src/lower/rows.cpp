@@ -2,6 +2,7 @@
 #include "lower/rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <ranges>
 
 #include "base/error.h"
@@ -76,7 +77,7 @@ PlanStep row_kernel(Lowering& lowering, const Region& region, const RowShape& sh
   std::string name = row_function(*region.anchor), epsilon;
   if (const auto* op = region.anchor->as<Normalize>()) epsilon = cat(", ", number_text(acc, op->epsilon));
   int lanes = row_lanes(lowering, region, acc);
-  KeptRow kept = kept_row(lowering, shape.cols, lanes);
+  KeptRow kept = kept_row(lowering, shape.rows, shape.cols, lanes);
   bool rounds = name == "softmax" && kept.held > 0 && stores_narrow(lowering, region);
   kernel.line("constexpr int W = ", lowering.on_gpu() ? cat(lanes) : register_lanes_text(acc), ";");
   kernel.line(name, "<", type, ", W", team_text(lowering, shape.cols, kept), rounds ? ", true" : "", ">(WEFT_LAUNCH, ",
@@ -226,25 +227,34 @@ static bool takes_wave(const Dim& cols) { return cols.is_constant() && cols.valu
 
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept) {
   if (!lowering.on_gpu()) return "";
-  std::string team = takes_wave(cols) ? ", Team::wave" : ", Team::block";
+  std::string team = kept.team > 0      ? cat(", Team(", kept.team, ")")
+                     : takes_wave(cols) ? ", Team::wave"
+                                        : ", Team::block";
   return kept.held > 0 ? cat(team, ", ", kept.held, ", Fill::", kept.fill) : team;
 }
 
 void set_row_grid(const Lowering& lowering, KernelBuilder& kernel, const Dim& rows, const Dim& cols,
                   std::string scratch, const KeptRow& kept) {
-  if (lowering.on_gpu())
-    return kernel.set_grid(takes_wave(cols) ? ceildiv(rows, kept.threads / lowering.gpu().wave) : rows, kept.threads);
+  if (lowering.on_gpu()) {
+    int team = kept.team > 0 ? kept.team : takes_wave(cols) ? lowering.gpu().wave : kept.threads;
+    return kernel.set_grid(ceildiv(rows, kept.threads / team), kept.threads);
+  }
   kernel.set_tasks(cat("tasks::row_tasks(", kernel.size(rows), ", ", kernel.size(cols), ")"), std::move(scratch));
 }
 
-KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes) {
+KeptRow kept_row(const Lowering& lowering, const Dim& rows, const Dim& cols, int lanes) {
   KeptRow kept;
   if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
   constexpr int max_held = 8;
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
   // Each thread keeps several loads in flight; fewer threads make the reduction across the block cheaper.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
-  int64_t at_once = takes_wave(cols) ? lowering.gpu().wave : kept.threads, held = (pieces + at_once - 1) / at_once;
+  int64_t wave = lowering.gpu().wave, team = std::bit_ceil(static_cast<uint64_t>(pieces));
+  if (team < wave && rows.is_multiple_of(wave / team)) kept.team = static_cast<int>(team);
+  int64_t at_once = kept.team > 0      ? kept.team
+                    : takes_wave(cols) ? wave
+                                       : kept.threads,
+          held = (pieces + at_once - 1) / at_once;
   if (held > max_held) return {};
   kept.held = static_cast<int>(held);
   kept.fill = cols.value() % (at_once * lanes) == 0 ? "whole" : cols.value() % lanes == 0 ? "vectors" : "any";
@@ -273,7 +283,7 @@ const char* combine_text(ReduceFn fn) {
 static void lower_whole_rows(Lowering& lowering, const Region& region, const RowShape& shape, DType acc) {
   int lanes = row_lanes(lowering, region, acc);
   RowCut cut = row_cut(lowering, shape.rows, shape.cols, lanes);
-  bool is_kept = kept_row(lowering, shape.cols, lanes).held > 0;
+  bool is_kept = kept_row(lowering, shape.rows, shape.cols, lanes).held > 0;
   if (cut.is_cut() && !is_kept && !lowering.is_load_time({region.anchor, 0}))
     return lower_row_parts(lowering, region, shape, acc, cut);
   PlanStep step = row_kernel(lowering, region, shape, acc);

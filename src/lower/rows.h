@@ -18,11 +18,12 @@ const char* combine_text(ReduceFn fn);
 /// How the threads of a GPU keep a row of known length in registers (kernels/row.h).
 struct KeptRow {
   int threads = tasks::block_threads;  ///< threads of a block
+  int team = 0;                        ///< threads of a wave that share a short row; 0: team_text() chooses
   int held = 0;                        ///< pieces of a row that each thread keeps; 0: the row is read again
   const char* fill = "any";            ///< the `Fill` of a thread's last piece
 };
 /// Chooses how to keep a row in pieces of `lanes`. CPUs keep none, GPUs keep no rows of long or unknown length.
-KeptRow kept_row(const Lowering& lowering, const Dim& cols, int lanes);
+KeptRow kept_row(const Lowering& lowering, const Dim& rows, const Dim& cols, int lanes);
 /// Returns the `Team` argument of a row kernel and the arguments after it, with a leading comma. On a GPU the team is a
 /// wave for rows known to be short, else a block; empty on a CPU.
 std::string team_text(const Lowering& lowering, const Dim& cols, const KeptRow& kept = {});
