@@ -125,6 +125,7 @@ def network_modes(name, batch, weft, compiler=torch.compile):
     row["eager_ms"] = median(lambda: network(*x))
     try:
         row["graph_ms"] = median(captured(lambda: network(*x)))
+        torch._dynamo.reset()  # otherwise the second batch of a network makes PyTorch compile it for any size
         start = time.time()
         compiled = compiler(network)
         compiled(*x)
