@@ -11,7 +11,7 @@ import onnx
 
 
 def node_cases():
-    """The cases in onnx's order; the caller may change them."""
+    """Returns the cases in onnx's order; the caller may change them."""
     folder = Path(os.environ.get("WEFT_BUILD", Path(__file__).resolve().parents[1] / "build/release"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"onnx_node_cases_{onnx.__version__}.pickle"

@@ -44,7 +44,7 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   std::string count = kernel.size(items), x = kernel.buffer(from.buffer, from.dtype, false),
               y = kernel.buffer(out.buffer, type, true), t = kernel_type(type);
   std::string offset = kernel.number(from.offset), place = offset, inside, pixel,
-              any = cat(from.dims.back().value(), " > 0");
+              is_filled = cat(from.dims.back().value(), " > 0");
   kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
   kernel.line("  i64 batch = item;");
   for (size_t a = axes; a-- > 0;) {
@@ -55,13 +55,13 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
     pixel += cat(" const i64 at", a, " = first", a, " + left % ", blocks.block[a], "; left /= ", blocks.block[a], ";");
     std::string size = kernel.number(from.dims[a + 1]);
     inside += cat(a + 1 < axes ? " && " : "", "u64(at", a, ") < u64(", size, ")");
-    any += cat(" && ", size, " > 0");
+    is_filled += cat(" && ", size, " > 0");
     place += cat(" + at", a, " * ", kernel.number(from.strides[a + 1]));
   }
   kernel.line(pieces > 4 ? "  WEFT_NO_UNROLL" : "  WEFT_UNROLL", " for (int piece = 0; piece < ", pieces,
               "; piece++) {");
   kernel.line("    Vec<", t, ", ", lanes, "> v{};");
-  kernel.line("    if (", any, ") WEFT_UNROLL for (int c = 0; c < ", lanes, "; c++) {");
+  kernel.line("    if (", is_filled, ") WEFT_UNROLL for (int c = 0; c < ", lanes, "; c++) {");
   kernel.line("      int left = piece * ", lanes, " + c, channel = left % ", channels, ";");
   kernel.line("      left /= ", channels, ";", pixel);
   kernel.line("      if (left > 0) continue;");
