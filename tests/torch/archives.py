@@ -164,9 +164,11 @@ class Cached(nn.Module):
         return nn.functional.scaled_dot_product_attention(x, self.keys, self.values, attn_mask=seen[None].expand(x.shape[2], -1))
 
 
-def exported(model, inputs, shapes=None):
+def exported(model, inputs, shapes=None, strict=False):
+    """Returns the program; if `strict`, traced by dynamo and decomposed without a table, which changes names in guards."""
     with torch.no_grad():
-        return torch.export.export(model.eval(), inputs, dynamic_shapes=shapes)
+        program = torch.export.export(model.eval(), inputs, dynamic_shapes=shapes, strict=strict)
+        return program.run_decompositions({}) if strict else program
 
 
 def archive(program):

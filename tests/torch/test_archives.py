@@ -32,11 +32,11 @@ def compare(got, wanted):
         torch.testing.assert_close(torch.as_tensor(value), reference.detach(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("device", ["cpu", "ref"])
+@pytest.mark.parametrize("device, strict", [("cpu", False), ("ref", False), ("cpu", True)])
 @pytest.mark.parametrize("name", NAMES)
-def test_answers_are_those_of_torch(name, device):
+def test_answers_are_those_of_torch(name, device, strict):
     model, inputs, shapes = examples()[name]
-    program = exported(model, inputs, shapes)
+    program = exported(model, inputs, shapes, strict)
     file = archive(program)  # save it before a run changes the buffers
     compare(outputs_of(weft.compile(file, device=device), inputs), program.module()(*[x.clone() for x in inputs]))
 
@@ -49,9 +49,11 @@ def test_open_sizes(batch, tokens):
     compare(outputs_of(compiled, (ids,)), model(ids))
 
 
-def test_guards_of_torch_are_checked():
+@pytest.mark.parametrize("strict", [False, True])
+def test_guards_of_torch_are_checked(strict):
+    """A strict export that is decomposed numbers inputs in its guards: L['flat_args'][1]."""
     model, inputs, shapes = examples()["sizes"]
-    compiled = weft.compile(archive(exported(model, inputs, shapes)), device="cpu")
+    compiled = weft.compile(archive(exported(model, inputs, shapes, strict)), device="cpu")
     x, y = torch.randn(8, 4), torch.randn(6, 4)
     compare(outputs_of(compiled, (x, y)), model(x, y))
     with pytest.raises(weft.Error, match="E312|E311"):
@@ -204,6 +206,17 @@ def test_newer_schema(counter):
 
     with pytest.raises(weft.ModelError, match=r"E112.*schema 9\.\d+, Weft reads 8\.x"):
         weft.compile(rewritten(counter, change_json("models/model.json", edit)))
+
+
+@pytest.mark.parametrize("axis", [2, 9223372036854775807, -1])
+def test_guards_on_axes_that_an_input_lacks(axis):
+    def edit(program):
+        program["guards_code"] = [f"L['x'].size()[{axis}] <= 8"]
+
+    model, inputs, shapes = examples()["sizes"]
+    file = archive(exported(model, inputs, shapes))
+    with pytest.raises(weft.UnsupportedError, match=rf"E190.*reads axis {axis} of an input with 2"):
+        weft.compile(rewritten(file, change_json("models/model.json", edit)))
 
 
 def test_pickled_weights(counter):

@@ -173,6 +173,23 @@ def test_from_torch():
         torch.testing.assert_close(run(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+def test_a_region_with_autocast_is_saved_as_conversions(tmp_path):
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.inner(x)
+            return y.float() + x
+
+    model, x = Mixed().eval(), torch.randn(2, 8)
+    with torch.no_grad():
+        weft.torch.save(torch.export.export(model, (x,), strict=False), tmp_path / "mixed.pt2")
+        torch.testing.assert_close(weft.compile(tmp_path / "mixed.pt2")(x), model(x), rtol=2e-2, atol=2e-2)
+
+
 def test_types_that_numpy_lacks():
     model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()).bfloat16().eval(), torch.randn(2, 8).bfloat16()
     got = run(model, x, fullgraph=True)
@@ -281,7 +298,7 @@ def test_attention_as_torch_lowers_it_for_a_device(form, causal):
 
 @pytest.mark.parametrize("mask", ["all", "causal", "window", "documents"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_flex_attention(mask, bias):
+def test_flex_attention(mask, bias, tmp_path):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     of_token = torch.tensor([0] * 9 + [1] * 11)
@@ -310,6 +327,38 @@ def test_flex_attention(mask, bias):
     torch.testing.assert_close(run(model, q, k, v, fullgraph=True), wanted, rtol=1e-4, atol=1e-5)
     (placement,) = weft.torch.placements
     assert placement.on_weft == placement.total > 3
+    batches = ({0: torch.export.Dim.AUTO},) * 3
+    with torch.no_grad():
+        program = torch.export.export(model, (q, k, v), dynamic_shapes=batches)
+    weft.torch.save(program, tmp_path / "flex.pt2")
+    archive = weft.compile(tmp_path / "flex.pt2")
+    for n in 2, 3:
+        q, k, v = torch.randn(n, 4, 20, 8), torch.randn(n, 2, 20, 8), torch.randn(n, 2, 20, 8)
+        with torch.no_grad():
+            wanted = model(q, k, v)
+        torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
+    """The graph of create_block_mask holds nodes of vmap, and its lengths are open."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    class Attended(torch.nn.Module):
+        def forward(self, q, k, v):
+            blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2], device="cpu")
+            return flex_attention(q, k, v, block_mask=blocks) + flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s * (1 + h))
+
+    model = Attended().eval()
+    open_sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3
+    with torch.no_grad():
+        program = torch.export.export(model, tuple(torch.randn(2, 4, 20, 8) for _ in range(3)), dynamic_shapes=open_sizes)
+    weft.torch.save(program, tmp_path / "flex.pt2")
+    archive = weft.compile(tmp_path / "flex.pt2")
+    for n, length in (2, 20), (3, 33):
+        q, k, v = (torch.randn(n, 4, length, 8) for _ in range(3))
+        with torch.no_grad():
+            wanted = model(q, k, v)
+        torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_regions_that_the_model_marks_once():

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 import weft
 from weft import _weft
 
-__all__ = ["Placement", "backend", "from_torch", "placements"]
+__all__ = ["Placement", "backend", "from_torch", "placements", "save"]
 
 log = logging.getLogger("weft.torch")
 
@@ -58,8 +59,73 @@ _OPTIONS = ("device", "precision", "threads", "freeze", "fullgraph")
 def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Model:
     """Compiles a program of torch.export; `options` as for weft.compile."""
     file = io.BytesIO()
-    torch.export.save(program, file)
+    save(program, file)
     return weft.compile(file.getvalue(), **options)
+
+
+def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
+    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Some are first decomposed
+    without a table: those with flex attention, which becomes its formula; with autocast; with weights of torchao, which torch pickles."""
+    names = {getattr(node.target, "__name__", "") for node in program.graph.nodes}
+    plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
+    if not plain or names & {"flex_attention", "wrap_with_autocast"}:
+        program = program.run_decompositions({})
+        _spell_flex(program)
+    torch.export.save(program, file)
+
+
+def _spell_flex(program: torch.export.ExportedProgram) -> None:
+    """Replaces each node of flex attention by its formula, traced for the sizes of the node's inputs."""
+    module, graph = program.graph_module, program.graph
+    for node in filter(_is_flex, list(graph.nodes)):
+        leaves, form = pytree.tree_flatten((node.args, node.kwargs))
+        inputs = [leaf for leaf in leaves if isinstance(leaf, fx.Node) and leaf.op != "get_attr"]
+
+        def formula(*values: Any, leaves: list[Any] = leaves, form: Any = form, inputs: list[fx.Node] = inputs) -> Any:
+            given = dict(zip(inputs, values, strict=True))
+            given.update((leaf, getattr(module, leaf.target)) for leaf in leaves if isinstance(leaf, fx.Node) and leaf not in given)
+            args, kwargs = pytree.tree_unflatten([given[leaf] if isinstance(leaf, fx.Node) else leaf for leaf in leaves], form)
+            return _flex_formula(*args, **kwargs)
+
+        traced = _traced(formula, [node.meta["val"] for node in inputs])
+        _spell_scalars(traced)
+        ports = traced.graph.find_nodes(op="placeholder")
+        with graph.inserting_before(node):
+            results = graph.graph_copy(traced.graph, dict(zip(ports, inputs, strict=True)))
+        for item in list(node.users):  # each an operator.getitem
+            result = results[item.args[1]]  # type: ignore[index]
+            item.replace_all_uses_with(result)
+            program.graph_signature.replace_all_uses(item.name, result.name)
+            graph.erase_node(item)
+        graph.erase_node(node)
+    graph.eliminate_dead_code()
+    module.delete_all_unused_submodules()
+    module.recompile()
+    mode = torch._guards.detect_fake_mode([node.meta["val"] for node in graph.find_nodes(op="placeholder")])
+    if mode is not None and mode.shape_env is not None:  # the formula makes some sizes equal; the one that stays has the bounds of both
+        known = mode.shape_env.var_to_range
+        program.range_constraints.update((size, known[size]) for size in program.range_constraints if size in known)
+
+
+def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any, Any] | None = None) -> fx.GraphModule:
+    """Traces a function of fake tensors. Sizes that are open stay open: in composite operators, and in tensors made of sizes alone."""
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    mode = torch._guards.detect_fake_mode(inputs)
+    with mode or contextlib.nullcontext(), enable_python_dispatcher():
+        return make_fx(function, decomposition_table=table)(*inputs)
+
+
+def _spell_scalars(module: fx.GraphModule) -> None:
+    """Makes the scalar tensors that the module holds results of nodes."""
+    for node in list(module.graph.find_nodes(op="get_attr")):
+        value = getattr(module, node.target)
+        with module.graph.inserting_before(node):
+            scalar = module.graph.call_function(torch.ops.aten.scalar_tensor.default, (value.item(),), {"dtype": value.dtype})
+        scalar.meta = dict(node.meta)
+        node.replace_all_uses_with(scalar)
+        module.graph.erase_node(node)
 
 
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str, Any] | None = None) -> Callable[..., Any]:
@@ -362,14 +428,62 @@ def _is_flex(node: fx.Node) -> bool:
 
 
 class _Spelt(fx.Interpreter):
-    """Expands flex attention into its formula: scores, the model's function of the scores, softmax."""
+    """Expands flex attention into its formula."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if getattr(target, "__name__", "") != "flex_attention":
-            return super().call_function(target, args, kwargs)
-        from torch._higher_order_ops.flex_attention import math_attention
+        if getattr(target, "__name__", "") == "flex_attention":
+            return _flex_formula(*args, **kwargs)
+        return super().call_function(target, args, kwargs)
 
-        return math_attention(*args, **kwargs)
+
+#: Operators that are no pointwise functions but give the same elements for a tensor of indices as for each index alone.
+_BROADCAST = {
+    f"aten.{name}" for name in (
+        "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
+        "ones.default", "scalar_tensor.default", "to.device", "to.dtype", "zeros.default")
+}  # fmt: skip
+
+
+def _broadcasts(body: fx.GraphModule) -> bool:
+    """Tells whether a function of scalars gives, called with tensors that broadcast, the tensor of its results."""
+
+    def is_simple(node: fx.Node) -> bool:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return False
+        if node.target is torch.ops.aten.index.Tensor:  # an index for each axis, so that each element is a scalar
+            table, indices = node.args
+            return len(indices) == table.meta["val"].ndim and all(index is not None for index in indices)  # type: ignore
+        made = node.meta.get("val")
+        return (torch.Tag.pointwise in node.target.tags or str(node.target) in _BROADCAST) and getattr(made, "ndim", 1) == 0
+
+    return all(is_simple(node) for node in body.graph.nodes if node.op == "call_function")
+
+
+def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: float, options: Any,
+                  of_score: Any = (), of_mask: Any = ()) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Computes flex attention: scores, the model's functions of them, softmax. torch's own formula maps the functions with vmap, which
+    makes sizes constants. Most functions broadcast instead, so that sizes stay open.
+
+    Returns the attention, and the logarithm to base 2 of the sum of exponentials and the greatest score of each row."""
+    from torch._higher_order_ops.flex_attention import math_attention
+
+    mask_mod = block_mask[-1]
+    if not (_broadcasts(score_mod) and _broadcasts(mask_mod)):
+        return math_attention(query, key, value, score_mod, block_mask, scale, options, of_score, of_mask)
+    batch, heads, rows, _ = query.shape
+    columns, shared = key.shape[2], heads // key.shape[1]
+
+    def for_heads(x: Any) -> Any:
+        x = x[:, :, None].expand(batch, x.shape[1], shared, *x.shape[2:])
+        return x.reshape(batch, heads, *x.shape[3:])
+
+    at = [torch.arange(n, device=query.device).view([-1 if a == b else 1 for b in range(4)]) for a, n in enumerate((batch, heads, rows, columns))]  # fmt: skip
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = (query.to(wide) @ for_heads(key).to(wide).transpose(-2, -1)) * scale
+    scores = score_mod(scores, *at, *of_score)
+    scores = scores.masked_fill(~mask_mod(*at, *of_mask), -math.inf)
+    sums, greatest = scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
+    return torch._safe_softmax(scores, -1).to(query.dtype) @ for_heads(value), sums, greatest
 
 
 def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
@@ -478,15 +592,13 @@ class _Graph:
 
     def retrace(self, graph: fx.Interpreter, table: dict[Any, Any]) -> bool:
         """Traces the graph again, as `graph` interprets it; False if torch cannot trace that."""
-        from torch.fx.experimental.proxy_tensor import make_fx
-
         inputs = [node.meta["val"] for node in self.gm.graph.find_nodes(op="placeholder")]
         try:
             with torch.fx.traceback.preserve_node_meta():
-                finer = make_fx(lambda *given: graph.run(*given), decomposition_table=table)(*inputs)
+                finer = _traced(lambda *given: graph.run(*given), inputs, table)
                 if _writes(finer.graph):  # a decomposition may write to its own tensors; separate parts would not see each other's writes
                     inner = fx.Interpreter(finer)
-                    finer = make_fx(torch.func.functionalize(lambda *given: inner.run(*given)))(*inputs)
+                    finer = _traced(torch.func.functionalize(lambda *given: inner.run(*given)), inputs)
         except Exception as error:  # torch cannot decompose it for these sizes
             log.info("not decomposed: %s: %s", type(error).__name__, error)
             return False

@@ -227,10 +227,14 @@ Type Importer::type_of(const TensorMeta& meta) {
   return Shape{part_type(meta.dtype), dims};
 }
 
+/// `input` is a name, or "flat_args_2" for the third argument of the model.
 Type Importer::declared_type(const std::string& input) {
+  int argument = 0;
   for (const Input& known : exported_.inputs) {
+    bool is_user = known.kind == Input::Kind::user, is_argument = is_user || known.kind == Input::Kind::constant;
+    bool is_it =
+        (is_user ? known.name : known.target) == input || (is_argument && cat("flat_args_", argument++) == input);
     auto meta = exported_.graph.tensors.find(known.name);
-    bool is_it = (known.kind == Input::Kind::user ? known.name : known.target) == input;
     if (is_it && meta != exported_.graph.tensors.end()) return type_of(meta->second);
   }
   throw Error({.kind = ErrorKind::model, .code = "E134", .what = cat("input '", printable(input), "' has no type")});
@@ -317,11 +321,8 @@ void Importer::add_guards() {
     if (range.min) require({Relation::Kind::less_equal, *range.min, size}, what);
     if (range.max) require({Relation::Kind::less_equal, size, *range.max}, what);
   }
-  auto size_of_input = [&](std::string_view name, int64_t axis) {
-    Dims dims = declared_type(std::string(name)).shape.dims;
-    return dims[static_cast<size_t>(axis)];
-  };
-  for (const std::string& guard : exported_.guards) require(parse_relation(guard, size_of_input), what);
+  auto sizes_of = [&](const std::string& input) { return declared_type(input).shape.dims; };
+  for (const std::string& guard : exported_.guards) require(parse_relation(guard, sizes_of), what);
 }
 
 // ---- Nodes ----

@@ -233,8 +233,7 @@ class GraphReader {
 
  private:
   Argument graph_argument(const Field& field) {
-    Graph inner = graph(field.at("graph"));
-    program_.subgraphs.push_back(std::move(inner));
+    program_.subgraphs.push_back(graph(field.at("graph")));
     return {.kind = Argument::Kind::graph, .graph = &program_.subgraphs.back()};
   }
 

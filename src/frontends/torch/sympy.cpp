@@ -126,8 +126,8 @@ class Parser {
 /// Parses comparisons of integer expressions in Python's syntax.
 class RelationParser {
  public:
-  RelationParser(std::string_view text, const std::function<Dim(std::string_view, int64_t)>& size_of)
-      : text_(text), size_of_(size_of) {}
+  RelationParser(std::string_view text, const std::function<Dims(const std::string&)>& sizes_of)
+      : text_(text), sizes_of_(sizes_of) {}
 
   Relation whole() {
     Relation result = comparison();
@@ -244,19 +244,21 @@ class RelationParser {
     expect(".size()[");
     int64_t axis = number();
     expect("]");
-    return size_of_(input, axis);
+    Dims sizes = sizes_of_(input);
+    if (axis < 0 || axis >= std::ssize(sizes)) fail(cat("reads axis ", axis, " of an input with ", sizes.size()));
+    return sizes[static_cast<size_t>(axis)];
   }
 
   std::string_view text_;
-  const std::function<Dim(std::string_view, int64_t)>& size_of_;
+  const std::function<Dims(const std::string&)>& sizes_of_;
   size_t at_ = 0;
   int depth_ = 0;
 };
 
 }  // namespace
 
-Relation parse_relation(std::string_view text, const std::function<Dim(std::string_view, int64_t)>& size_of) {
-  return RelationParser(text, size_of).whole();
+Relation parse_relation(std::string_view text, const std::function<Dims(const std::string&)>& sizes_of) {
+  return RelationParser(text, sizes_of).whole();
 }
 
 Dim parse_size(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of) {
