@@ -359,6 +359,8 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
         with torch.no_grad():
             wanted = model(q, k, v)
         torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
+    with pytest.raises(weft.Error, match="E31[12]"):  # the export assumed one block of 128 keys; the formula makes keys and values equal in length
+        archive(torch.randn(2, 4, 20, 8), *(torch.randn(2, 4, 200, 8) for _ in range(2)))
 
 
 def test_regions_that_the_model_marks_once():

@@ -102,9 +102,12 @@ def _spell_flex(program: torch.export.ExportedProgram) -> None:
     module.delete_all_unused_submodules()
     module.recompile()
     mode = torch._guards.detect_fake_mode([node.meta["val"] for node in graph.find_nodes(op="placeholder")])
-    if mode is not None and mode.shape_env is not None:  # the formula makes some sizes equal; the one that stays has the bounds of both
-        known = mode.shape_env.var_to_range
-        program.range_constraints.update((size, known[size]) for size in program.range_constraints if size in known)
+    if mode is not None and mode.shape_env is not None:
+        bounds = program.range_constraints
+        for size in bounds:  # the formula makes some sizes equal: the one that stays has the bounds of both
+            same = mode.shape_env.simplify(size)
+            if same in bounds:
+                bounds[same] &= bounds[size]
 
 
 def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any, Any] | None = None) -> fx.GraphModule:
