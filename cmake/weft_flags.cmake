@@ -48,8 +48,9 @@ else()
 endif()
 
 # read_once(NAME FOLDER HEADER...): reading headers is most of a build, so the standard library and these headers of FOLDER are
-# precompiled as NAME; use_headers(TARGET NAME) takes them, also for another NAME. A file includes what it uses all the same: g++
-# reads each header anew. No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it.
+# precompiled as NAME; use_headers(TARGET NAME) takes them. A file includes what it uses all the same: g++ reads each header anew.
+# No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it. Headers of the tree itself
+# must not be among them: a precompiled header holds their absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
   find_file(WEFT_STDCPP bits/stdc++.h PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH)
 endif()

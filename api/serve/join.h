@@ -15,9 +15,6 @@
 ///     auto answers = split(rule, context.run(joiner.join(requests)), requests);
 namespace weft::serve {
 
-// those of weft.hpp, also where libweft's own of these names are known
-using v0::Error, v0::Port, v0::Program, v0::Tensor;
-
 /// One axis of one input or output.
 struct Axis {
   size_t port = 0, axis = 0;
