@@ -19,6 +19,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../lib")
 
+# For code that runs once for a model the optimiser does less: these files compile in two thirds of the time.
+set(WEFT_RUNS_ONCE $<$<AND:$<CXX_COMPILER_ID:Clang>,$<CONFIG:Release>>:-O1;-mllvm=-inline-threshold=20>)
+
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
@@ -31,7 +34,6 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra $<$<BOOL:${WEFT_WERROR
 target_compile_definitions(weft_flags INTERFACE _GLIBCXX_ASSERTIONS WEFT_VERSION="${PROJECT_VERSION}")
 target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now,--as-needed)
 
-set(WEFT_SANITIZE_FLAGS)
 if(WEFT_SANITIZE)
   set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE})
   # Without optimisation an instrumented build takes less than half the time, and kernels are optimised all the same.
@@ -45,10 +47,10 @@ else()
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
 endif()
 
-# read_once(NAME FOLDER HEADER...): reading headers is most of the work of a build, so the standard library and these headers
-# in FOLDER are precompiled as NAME; use_headers(TARGET NAME) takes them. A file includes what it uses all the same: g++ reads
-# each header anew. No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it. Templates
-# that the headers use are instantiated once, with them: 30 % of the CPU time of all files.
+# read_once(NAME FOLDER HEADER...): reading headers is most of a build, so the standard library and these headers of FOLDER are
+# precompiled as NAME; use_headers(TARGET NAME) takes them. A file includes what it uses all the same: g++ reads each header anew.
+# No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it. Headers of the tree itself
+# must not be among them: a precompiled header holds their absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
   find_file(WEFT_STDCPP bits/stdc++.h PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH)
 endif()

@@ -2,9 +2,7 @@
 # What `cmake --install` lays down: headers, libraries, find_package(weft) and weft.pc.
 include(CMakePackageConfigHelpers)
 install(TARGETS weft EXPORT weft LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(EXISTS ${PROJECT_SOURCE_DIR}/include/weft)
-  install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-endif()
+install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weft NAMESPACE weft:: FILE weft-config.cmake DESTINATION ${package_folder})
 write_basic_package_version_file(generated/weft-config-version.cmake COMPATIBILITY SameMinorVersion)

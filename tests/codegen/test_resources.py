@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels as lowering makes them, compiled for AMD chips that tests/amdemu does not run: every one builds, spills nothing
-and keeps nothing in private memory. A part of the operator cases in each run for a chip of each kind; with --release
-(WEFT_TEST_FULL) all of them for those, and a part for every other chip of `amd:all`."""
+and keeps nothing in private memory. A part of the operator cases in each run for a chip of each kind, another each day; with
+--release (WEFT_TEST_FULL) all of them for those, and a part for every other chip of `amd:all`."""
 import os
+import time
 
 import pytest
 
@@ -11,14 +12,15 @@ import resources
 FULL = bool(os.environ.get("WEFT_TEST_FULL"))
 CHIPS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200", "gfx908"]
 ALIKE = ["gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1152"]
-SHARE = 12  # of the cases, in a plain run
+SHARE = 12 if FULL else 24  # of the cases, where not all are taken
+DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 FEWEST_WAVES = 2  # of a SIMD: fewer cannot hide a load
 
 
 @pytest.mark.parametrize("chip", [*CHIPS, *ALIKE] if FULL else CHIPS)
 def test_kernels_fit(chip):
     is_whole = FULL and chip in CHIPS
-    part = [] if is_whole else ["--part", f"{3 * [*CHIPS, *ALIKE].index(chip) % SHARE}/{SHARE}"]
+    part = [] if is_whole else ["--part", f"{(5 * [*CHIPS, *ALIKE].index(chip) + DAY) % SHARE}/{SHARE}"]
     command = [resources.BUILD / "bin/weft-ops", "support", "--device", f"amd:{chip}", *part]
     done, kernels, _ = resources.compile_cold(command)
     assert "does not compile" not in done.stdout, done.stdout[-4000:]

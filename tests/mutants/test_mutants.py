@@ -4,6 +4,7 @@
 The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files
 are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
 """
+import concurrent.futures
 import io
 import os
 import random
@@ -156,7 +157,10 @@ def run_mutants(program, files, first, count):
 
 def check(what, program, files, first, **of):
     print(f"seed {SEED} (WEFT_TEST_SEED)")
-    wrong = run_mutants(program, files, first, AT_ONCE)
+    share = -(-AT_ONCE // os.cpu_count())  # a program reads its files on one core
+    parts = [(start, min(share, first + AT_ONCE - start)) for start in range(first, first + AT_ONCE, share)]
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        wrong = [line for found in pool.map(lambda part: run_mutants(program, files, *part), parts) for line in found]
     keep_count(what, {"build": BUILD.name} | of, files=AT_ONCE, wrong=len(wrong))
     assert wrong == []
 

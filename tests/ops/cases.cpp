@@ -60,9 +60,10 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   std::mt19937_64 random(hash128(seed).low);
   auto count = static_cast<size_t>(element_count(dims));
   if (is_float(type)) {
-    std::uniform_real_distribution<double> range(settings.low, settings.high);
-    std::vector<double> values(count);
-    for (double& value : values) value = range(random);
+    std::vector<double> values(count);  // not of std::uniform_real_distribution, which takes a logarithm for each
+    for (double& value : values)
+      value = settings.low +
+              (settings.high - settings.low) * std::min(static_cast<double>(random()) * 0x1p-64, 1 - 0x1p-53);
     return make_tensor(type, dims, values);
   }
   bool is_small = type == DType::boolean;
@@ -104,11 +105,15 @@ Operand read_operand(const std::string& text, const std::string& type, const Set
   return operand;
 }
 
-Case make_case(const Settings& settings, const std::string& type, const std::vector<std::string>& operands) {
+std::optional<Case> make_case(const Settings& settings, const std::string& type,
+                              const std::vector<std::string>& operands, const Wanted& wanted) {
   Case made{.name = cat(settings.op, settings.fields.empty() ? "" : " ", settings.fields, " ", type),
             .op = settings.op,
             .program = {},
             .operands = {}};
+  std::string name = made.name;
+  for (const std::string& operand : operands) name += cat(" ", operand);
+  if (!wanted(name)) return std::nullopt;
   fields::parse(type, made.type, {});
   made.tolerance = settings.tolerance.value_or(tolerance_of(made.type));
   std::map<std::string, int64_t> symbols;
@@ -144,7 +149,7 @@ void read_setting(Settings& settings, std::string_view keyword, std::string_view
 
 }  // namespace
 
-std::vector<Case> read_cases(const std::filesystem::path& path) {
+std::vector<Case> read_cases(const std::filesystem::path& path, const Wanted& wanted) {
   Bytes file = map_file(path);
   std::vector<Case> cases;
   Settings settings;
@@ -168,7 +173,9 @@ std::vector<Case> read_cases(const std::filesystem::path& path) {
       read_setting(settings, keyword, rest);
     }
     for (const auto& list : operands) {
-      for (const std::string& type : settings.types) cases.push_back(make_case(settings, type, list));
+      for (const std::string& type : settings.types) {
+        if (auto made = make_case(settings, type, list, wanted)) cases.push_back(std::move(*made));
+      }
     }
   }
   return cases;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,7 +39,9 @@ struct Case {
   double tolerance = 0;
 };
 
-/// Every case of a file, in order; the inputs are drawn from the case's name.
-std::vector<Case> read_cases(const std::filesystem::path& path);
+using Wanted = std::function<bool(const std::string& name)>;
+
+/// The wanted cases of a file, in order; the inputs are drawn from the case's name. Each case is asked for once.
+std::vector<Case> read_cases(const std::filesystem::path& path, const Wanted& wanted);
 
 }  // namespace weft::cases

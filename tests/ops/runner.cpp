@@ -127,10 +127,10 @@ std::vector<Case> chosen_cases(const Arguments& arguments) {
   std::vector<Case> list;
   size_t seen = 0;
   for (const auto& file : files) {
-    for (Case& c : cases::read_cases(file)) {
-      if (c.name.find(arguments.text) == std::string::npos) continue;
-      if (seen++ % arguments.parts == arguments.part) list.push_back(std::move(c));
-    }
+    auto found = cases::read_cases(file, [&](const std::string& name) {
+      return name.find(arguments.text) != std::string::npos && seen++ % arguments.parts == arguments.part;
+    });
+    std::ranges::move(found, std::back_inserter(list));
   }
   return list;
 }
