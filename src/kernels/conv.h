@@ -260,8 +260,9 @@ using ConvMode = tasks::ConvMode;
 /// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
 /// `x`: input, [batch][spatial][pixel]; group g reads channels from g * channels_in. `w`: packed weights.
 /// `outside` is the value of padding (a zero point; 0 for floats). `store(group, row, channel of the group, Vec<Acc,
-/// lanes>, lanes)`, row = flat output pixel of all images. Scratch: tasks::conv_scratch.
-template <class Mac, GemmTile tile, ConvMode mode, class L, class X, class Store>
+/// lanes>, lanes)`, row = flat output pixel of all images. Scratch: tasks::conv_scratch. `is_short`: see gemm; for
+/// Im2col only.
+template <class Mac, GemmTile tile, ConvMode mode, bool is_short = false, class L, class X, class Store>
 WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                       const Store& store) {
   using Unit = typename Mac::Unit;
@@ -344,7 +345,11 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
               if (!is_pixel(s, pixel)) continue;
               store_tile<tile>(store, group, row_of_pixel(s, pixel), 1, col0 + col, col0 + end, acc, acc_stride);
             }
-          });
+          },
+          [&] {
+            if constexpr (!is_short) return None{};
+            else return [&](i64 row, i64 col, auto v) WEFT_LAMBDA { store(group, row0 + row, col0 + col, v, Full{}); };
+          }());
     } while (tap < taps);
   });
 }

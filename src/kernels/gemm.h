@@ -39,11 +39,6 @@ struct FilledRows {
   Load load;
 };
 
-template <class At>
-DirectRows(At, i64) -> DirectRows<At>;
-template <class Load>
-FilledRows(Load) -> FilledRows<Load>;
-
 /// Writes units [k0, k0 + units) of rows [row, row + count) to `out`, zero beyond k.
 template <class Mac, class Load>
 WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 k0, i64 units, i64 k,
@@ -55,10 +50,8 @@ WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 
     T* to = reinterpret_cast<T*>(out + i * stride);
     i64 at = first;
     for (; at + W <= last; at += W) store(to + (at - first), convert<T>(load(batch, row + i, at, Full{})), Full{});
-    if (at < last) {
-      const Part part{static_cast<int>(last - at)};
-      store(to + (at - first), convert<T>(load(batch, row + i, at, part)), part);
-    }
+    const Part part{static_cast<int>(last - at)};
+    if (at < last) store(to + (at - first), convert<T>(load(batch, row + i, at, part)), part);
     for (i64 pad = last; pad < (k0 + units) * Mac::group; ++pad) to[pad - first] = T(0);
   }
 }
@@ -100,18 +93,26 @@ struct Block {
   const typename Mac::Unit* zeros = nullptr;
 };
 
-/// Prefetches one row tile's share of the next panel: of this step, of the next step, or of the columns after this
-/// block.
-template <class Mac, GemmTile tile>
-WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 col,
-                             const typename Mac::B* panel) {
-  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B);
+/// Has the next panel (of this step, of the next step, or of the columns after this block) prefetched while the tile at
+/// `row`, the `index`th of its block, is computed. A loop with turns of several units prefetches a line in each turn: in
+/// the first tile of the panel itself, which is not in L1 yet, and in later tiles of the next panel. Many lines at once
+/// would hold up the loads of the tile.
+template <class Mac, GemmTile tile, class Call>
+WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 index, i64 col,
+                             const typename Mac::B* panel, Call& call) {
+  constexpr i64 unit_bytes = tile.nr() * Mac::group * sizeof(typename Mac::B), turn = turn_units<Mac, tile>;
   const i64 units = step.segments * step.length, bytes = units * unit_bytes;
   const char* next = reinterpret_cast<const char*>(panel) + bytes;
   if (col + tile.nr() < block.cols) next += block.panel_units * unit_bytes - bytes;
   else if (!step.last) next = reinterpret_cast<const char*>(block.b) + step.panel_unit * unit_bytes + bytes;
-  const i64 to = least((row + tile.mr) * bytes / block.rows, bytes);
-  WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
+  if constexpr (turn > 1) {
+    const i64 done = (index - 1) * (units / turn) * 64;
+    if (index == 0) call.ahead = 4096;
+    else if (done < bytes) call.next = next + done;
+  } else {
+    const i64 to = least((row + tile.mr) * bytes / block.rows, bytes);
+    WEFT_NO_UNROLL for (i64 at = row * bytes / block.rows; at < to; at += 64) __builtin_prefetch(next + at, 0, 2);
+  }
 }
 
 /// Prefetches the rows that follow, if a run of one is too short for the hardware prefetcher.
@@ -215,13 +216,9 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
   const auto panel_of = [&](i64 col) WEFT_LAMBDA {
     return block.b + (col * block.panel_units + (Mac::header + step.panel_unit) * tile.nr()) * Mac::group;
   };
-  MicroCall<typename Near::Near> call{.segments = step.segments,
-                                      .stride = stride,
-                                      .ahead = Near::used                      ? 0
-                                               : block.rows <= tile.few_rows() ? 4096
-                                                                               : tile.ahead,
-                                      .zeros = block.zeros,
-                                      .first = step.first};
+  const i64 ahead = Near::used ? 0 : block.rows <= tile.few_rows() ? 4096 : tile.ahead;
+  MicroCall<typename Near::Near> call{
+      .segments = step.segments, .stride = stride, .zeros = block.zeros, .first = step.first};
   for (i64 col0 = 0; col0 < block.cols; col0 += group) {
     [[maybe_unused]] const typename Near::Near::B* near_panel = nullptr;
     if constexpr (Near::used) {
@@ -241,7 +238,8 @@ WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, 
         fetch_rows<Mac, tile>(step, pointers(index + 1, row + count, left - count), block.zeros);
       for (i64 col = col0, done = col0, next; col < end; col = next) {
         const typename Mac::B* panel = panel_of(col);
-        if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, col, panel);
+        call.ahead = ahead, call.next = nullptr;
+        if (block.far && !small) fetch_ahead<Mac, tile>(block, step, row, index, col, panel, call);
         Acc* acc = block.sums ? block.sums + row * block.stride + col : tile_sums + (col - done);
         const Acc* row_terms = Mac::header > 0 ? terms + row : nullptr;
         next = col + tile.nr();

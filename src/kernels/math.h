@@ -279,6 +279,7 @@ WEFT_INLINE Reduced<V> reduce_exp(V x) {
   return {r, fma(n.value, constant<V>(-F::ln2_lo), high - r), n.number};
 }
 #ifdef WEFT_NVIDIA
+inline constexpr bool on_nvidia = true;
 /// 2^x in f32 by the special function unit: within 2 ulp; infinities and NaN as IEEE has them.
 template <class V>
 WEFT_INLINE V unit_exp2(V x) {
@@ -290,6 +291,8 @@ WEFT_INLINE V unit_exp2(V x) {
   }
   return y;
 }
+#else
+inline constexpr bool on_nvidia = false;
 #endif
 template <class V>
 WEFT_INLINE V exp(V x) {
@@ -318,6 +321,14 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
+inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to a whole number, leaves an exponent at the bottom
+/// 2^(n + r) in f32; shifted = n + exponent_shift, n is whole, from -127 (gives 0) to 128 (infinity), |r| <= 1/2.
+template <class V>
+WEFT_INLINE V exp2_split(V shifted, V r) {
+  const V y =
+      fma(r, poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685}), constant<V>(1));
+  return y * __builtin_bit_cast(V, as_uint(shifted) << 23);
+}
 /// 2^x for softmax and gelu, which spend most time on it: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity.
 /// f32: within 2 ulp.
 template <class V>
@@ -328,12 +339,17 @@ WEFT_INLINE V exp2_within(V x) {
   if constexpr (is_f64<V>) {
     return exp2(x);
   } else {
-    const V shift = constant<V>(0x1.8p23 + 127);  // leaves the exponent's bits at the bottom
-    const V shifted = x + shift, r = x - (shifted - shift);
-    const V y =
-        fma(r, poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685}), constant<V>(1));
-    return y * __builtin_bit_cast(V, as_uint(shifted) << 23);
+    const V shift = constant<V>(exponent_shift), shifted = x + shift;
+    return exp2_split(shifted, x - (shifted - shift));
   }
+}
+/// e^x in f32 for x that is NaN or in [-88.03, 88.75]: those give 0 and infinity. Within 2 ulp.
+template <class V>
+WEFT_INLINE V exp_within(V x) {
+  using F = FormatOf<V>;
+  const V shift = constant<V>(exponent_shift), shifted = fma(x, constant<V>(F::log2e), shift);
+  const V r = fma(x, constant<V>(F::log2e), shift - shifted);  // exact but for the rounding of log2(e)
+  return exp2_split(shifted, fma(x, constant<V>(F::log2e_lo), r));
 }
 template <class V>
 WEFT_INLINE V expm1(V x) {
@@ -362,21 +378,20 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 /// and masked scores of -100 lead there.
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
-#ifdef WEFT_NVIDIA
-  return exp(x);
-#else
-  if constexpr (is_f64<V>) return exp(x);
-  const V low = constant<V>(-87.33654);
-  const Reduced<V> part = reduce_exp(select(x < low, low, x));
-  const V e = (constant<V>(1) + (part.r + exp_tail(part.r))) * power_of_two<V>(part.n);
-  return select(x < low, constant<V>(0), e);
-#endif
+  if constexpr (is_f64<V> || on_nvidia) return exp(x);
+  else return exp_within(select(x < constant<V>(-87.33654), constant<V>(-88.03), x));
 }
-/// 1 / (1 + e^-x)
+/// 1 / (1 + e^-x); in f32, results that would be denormal are 0.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
-  const V one = constant<V>(1), e = exp_not_above_0(-absolute(x));
-  return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
+  const V one = constant<V>(1);
+  if constexpr (is_f64<V> || on_nvidia) {
+    const V e = exp_not_above_0(-absolute(x));
+    return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
+  } else {
+    const V y = bounded_below(-x, constant<V>(-88.03));
+    return one / (one + exp_within(select(y > constant<V>(87.33654), constant<V>(88.75), y)));
+  }
 }
 
 // ---- logarithms ----

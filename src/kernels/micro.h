@@ -277,7 +277,8 @@ struct MacInt8 : MacIntegers<macs::MacInt8> {
 
 /// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
 /// with the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to the
-/// values there unless `first`. The panel is prefetched `ahead` bytes in advance; 0: it is in the cache already.
+/// values there unless `first`. The panel is prefetched `ahead` bytes in advance; 0: it is in the cache already, and
+/// each turn of the loop prefetches a line from `next` on, unless it is null or a turn has but one unit.
 /// `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of a run
 /// are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in which
 /// all rows are `zeros` (a tap that only meets padding) is skipped.
@@ -291,12 +292,17 @@ struct MicroCall {
   const typename Mac::Acc* terms = nullptr;
   i64 ahead = 0, row_stride = 0;
   const typename Mac::Unit* zeros = nullptr;
+  const char* next = nullptr;
   bool first = true;
 };
 
 /// Sums of floats are sums of partial sums (tasks::partial_sum); those of integers are exact anyway.
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
+
+/// Units of k in one turn of the inner loop; sums of integers would be spilled.
+template <class Mac, GemmTile tile>
+inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
 /// Returns the initial value of vector j of a row's sums: 0, or for a Mac with headers the negated terms of its columns
 /// (once, at the first step) and of its row.
@@ -341,6 +347,7 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
     first = false;
   };
   const typename Mac::Unit* a[R];
+  const char* next = call.next;
   const auto take_unit = [&](i64 k, bool fetch) WEFT_LAMBDA {
     if (fetch) {
       WEFT_UNROLL for (int line = 0; line < unit_lines; ++line) {
@@ -355,9 +362,10 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
     }
     b += tile.nr() * Mac::group;
   };
-  constexpr int unrolled = has_partial_sums<Mac> ? tile.unrolled : 1;  // sums of integers would be spilled
-  const auto take_units = [&](i64 k, i64 end, bool fetch) WEFT_LAMBDA {
+  constexpr int unrolled = turn_units<Mac, tile>;
+  const auto take_units = [&](i64 k, i64 end, bool fetch, bool fetch_next) WEFT_LAMBDA {
     WEFT_NO_UNROLL for (; unrolled > 1 && k + unrolled <= end; k += unrolled) {
+      if (fetch_next) __builtin_prefetch(next, 0, 2), next += 64;
       WEFT_UNROLL for (int u = 0; u < unrolled; ++u) take_unit(k + u, fetch);
     }
     WEFT_NO_UNROLL for (; k < end; ++k) take_unit(k, fetch);
@@ -372,8 +380,9 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
       end = has_partial_sums<Mac> ? least(k + tasks::partial_sum, length) : length;
       summed += end - k;
       if (is_padding) b += (end - k) * tile.nr() * Mac::group;
-      else if (unrolled > 1 && ahead == 0) take_units(k, end, false);
-      else take_units(k, end, true);
+      else if (unrolled > 1 && ahead == 0 && next) take_units(k, end, false, true);
+      else if (unrolled > 1 && ahead == 0) take_units(k, end, false, false);
+      else take_units(k, end, true, false);
     }
   }
   end_sums();

@@ -81,18 +81,14 @@ std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights,
 
 /// True if a copied line needs few pixels beyond its end, and a copied block few further lines.
 bool has_short_reach(const Window& w) {
-  constexpr int64_t most = 4;
   bool is_short = w.in.size() == 2;
-  for (size_t i = 0; i < w.kernel.size(); ++i) {
-    Dim reach = (w.kernel[i] - Dim(1)) * w.dilation[i];
-    is_short &= reach.is_constant() && reach.value() <= most;
-  }
+  for (size_t i = 0; i < w.kernel.size(); ++i) is_short &= ((w.kernel[i] - Dim(1)) * w.dilation[i]).upper_bound() <= 4;
   return is_short;
 }
 
 /// Returns the kernel's way to read its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of
 /// few channels, as a padded copy, or with a conversion.
-std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights) {
+std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
                known_equal(w.dilation.back(), 1) && !w.transposed;
@@ -102,6 +98,9 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
   // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
+  // Of one run, short sums go from registers to the epilogue if the columns fill panels. Measured with AVX2.
+  if (im2col && mac.tile.lanes == 8 && w.channels_out.lower_bound() >= mac.tile.nr() && mac.is_short(patch, epilogue))
+    return "Im2col";
   if (lines) return "Lines";
   // AMX loads rows with one stride between them, which a padded copy always has.
   bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
@@ -220,7 +219,8 @@ void lower_as_matrix_product(Lowering& lowering, const Region& region, const Win
               offset = kernel.number(x.offset);
   mac.share(kernel);
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
-  kernel.line(mac.gemm(w.channels_in, region.epilogue.size()), "(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
+  kernel.line("gemm<", mac.name, mac.is_short(w.channels_in, region.epilogue.size()) ? ", tile, true" : ", tile",
+              ">(WEFT_LAUNCH, {1, ", m, ", ", n, ", ", k, "},");
   if (in_place) {
     kernel.line("    DirectRows{[&](i64) WEFT_LAMBDA { return ", mac.units_at(cat("raw(", a, ") + ", offset)), "; }, ",
                 kernel.number(*exact_divide(w.pixel, mac.group)), "},");
@@ -383,7 +383,8 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
 
 void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
                    const std::string& why) {
-  std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]));
+  size_t epilogue = region.epilogue.size();
+  std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]), epilogue);
   bool padded = mode == "Padded";
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, mode == "Im2col");
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");
@@ -392,6 +393,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, co
   kernel.line("constexpr auto tile = ", mac.tile_name, ";");
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
   std::string function = padded ? "conv_padded<" : "conv<", form = padded ? "" : cat(", ConvMode::", mode);
+  if (mode == "Im2col" && mac.is_short(w.taps() * w.channels_in, epilogue)) form += ", true";
   kernel.line(function, mac.name, ", tile", form, ">(WEFT_LAUNCH, s, raw(", a, ") + ", kernel.number(x.offset),
               ", raw(", b, "), ", outside_text(lowering, kernel, region, x.dtype), ",");
   kernel.line("    [&](i64 group, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");

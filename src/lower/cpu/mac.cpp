@@ -84,10 +84,8 @@ static Mac short_mac(const Lowering& lowering, const Instruction& instruction) {
                     interval_of(instruction.inputs[1]).size());
 }
 
-std::string Mac::gemm(const Dim& k, size_t epilogue) const {
-  constexpr size_t few = 12;  // a limit, because the epilogue's code is repeated for each row of a tile
-  bool is_short = name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= few;
-  return cat("gemm<", name, ", tile", is_short ? ", true>" : ">");
+bool Mac::is_short(const Dim& k, size_t epilogue) const {
+  return name == "MacF32" && k.upper_bound() <= tasks::partial_sum && epilogue <= 12;
 }
 std::string Mac::units_at(const std::string& address) const {
   return group == 1 ? address : cat("reinterpret_cast<const ", name, "::Unit*>(", address, ")");

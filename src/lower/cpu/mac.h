@@ -47,8 +47,8 @@ struct Mac : MacRow {
   void share(KernelBuilder& kernel) const;
   /// Returns the number of elements of B packed into panels, for `columns` columns and `units` units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// Returns the function of kernels/gemm.h for sums over k and an epilogue of this many instructions.
-  std::string gemm(const Dim& k, size_t epilogue) const;
+  /// True if k is short, and the epilogue too, which then takes sums from registers and is repeated for each row of a tile.
+  bool is_short(const Dim& k, size_t epilogue) const;
   /// Returns the text of an address of A cast to a pointer to units.
   std::string units_at(const std::string& address) const;
 };

@@ -105,8 +105,8 @@ void lower_dot(Lowering& lowering, const Region& region) {
   std::string a = rows_of_a(kernel, p, in_place), b = kernel.buffer(packed.buffer, p.mac.packed, false);
   p.mac.share(kernel);
   kernel.line("constexpr auto tile = ", p.mac.tile_name, ";");
-  kernel.line(p.mac.gemm(p.k, region.epilogue.size()), "(WEFT_LAUNCH, {", batch, ", ", m, ", ", n, ", ", k, "}, ", a,
-              ",");
+  kernel.line("gemm<", p.mac.name, p.mac.is_short(p.k, region.epilogue.size()) ? ", tile, true" : ", tile",
+              ">(WEFT_LAUNCH, {", batch, ", ", m, ", ", n, ", ", k, "}, ", a, ",");
   kernel.line("    [&](i64 at) WEFT_LAMBDA { return ", matrix_at(lowering, kernel, dot, b, packed_batch), "; },");
   kernel.line(
       "    [&]([[maybe_unused]] i64 at, [[maybe_unused]] i64 row, i64 col, auto acc, auto lanes) WEFT_LAMBDA {");
