@@ -32,21 +32,22 @@ struct PixelBlocks {
 };
 
 /// Copies pixels [batch, ..., channels] to blocks of pixels, a dense view of `type`, padded with zeros to `to` channels,
-/// a multiple of `lanes`. Pixels outside the image are zeros. A thread writes a block.
+/// a multiple of `lanes`. Pixels outside the image are zeros. A thread writes a block, or one vector of a large block.
 View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const PixelBlocks& blocks, int64_t to,
                       int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
   size_t axes = blocks.count.size();
   int64_t channels = std::max<int64_t>(from.dims.back().value(), 1), pieces = to / lanes;
-  Dim items = from.dims[0] * product(blocks.count);
-  View out = lowering.new_packed(type, items * Dim(to), load_time, cat("blocks of ", value.source()));
+  bool is_large = pieces > 4;
+  Dim all = from.dims[0] * product(blocks.count), items = is_large ? all * Dim(pieces) : all;
+  View out = lowering.new_packed(type, all * Dim(to), load_time, cat("blocks of ", value.source()));
   KernelBuilder kernel("pointwise.h");
   std::string count = kernel.size(items), x = kernel.buffer(from.buffer, from.dtype, false),
               y = kernel.buffer(out.buffer, type, true), t = kernel_type(type);
   std::string offset = kernel.number(from.offset), place = offset, inside, pixel,
               is_filled = cat(from.dims.back().value(), " > 0");
   kernel.line("for_items(WEFT_LAUNCH, ", count, ", [&](i64 item) WEFT_LAMBDA {");
-  kernel.line("  i64 batch = item;");
+  kernel.line("  i64 batch = item", is_large ? cat(" / ", pieces) : "", ";");
   for (size_t a = axes; a-- > 0;) {
     kernel.line("  const Division by", a, " = divide_index(batch, ", kernel.number(blocks.count[a]), ");");
     kernel.line("  const i64 first", a, " = by", a, ".rest * ", blocks.block[a], " - ", kernel.number(blocks.pad[a]),
@@ -58,8 +59,8 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
     is_filled += cat(" && ", size, " > 0");
     place += cat(" + at", a, " * ", kernel.number(from.strides[a + 1]));
   }
-  kernel.line(pieces > 4 ? "  WEFT_NO_UNROLL" : "  WEFT_UNROLL", " for (int piece = 0; piece < ", pieces,
-              "; piece++) {");
+  kernel.line(is_large ? cat("  { const int piece = int(item % ", pieces, ");")
+                       : cat("  WEFT_UNROLL for (int piece = 0; piece < ", pieces, "; piece++) {"));
   kernel.line("    Vec<", t, ", ", lanes, "> v{};");
   kernel.line("    if (", is_filled, ") WEFT_UNROLL for (int c = 0; c < ", lanes, "; c++) {");
   kernel.line("      int left = piece * ", lanes, " + c, channel = left % ", channels, ";");
@@ -71,13 +72,14 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   kernel.line("      const ", t, " value = convert<", t, ">(", x, "[is_inside ? place : ", offset, "]);");
   kernel.line("      set_lane(v, c, is_inside ? value : ", t, "(0));");
   kernel.line("    }");
-  kernel.line("    store_whole(", y, " + item * ", to, " + piece * ", lanes, ", v, Full{});");
+  kernel.line("    store_whole(", y, " + item * ", is_large ? lanes : to, is_large ? "" : cat(" + piece * ", lanes),
+              ", v, Full{});");
   kernel.line("  }");
   kernel.line("});");
   lowering.set_items(kernel, items, "1");
   PlanStep step = kernel.finish(lowering.plan(), cat("pixel_blocks_", type));
   step.source = value.source();
-  step.bytes = items * Dim(to * bits(type) / 8) + product(from.dims) * Dim(bits(from.dtype) / 8);
+  step.bytes = all * Dim(to * bits(type) / 8) + product(from.dims) * Dim(bits(from.dtype) / 8);
   lowering.add_step(std::move(step), "channels of blocks of pixels, so that no copy of 16 bytes crosses a tap",
                     load_time);
   View result{lowering.shared(out).buffer, type, {from.dims[0]}, {}, 0};
