@@ -24,7 +24,7 @@ COMMITS = 10
 CHANGED, OTHERS = 24, 8  # how many files
 LEFT_OUT = ("src/codegen/", "tests/kernels/")
 CLANG_ONLY_PAIRS = ("-Xclang", "-include-pch")
-CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option")
+CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option", "-mllvm=")
 
 
 def commands(build):

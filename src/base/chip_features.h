@@ -44,6 +44,7 @@ struct GpuFamily {
   int hip_units = 1;    ///< compute units that HIP counts as one
   int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once; more would leave only two waves for a SIMD
   int short_rows = 8;   ///< rows of 16 bits that attention of few rows keeps in registers
+  int wide_rows = 8;    ///< the same for wider types
   int short_keys = 64;  ///< keys of 16 bits that attention takes at a time; more would spill
 };
 

@@ -123,10 +123,10 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation: eight rows, or for 16-bit types as many
-/// as the chip's registers hold (GpuModel::short_rows).
+/// Returns the kernel for few query rows per key head, as in text generation: as many as the chip's registers hold
+/// (GpuModel::short_rows, wide_rows).
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
-  int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : 8;
+  int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   if (!widest.is_constant() || !rows.is_constant() || rows.value() < 1 || rows.value() > most) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
