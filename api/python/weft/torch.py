@@ -66,7 +66,7 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
     """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Some are first decomposed
     without a table: those with flex attention, which becomes its formula; with autocast; with weights of torchao, which torch pickles."""
-    names = {getattr(node.target, "__name__", "") for node in program.graph.nodes}
+    names = {_name(node.target) for node in program.graph.nodes}
     plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
     if not plain or names & {"flex_attention", "wrap_with_autocast"}:
         program = program.run_decompositions({})
@@ -426,15 +426,20 @@ def _writes(graph: fx.Graph) -> bool:
     return any(target._schema.is_mutable for target in targets)
 
 
+def _name(target: Any) -> str:
+    """Returns the name of a node's operator; "" for a target without one."""
+    return str(getattr(target, "__name__", ""))
+
+
 def _is_flex(node: fx.Node) -> bool:
-    return getattr(node.target, "__name__", "") == "flex_attention"
+    return _name(node.target) == "flex_attention"
 
 
 class _Spelt(fx.Interpreter):
     """Expands flex attention into its formula."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if getattr(target, "__name__", "") == "flex_attention":
+        if _name(target) == "flex_attention":
             return _flex_formula(*args, **kwargs)
         return super().call_function(target, args, kwargs)
 
