@@ -46,7 +46,7 @@ struct ReduceSettings {
 /// How a model fails: by a signal, with different answers, or with an error of this code. Empty: it does not fail.
 using Failure = std::string;
 
-/// Runs a command with its output in `log`. Returns the exit status of wait, or -1 if it took too long.
+/// Runs `weft` with these words and its output in `log`. Returns the status of waitpid, or -1 if it took too long.
 int run_command(const std::vector<std::string>& words, const fs::path& log, int64_t seconds) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -45,8 +45,8 @@ void call(const CustomOp& op, const char* what, const Function& function) {
   throw Error(WEFT_UNSUPPORTED, "E302", what + (" of operator '" + op.name + "' failed: ") + message);
 }
 
-/// One use of an operator, with the shapes that it was added for. It lives as long as the process, as programs that
-/// call it may.
+/// One use of an operator, with the shapes that it was added for. Uses live as long as the process, because programs
+/// that call them may.
 struct Use {
   std::shared_ptr<const CustomOp> op;
   migraphx_shapes inputs = {};

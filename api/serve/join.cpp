@@ -70,8 +70,8 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
 
 using Memory = Joiner::Memory;
 
-/// Memory of at least `bytes` bytes: that of `memory`, replaced if it is too small, or still in use: an output may be a
-/// view of an input.
+/// Gives `memory` at least `bytes` bytes. It is replaced if it is too small or still in use, as an output may be a view
+/// of an input.
 void make_room(const Program& program, size_t bytes, Memory& memory) {
   bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
   if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone

@@ -137,7 +137,7 @@ WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for 
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
 /* A tensor over a file from `offset` on, mapped: a run reads what it needs. The file may be removed or replaced by
- * another; a run that misses what was cut off it fails with E106. E161: it is too short. */
+ * another. If it is cut, a run that reads a missing part fails with E106. E161: the file is too short. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
 /* Makes a tensor with a copy of the data, aligned to 64 bytes. */
@@ -283,9 +283,9 @@ WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
 /* Saves it for further chips, present or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
-/* Releases the memory of given constants: those that runs still read are copied, packed ones are dropped; those of
- * weft_tensor_map stay in their files. Before the first context. The program cannot be saved afterwards (E406); on
- * devices without this it fails with E406 too. */
+/* Releases the caller's memory of `constants`: those that runs still read are copied, packed ones are dropped, those of
+ * weft_tensor_map stay in their files. Call it before the first context. The program cannot be saved afterwards (E406).
+ * Devices that cannot do this refuse it with E406. */
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
 

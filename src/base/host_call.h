@@ -16,7 +16,7 @@ enum class HostFn : uint8_t {
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
   item,        ///< container, i -> item number i, from the end if negative
-  item_sizes,  ///< container, i -> its sizes, i64[rank]; numbers: the rank that it must have
+  item_sizes,  ///< container, i -> sizes of item i, i64[rank]; numbers: the rank that it must have
   insert,      ///< sequence, x[, i] -> sequence; at the end without i
   erase,       ///< sequence[, i] -> sequence; the last without i
   split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1

@@ -224,11 +224,11 @@ class Program {
   /// Replaces symbols by size expressions in all operators, types and guards.
   void replace_symbols(const std::function<Dim(const Symbol&)>& replace);
 
-  /// Drops modules and guards added after the mark; nothing else may refer to them.
   struct Mark {
     size_t modules = 0, guards = 0;
   };
   Mark mark() const { return {modules_.size(), guards_.size()}; }
+  /// Drops modules and guards added after the mark; nothing else may refer to them.
   void forget_since(Mark mark);
 
   std::string name;                             ///< model name for messages

@@ -172,8 +172,8 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
 /// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
 /// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
 /// tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does; with no keys at
-/// all it gives 0. The products are those of `Mac`, MacF32 or the MacBf16 of processors that multiply bf16: then the
-/// exponentials are rounded too, as their sum is not. Scratch: tasks::attention_scratch_bytes.
+/// all it gives 0. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 rounds the
+/// exponentials as well, but not their sum. Scratch: tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,

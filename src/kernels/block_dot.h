@@ -8,10 +8,10 @@
 /// `quantize_rows`), whose products are exact integers. An element of y is summed in one order whatever the number of
 /// rows and however tasks are split.
 ///
-/// Packed weights: groups of `block_panels` panels of block_lanes columns; in a group block follows block, and in a
-/// block stand the words, [word][panel][column] of 32 / Bits weights each, then scales [panel][column] in f32, then
-/// zero points [panel][column] in bytes if there are any. In a word of 4-bit weights the low halves of its bytes are k
-/// = 0 .. 3, the high halves k = 4 .. 7, so that bytes of one half lie beside each other in k.
+/// Packed weights: groups of `block_panels` panels of block_lanes columns. A group is a list of blocks. A block is its
+/// words [word][panel][column] of 32 / Bits weights each, then scales [panel][column] in f32, then zero points
+/// [panel][column] in bytes if there are any. In a word of 4-bit weights the low halves of bytes are k = 0 .. 3, the
+/// high halves k = 4 .. 7, so that the bytes of one half are neighbours in k.
 #include "device.h"
 #include "math.h"
 #include "micro.h"
@@ -150,8 +150,8 @@ struct ByteRows {
   const i32* sums;
 };
 
-/// A row in scratch: numbers in the order of the parts of words. Each is divided by the value of its part's lowest bit,
-/// so parts need no shift. Then the sum of each block.
+/// A row in scratch: `x`, numbers in the order of the parts of words, each divided by the value of its part's lowest
+/// bit, so that parts need no shift; `sums`, the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };
@@ -232,9 +232,9 @@ struct ByteRow {
   const i32* sums;
 };
 
-/// Sums of four products of an unsigned and a signed byte in each lane, exact. AVX2 without such an instruction sums
-/// pairs in 16 bits, which hold the sums of 32 k of 4-bit weights. For bytes it flips the highest bit (`offset`), so
-/// that a pair of products fits.
+/// Sums of four products of an unsigned and a signed byte in each lane, exact. AVX2 has no such instruction and sums
+/// pairs in 16 bits, which hold the sums over 32 elements of k of 4-bit weights. In 8-bit weights the highest bit is
+/// flipped (`offset`), so that a pair of products fits.
 template <int Bits>
 struct QuadSum {
   static constexpr int L = block_lanes;
@@ -276,7 +276,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The micro kernel for rows of bytes: 32 k at a time, the most that sums of pairs can hold.
+/// The micro kernel for rows of bytes: 32 elements of k at a time, the most that sums of pairs can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {

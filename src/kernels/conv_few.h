@@ -33,8 +33,8 @@ WEFT_INLINE void for_each_tap_of(const ConvSizes& s, int d, const TapWalk& walk,
   WEFT_NO_UNROLL for (i64 t = walk.first; t < s.kernel[d]; t += walk.step, source += walk.source_step) visit(t, source);
 }
 
-/// `count` output pixels from `at` on, `apart` input columns from each other. With `edge`, windows
-/// may reach outside the image, or pixels are less than a tile. `w` is [taps][C][channels_in].
+/// Computes `count` output pixels from `at` on, `apart` input columns from each other. With `edge`, windows may reach
+/// outside the image, or there are fewer pixels than a tile has. `w` is [taps][C][channels_in].
 template <int C, bool edge, class X, class W>
 __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPixel& at, i64 count, const TapWalk& width,
                                                i64 apart, const X* x, const W* w, f32 (&out)[few_pixels<C>][C]) {

@@ -71,7 +71,7 @@ WEFT_INLINE Lanes input_lanes(Lanes lanes) {
   return lanes;
 }
 
-/// sum + the channels of each group by their weights.
+/// sum + the channels of each group times their weights.
 template <int G, int O, int from = 0, class X, class V>
 WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
   if constexpr (from == G) return sum;
@@ -79,7 +79,7 @@ WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
     return add_group<G, O, from + 1>(value, factors,
                                      multiply_add<lanes_of<V>>(spread<G, O, from>(value), factors[from], sum));
 }
-/// sums[i] += the channels at pixels[i] by the weights of one tap, `apart` elements from channel to channel. A group that
+/// sums[i] += channels at pixels[i] times weights of one tap, `apart` elements from channel to channel. A group that
 /// fills a vector of AVX2 is spread by loads: its weights would take half of the registers, and permutations longer.
 template <int G, int O, int count, class X, class V, class W, class Lanes>
 WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart, Lanes lanes, V (&sums)[count]) {

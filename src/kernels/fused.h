@@ -194,7 +194,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
   return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
 }
-/// Rounds such values and clamps them to all numbers of an 8-bit type.
+/// quick_nearest, clamped to all numbers of an 8-bit type.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, f32 width, Vec<i32, lanes_of<V>>& doubt) {
   const auto least = small_integers(x), greatest = small_integers(x + V(width));

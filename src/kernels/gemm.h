@@ -300,7 +300,7 @@ WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 st
   return rows;
 }
 
-/// One block of one batch. `sums` holds mc x nc accumulators while k runs in several steps, then filled rows.
+/// One block of one batch. `sums` has mc x nc accumulators, for a k of several steps, and behind them filled rows.
 template <class Mac, GemmTile tile, bool is_short, class Rows, class Store>
 WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
                             const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {

@@ -107,7 +107,7 @@ struct AlongK {
     return get(at.batch, at.row, k, lanes);
   }
 };
-/// One whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
+/// An operand whose memory runs along its rows (a transposed A, a plain B): load(batch, k, row, lanes).
 template <class Load>
 struct AlongRows {
   static constexpr bool k_first = true, direct = false, whole_vectors = false;

@@ -2,9 +2,9 @@
 #pragma once
 /// The main loop of gemm_gpu.h for sm_90a and operands that lie in memory as they are multiplied: warp groups multiply
 /// (wgmma.h) from a ring of k steps in shared memory, which all threads fill with cp.async. Bulk copies by tensor maps
-/// were not taken: a map holds addresses and sizes, which Weft's graphs read from memory, and a convolution's rows
-/// would need maps of their own; cp.async takes any address per 16 bytes, and the matrix unit runs while it is worked
-/// out.
+/// are not used: a map holds addresses and sizes, which Weft's graphs read from memory, and a convolution's rows would
+/// need maps of their own. cp.async takes any address for each 16 bytes, and the matrix unit runs while threads compute
+/// these addresses.
 ///
 /// Where there are too few blocks of C to fill the chip, `split` of them form a cluster, which shares the k steps of
 /// one block of C; each then adds up a part of its rows, in a fixed order, from the others' shared memory.

@@ -300,7 +300,7 @@ struct MicroCall {
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
-/// Units of k in one turn of the inner loop; sums of integers would be spilled.
+/// Units of k in one turn of the inner loop: 1 for integers, whose sums would be spilled otherwise.
 template <class Mac, GemmTile tile>
 inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
@@ -323,7 +323,7 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// For `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of
+/// The kernel for `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of
 /// Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {

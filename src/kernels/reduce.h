@@ -28,7 +28,7 @@ WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& lo
 }
 
 /// Runs body(outer, first column, lanes) for every N columns of [outer, inner]; an element of the result is made by one
-/// thread. CPU: tasks::column_tasks(outer, reduce, inner, N). GPU: blocks of threads chunks.
+/// thread. CPU: tasks::column_tasks(outer, reduce, inner, N). GPU: each thread of a block takes N columns.
 template <int N, class L, class Body>
 WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Body& body) {
   const i64 per_outer = ceil_div(inner, N), chunks = outer * per_outer;

@@ -19,7 +19,7 @@ WEFT_INLINE i64 part_length(i64 cols, i64 parts) {
   return ceil_div(ceil_div(cols, parts), unit) * unit;
 }
 
-/// Runs body(row, first column, Row) for each part of each row.
+/// Runs body(row, part, Row) for each part of each row.
 template <class Acc, int N, class L, class Load, class Body>
 WEFT_INLINE void for_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load, const Body& body) {
   const i64 length = part_length<L::threads, N>(cols, parts);

@@ -30,7 +30,7 @@ struct GemmTile {
   int unrolled = 1;
   bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
-  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< that do not hide how far away a panel is
+  constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< too few to hide a panel's latency
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
 
@@ -115,7 +115,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   return b;
 }
 
-/// Rows of A in scratch are this many units apart: past a multiple of 4 KiB, so that they do not share cache sets.
+/// Units from one row of A in scratch to the next. At a distance of 4 KiB, rows would share cache sets.
 constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 
 /// Returns the scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.

@@ -545,7 +545,7 @@ struct PowerOfTwo {
     const U power = select(bits == U(0), U(0x00400000), bits << 23);
     return bits_to<f32>(select(bits == U(255), U(0x7fc00000), power));
   }
-  /// Returns the next power of two above; negative numbers give NaN.
+  /// Returns the least power of two not below x; negative numbers give NaN, 0 gives 2^-127.
   template <bool saturate = true, class F>
   static WEFT_INLINE Vec<u32, lanes_of<F>> encode(F x) {
     using U = Vec<u32, lanes_of<F>>;

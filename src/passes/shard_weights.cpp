@@ -52,7 +52,7 @@ Value RankWeights::cut(Value value, int64_t axis, int64_t start, int64_t size) {
   return made ? made : slice_axis(module_, value, axis, start, size);
 }
 
-/// Concatenates weights before a broadcast repeats them; afterwards each repetition would need a copy.
+/// Takes the part before a broadcast repeats the weights; afterwards each repetition would need a copy.
 Value RankWeights::grouped_part(Value value, int64_t groups) {
   int64_t axis = value.rank() - 1, piece = value.dims().back().value() / groups, size = piece / ranks_.count;
   if (const auto* op = value.def->as<Broadcast>()) {

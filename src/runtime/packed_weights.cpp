@@ -54,8 +54,8 @@ class Registry {
 
 const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[id]; }
 
-/// Computes keys of the contents of packed weights. Weights that several steps pack, or that a kernel packs which
-/// WEFT_BREAK_KERNEL breaks, have no key and are not shared.
+/// Computes keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several
+/// load steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {

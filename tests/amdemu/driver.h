@@ -47,7 +47,7 @@ struct Stream;
 struct Event;
 struct Graph;
 
-/// A piece of work of a stream. `counts` is for kernels; other kinds have only `run`.
+/// A piece of work of a stream. Each kind uses its own fields.
 struct Work {
   enum class Kind { kernel, copy, fill, record, wait, call } kind = Kind::call;
   const Kernel* kernel = nullptr;

@@ -111,7 +111,7 @@ void execute_pair(Wave& w, const Instruction& first, const Instruction& second) 
   std::memcpy(row, after, sizeof after);
 }
 
-/// gfx9 in its indexing mode: M0 counts on from the registers named.
+/// gfx9 in its indexing mode: the index in M0 is added to the numbers of the registers.
 void execute_indexed(Wave& w, const Instruction& i) {
   Instruction moved;
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;

@@ -212,7 +212,7 @@ class Graph:
         return self.node("Add", [x, self.weight(name + ".bias", self.normal(size))], name + ".biased")
 
     def expert_weight(self, name, n, k):
-        """Returns weights [experts, n, k] of one layer of all experts, in int4 with their scales, and its bias."""
+        """Returns the weights [experts, n, k] of one layer of all experts (in int4 packed, with their scales) and its bias."""
         count, scale = self.d.experts, 1 / np.sqrt(k)
         bias = self.weight(name + ".bias", self.normal(count, n))
         if self.d.precision != "int4":

@@ -65,7 +65,7 @@ def planted(d, array, is_first):
 
 
 def draw_case(d, domain, op):
-    """Returns a node of one of the operator's cases, as the model's version of the operator set has it."""
+    """Adds a node of one of the operator's cases, in the model's version of the operator set; returns its results."""
     fitting = cases().get((domain, op), [])
     if not domain:
         version = onnx.defs.get_schema(op, d.opset, "").since_version if onnx.defs.has(op, d.opset, "") else 0

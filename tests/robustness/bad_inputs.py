@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that are wrong, each with a name: functions of a folder that write files there and give the words for `weft`."""
+"""Wrong inputs by name. Each is a function that writes files into a folder and returns the arguments for `weft`."""
 
 import os
 

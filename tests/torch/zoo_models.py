@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of zoo.py: which one of each module of timm, and the small configurations of transformers."""
+"""The models of zoo.py: one for each module of timm, and small configurations of transformers."""
 
 import torch
 import vision

@@ -238,7 +238,7 @@ def argument_from_pointer(s, address):
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
-# Memory of AMD's GPU if its driver is present; else host memory, of the facade if that is loaded.
+# Returns memory of AMD's GPU if its driver is loaded. Otherwise it is host memory, from Weft's facade of HIP if that is loaded.
 def allocate_gpu(s, host=False):
     if host or hip is None or s.bytes() == 0:
         return argument(s)

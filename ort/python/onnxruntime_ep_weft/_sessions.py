@@ -8,7 +8,7 @@ from onnxruntime.capi import onnxruntime_inference_collection as collection
 _Session = collection.InferenceSession
 _own = ""  # the provider that works by name everywhere
 _names = set()  # the provider's names
-_translated = set()  # those names that onnxruntime's Python does not pass on
+_translated = set()  # the names that are passed to onnxruntime as `_own`
 
 
 def _name(provider):

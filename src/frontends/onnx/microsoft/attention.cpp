@@ -33,8 +33,8 @@ Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
 
-/// Returns the valid keys, from lengths [batch] (or [3 * batch + 2], which begins with them), ends and starts [2 *
-/// batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all]. Bool, as a mask.
+/// Returns a bool mask of the valid keys. `mask` has lengths [batch] (or [3 * batch + 2], which begins with them), ends
+/// and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all].
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);

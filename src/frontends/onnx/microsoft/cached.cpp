@@ -205,7 +205,7 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   return convert({&c, picked}, h.q.dtype());
 }
 
-/// The operands and parameters of a GroupQueryAttention whose keys are chosen.
+/// The operands and parameters of a GroupQueryAttention, after its caches were written.
 struct Grouped {
   Heads heads;
   Keys keys;

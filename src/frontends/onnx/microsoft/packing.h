@@ -39,7 +39,7 @@ struct Ragged {
 };
 Ragged ragged_of(Call& c, size_t sums, const Dim& tokens, int64_t least);
 
-/// The rows of sequences, and the rows before each: x[tokens, n] and before[batch, reach, n].
+/// Rows of sequences, x[tokens, n], and the `reach` rows that precede each sequence, before[batch, reach, n].
 struct Continued {
   Call& c;
   Expr all;
