@@ -119,7 +119,7 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value and, as output 1, its norm. Keys and queries [batch, tokens, branches, size] make the gate.
+/// Computes gate * value, and that normalised; the gate is made of keys and queries [batch, tokens, branches, size].
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);
