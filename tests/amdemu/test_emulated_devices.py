@@ -56,8 +56,7 @@ def texts(path):
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", [non_zero, boxes, loop])
 def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
-    """Models with sizes that depend on data, with overlapping boxes, and with a loop whose number of trips is an input. All steps run on
-    the GPU."""
+    """All steps run on the GPU if sizes depend on data, if boxes overlap, and if the number of trips of a loop is an input."""
     path = tmp_path / "model.onnx"
     model(path)
     sizes = ["--at", "seq=3"] if model is loop else []
@@ -109,7 +108,7 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
 
 
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
-    """Two contexts in two threads, each on a caller's stream; from the third run on, nothing waits."""
+    """Two contexts run in two threads, each on a caller's stream; from the third run on, nothing waits."""
     both_ways(tmp_path / "model.onnx")
     done = emulated.run("gfx1100", "weft-amd-streams", tmp_path / "model.onnx")
     assert done.returncode == 0, done.stdout + done.stderr

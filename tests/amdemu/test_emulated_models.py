@@ -58,7 +58,7 @@ def test_model_equals_ref(model, chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_main_kernels(chip, tmp_path, monkeypatch):
-    """Each family of tests/codegen/main_kernels.py by itself, in f16, at an eighth of the sizes."""
+    """Each family of tests/codegen/main_kernels.py runs by itself, in f16, at an eighth of the sizes, within its budgets."""
     monkeypatch.setenv("WEFT_GPU_MERGE", "0")
     path = tmp_path / "main_kernels.onnx"
     onnx.save(main_kernels.model(8), path)
@@ -71,7 +71,7 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
 
 
 def test_decoder_with_caches(tmp_path, monkeypatch):
-    """Merged launches and attention that ends at the last token, in f16."""
+    """A decoder in f16 is right, with merged launches and attention that ends at the last token."""
     model = tmp_path / "decoder.onnx"
     monkeypatch.syspath_prepend(str(emulated.ROOT / "bench"))
     import gpu_decoder
@@ -95,9 +95,9 @@ def save(graph, path):
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
-    """Split k in convolutions of few pixels and many channels: a second kernel adds the parts and runs the epilogue.
-    Two groups of channels that are no whole vectors; a convolution of bytes with a padding value other than zero;
-    one with short k, rounded in f64."""
+    """Convolutions of few pixels and many channels split k: a second kernel adds the parts and runs the epilogue. One
+    has two groups, whose channels are no whole vectors; one has bytes, with a padding value other than zero. One with a
+    short k, rounded in f64, is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
@@ -136,7 +136,7 @@ for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_tiles_for_any_size(chip, tmp_path):
-    """One program for few rows and for many: each run launches the tiles for its sizes and forgets those of the run
+    """One program serves few rows and many: each run launches the tiles for its sizes and forgets those of the run
     before. Two products share a launch."""
     g = main_kernels.Graph()
     x, image = g.stored("x", "rows", 64), g.input("image", "images", 16, 5, 6)
@@ -152,8 +152,7 @@ def test_tiles_for_any_size(chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
-    """Masks as in BERT: f16 cannot hold the lowest f32, and -inf in its place would give NaN in rows whose keys are
-    all masked."""
+    """Rows whose keys are all masked, as in BERT, give numbers: f16 cannot hold the lowest f32, and -inf in its place would give NaN."""
     g = main_kernels.Graph()
     batch, length, heads, d = 2, 24, 2, 16
     x = g.stored("x", batch, length, heads * d)
@@ -203,7 +202,7 @@ def test_sizes_in_inputs(tmp_path):
 
 
 def test_order_of_work_does_not_matter(tmp_path):
-    """Work groups take turns after a few instructions, and work runs as soon as it is submitted."""
+    """Answers stay right if work groups take turns after a few instructions, and if work runs as soon as it is submitted."""
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):
         done = emulated.run("gfx1100", "weft", "verify", *DIGITS, "--device", "amd:0", **options)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -211,7 +210,7 @@ def test_order_of_work_does_not_matter(tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_two_contexts_on_two_streams(chip):
-    """Captured graphs on two caller's streams, joined by events with a third that copies; in several threads."""
+    """Captured graphs run on two streams of the caller, in several threads. Events join them with a third stream that copies."""
     done = emulated.run(chip, "weft-amd-streams", DIGITS[0], TEXT[0])
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("largest difference") == 2

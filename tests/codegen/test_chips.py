@@ -130,7 +130,7 @@ def test_cpu_runs(options, tmp_path):
 
 
 def test_checked_kernels_name_the_buffer(tmp_path):
-    """A buffer that is too small: the fault names it and the access, and nothing outside it is touched."""
+    """If a buffer is too small, the fault names it and the access, and nothing outside it is touched."""
     compile_sample("samples", "host", tmp_path / "samples.so", "--checked")
     case = cases.softmax(3, 100)
     case.outputs = [((299,), np.float32)]  # one element short

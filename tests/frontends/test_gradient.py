@@ -56,7 +56,8 @@ def test_functions(op):
 
 
 def test_erf():
-    """Compared with its formula: onnx's reference computes Erf in f32, which is too rough for differences."""
+    """The gradient of Erf matches its formula: onnx's reference computes Erf in f32, which is too rough for
+    differences."""
     x = numbers(5) - 0.6
     gradient = helper.make_node("Gradient", ["x"], ["d"], domain=TRAINING, xs=["x"], y="y")
     model = model_of([helper.make_node("Erf", ["x"], ["y"])], {"x": x}, {}, [gradient], ["d"]).SerializeToString()
@@ -80,7 +81,8 @@ def test_a_layer_with_softmax():
 
 
 def test_values_in_the_middle_and_other_values_in_their_place():
-    """The derivative by an intermediate value, at the point given as input, not at the value computed by the graph."""
+    """The derivative by an intermediate value is taken at the point given as input, not at the value computed by the
+    graph."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
              helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]  # fmt: skip
     inputs = {"x": numbers(3), "z": numbers(3) + 2}

@@ -398,7 +398,7 @@ def test_bias_split_gelu_and_complex_products():
 
 @pytest.mark.parametrize("both_ways", [0, 1])
 def test_relative_position_bias(both_ways):
-    """The buckets of T5 (Raffel et al. 2020, section 2.1), counted one by one."""
+    """The bias matches the buckets of T5 (Raffel et al. 2020, section 2.1), counted one by one."""
     table, most, queries, keys = floats(32, 4), 20, 30, 45
     count = 32 // (1 + both_ways)
     exact = count // 2

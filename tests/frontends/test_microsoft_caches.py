@@ -134,7 +134,7 @@ def test_the_limit_of_gates(after):
 
 @pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
 def test_each_norm_may_have_an_epsilon_of_its_own(apart):
-    """New in onnxruntime 1.32. The cache holds the normalised keys."""
+    """Queries and keys are normalised with an epsilon each (new in onnxruntime 1.32), and the cache holds the normalised keys."""
     cache = floats(1, KV_HEADS, 8, SIZE)
     inputs = [floats(1, 5, WIDTH), floats(1, 5, KV_HEADS * SIZE), floats(1, 5, KV_HEADS * SIZE) + 1, cache, cache + 1, i32(4),
               np.int32(5), *[None] * 7, floats(SIZE), floats(SIZE) + 1]
@@ -158,7 +158,7 @@ TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.f
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize("adds_up", [0, 1])
 def test_experts_that_are_preferred_alike(k, adds_up):
-    """Ties: of experts with equal scores, the last is chosen first."""
+    """Of experts with equal scores, the last is chosen first."""
     inputs = [floats(4, HIDDEN), TIES, floats(EXPERTS, INNER, HIDDEN) / 5, None, floats(EXPERTS, HIDDEN, INNER) / 3]
     judge("MoE", inputs, {"k": k, "normalize_routing_weights": adds_up}, constants=(2, 4))
 

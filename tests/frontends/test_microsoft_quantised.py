@@ -185,7 +185,7 @@ def test_recurrent_network_of_bytes(direction, by_column, kind):
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("has_zero", [False, True])
 def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
-    """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose: one product, which reads the weights as they are
+    """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose, is one product, which reads the weights as they are
     stored."""
     width, low = int(kind[-1]), 0 if kind[0] == "U" else -(1 << int(kind[-1]) - 1)
     axis = 1 if is_transposed else 0

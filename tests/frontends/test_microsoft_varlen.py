@@ -65,7 +65,7 @@ def test_delta_net_of_packed_rows(sums):
 @pytest.mark.parametrize("gate", ["softplus", "qwen", "sigmoid", "kda"])
 @pytest.mark.parametrize("bias", [(ALL_HEADS,), (ALL_HEADS, SIZE), (ALL_HEADS * SIZE,), None], ids=str)
 def test_delta_net_computes_gates(gate, bias):
-    """Decays for each head (bias None), or for each element of its keys."""
+    """The gates give decays for each head (bias None), or for each element of its keys."""
     decay = {} if bias is None else {"decay": floats(6, ALL_HEADS, SIZE)}
     inputs = delta_net(6, [0, 2, 6], a_log=floats(ALL_HEADS), dt_bias=floats(*(bias or (ALL_HEADS,))), **decay)
     attributes = {"gate_activation": gate, "beta_activation": "sigmoid", "qk_l2_norm": 1}

@@ -81,7 +81,7 @@ def test_deformed_convolution(groups, parts, masked):
 @pytest.mark.parametrize("cell, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_long_recurrences(cell, gates, direction):
-    """More steps than the unrolling limit, and a run-time number of steps."""
+    """Recurrences match onnxruntime with more steps than the unrolling limit, and with a run-time number of steps."""
     steps, batch, inputs, hidden = 300, 2, 5, 7
     directions = 2 if direction == "bidirectional" else 1
     judge(cell, [floats(steps, batch, inputs), floats(directions, gates * hidden, inputs) / 3,
@@ -202,7 +202,7 @@ def test_scales_of_zeros():
      [floats(2, 4, 8), floats(4, 1, 4), floats(4), floats(2, 4, 20)], "past_state"),
 ])  # fmt: skip
 def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
-    """Sizes that would give a wrong answer or a negative size: the run that has them is refused."""
+    """A run is refused if its sizes would give a wrong answer or a negative size."""
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in ports]
     names = [f"y{i}" for i in range(words.get("num_outputs", 2))]
     node = helper.make_node(op, [name for name, _ in ports], names, **words)
@@ -246,7 +246,7 @@ def i64(*dims):
     ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
 ])  # fmt: skip
 def test_refused(op, domain, ports, attributes, code):
-    """Sizes that mutants found: all were crashes, or errors of the standard library."""
+    """These sizes are refused. Mutants found them: all were crashes, or errors of the standard library."""
     infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]
     node = helper.make_node(op, [info.name for info in infos], ["y"], domain=domain, **attributes)
     graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])

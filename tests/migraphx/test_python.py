@@ -104,7 +104,7 @@ def test_operands_that_only_the_run_tells(given):
 
 
 def test_a_branch_that_does_not_compile_is_compiled_without():
-    """As in the expanded form of an ONNX function: the ranks of the inputs decide which branch fits."""
+    """The ranks of the inputs decide which branch fits, as in the expanded form of an ONNX function."""
     def branch(name, *nodes):
         return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
 

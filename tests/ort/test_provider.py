@@ -154,7 +154,7 @@ def test_bound_memory_is_written_in_place():
 
 
 def test_one_memory_as_input_and_output():
-    """y = reversed(x), written to the memory of x."""
+    """y = reversed(x) is right if it is written to the memory of x."""
     order = np.arange(63, -1, -1)
     nodes = [helper.make_node("Gather", ["x", "order"], ["y"], "reverse", axis=0)]
     made = session(model(nodes, [("x", F, [64])], [("y", F, [64])], [("order", order)]))
@@ -208,8 +208,8 @@ def test_texts_pass_both_ways():
     assert list(made.run(None, {"text": np.array(["b", "a", "naïve", ""])})[0]) == ["BB", "NAÏVENAÏVE", ""]
 
 
-def test_sequences_and_optionals_come_in():
-    """y = items[1], or x where there is no optional."""
+def test_sequences_come_in():
+    """Weft's part of a session takes a sequence: the model computes y = items[1]."""
     proto = model([helper.make_node("SequenceAt", ["items", "at"], ["y"])], [], [("y", F, ["n", 3])], [("at", np.array(1))])
     proto.graph.input.append(helper.make_tensor_sequence_value_info("items", F, ["n", 3]))
     made = session(proto)
@@ -294,8 +294,8 @@ else:
 
 
 def test_a_table_stays_in_its_file(tmp_path):
-    """A table of 49 MiB; a run reads a few rows of it. The model is opened through a link, as in a cache of downloads.
-    When the file is cut short, a run that misses rows fails, and the process lives on."""
+    """A run reads a few rows of a table of 49 MiB, which stays in its file. The model is opened through a link, as in a
+    cache of downloads. When the file is cut short, a run that misses rows fails, and the process lives on."""
     table = onnx.TensorProto(name="table", data_type=F, dims=[100_000, 128], data_location=onnx.TensorProto.EXTERNAL)
     table.external_data.add(key="location", value="table.bin")
     made = model([helper.make_node("Gather", ["table", "x"], ["y"], "rows")], [("x", I64, ["n"])], [("y", F, ["n", 128])])

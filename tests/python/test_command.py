@@ -290,8 +290,7 @@ def test_perf_files(weft_command, tmp_path):
 
 
 def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path):
-    """One line on standard error for each file, none with -q; `-` writes to standard output, and nothing is
-    reported."""
+    """Each file written gives a line on standard error, none with -q; `-` writes to standard output, and nothing is reported."""
     words = {"run": ["all.npz"], "compile": ["p.weft"], "perf": ["p.json", "p.csv", "p.trace", "p.html"], "verify": ["v.json"],
              "inspect": ["m.txt"], "devices": ["d.json"], "doctor": ["h.json"], "knobs": ["k.json"], "tune": ["t.json"]}  # fmt: skip
     for verb, files in words.items():
@@ -395,7 +394,7 @@ READ = [(r"environ(?:\.get|\.pop|\.setdefault)?[\[(]\s*[\"'](WEFT_[A-Z_]+)", "*.
 
 
 def test_no_warning_about_variables_that_wefts_own_programs_read(weft_command):
-    """No warning for variables of the tests, the benchmarks, ./x, the plug-in and the drop-in."""
+    """Variables of the tests, the benchmarks, ./x, the plug-in and the drop-in cause no warning."""
     files = [f for folder in ("src", "driver", "api", "ort", "migraphx", "adapters", "tests", "tools", "bench", "examples", ".")
              for _, pattern in READ for f in (ROOT / folder).glob(pattern if folder == "." else f"**/{pattern}")]
     read = {name for file in files for pattern, kind in READ if file.match(kind)

@@ -135,7 +135,7 @@ def test_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
 @EACH
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
-    """A copy whose square blocks are transposed in registers."""
+    """A copy that exchanges the last two axes is right; it transposes square blocks in registers."""
     if bits < 8:
         size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]

@@ -193,7 +193,8 @@ def test_models_of_old_operator_sets_are_written_anew_for_types_that_these_lack(
 @pytest.mark.parametrize("version", [3, 4, 9])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int4"])
 def test_weights_that_are_declared_as_inputs(tmp_path, to, version):
-    """As older exporters write models; from IR version 4 on, callers may replace such weights until they are quantised."""
+    """Weights that are declared as inputs are quantised too, as older exporters write models. From IR version 4 on, callers may replace
+    such weights until they are quantised."""
     model = convolutional(opset=9)
     model.ir_version = version
     model.graph.input.extend(info(w.name, *w.dims) for w in model.graph.initializer)
@@ -228,7 +229,7 @@ def test_weights_that_nodes_make(tmp_path):
 
 
 def test_a_scale_for_each_channel_beats_one_for_all(tmp_path):
-    """The loss of the worst output channel, where some channels are a hundred times smaller than others."""
+    """Scales for each channel more than halve the loss of the worst output channel, where some channels are 100 times smaller."""
     x, worst = np.concatenate(pictures()), []
     for per_tensor in False, True:
         model = convolutional(spread=100)
@@ -500,7 +501,7 @@ def test_fp8_keeps_few_layers_in_floats_that_lose_most_for_their_size(tmp_path):
 
 
 def test_int4_gives_few_layers_eight_bits_that_lose_most_for_their_size(tmp_path):
-    """A chain of six products; the second works on channels that nothing averages."""
+    """Of a chain of six products two get eight bits: the last, and the one that loses most for its size."""
     r, nodes, weights, value = rng(4), [], {}, "x"
     for i in range(6):
         weights[f"w{i}"] = (r.standard_normal((64, 64 if i < 5 else 48)) / 8).astype("f")
@@ -518,7 +519,7 @@ def test_int4_gives_few_layers_eight_bits_that_lose_most_for_their_size(tmp_path
 
 
 def test_hqq_counts_a_few_large_errors_less(tmp_path):
-    """The error in the norm that HQQ minimises, for weights with outliers."""
+    """For weights with outliers, HQQ makes the error smaller in the norm that it minimises."""
     model = products()
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
     w[::17, ::5] *= 8
@@ -590,7 +591,8 @@ def steps_as_outputs(path):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric):
-    """The reference, three levels of processors, one thread and two, and a GPU whose matrix unit multiplies bytes."""
+    """The reference, the processor with one thread and two and with fewer features, and a GPU whose matrix unit
+    multiplies bytes give equal bits."""
     out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=symmetric)
     steps_as_outputs(out)
     np.savez(tmp_path / "x.npz", x=pictures()[0])
@@ -702,7 +704,7 @@ def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
 
 
 def test_stored_weights_that_nodes_make(tmp_path):
-    """A transposed weight, and two halves of one weight, whose node must be kept."""
+    """A weight that a Transpose makes is quantised, without the node. Two halves of one weight stay in floats, with their Split."""
     r = rng(11)
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),
@@ -771,7 +773,7 @@ def test_fp8_without_data_is_scaled_by_each_run(tmp_path):
 
 @pytest.mark.parametrize("to", WEIGHTS)
 def test_blocks_as_dequantize_linear(tmp_path, to):
-    """The numbers of MatMulNBits, in ONNX's own operators."""
+    """ONNX's own operators give the answers of MatMulNBits."""
     x, model = np.concatenate(rows(k=72)), products(k=72, n=40)
     pairs, _ = quantized(tmp_path, model, to=to, qdq=True)
     assert operators(pairs) == ["DequantizeLinear", "DequantizeLinear", "MatMul", "Relu", "MatMul"]

@@ -56,7 +56,8 @@ def test_networks_give_the_same_on_any_number_of_ranks(tmp_path):
 
 
 def test_products_are_split_as_megatron_splits_them(tmp_path):
-    """Columns then rows, attention by heads: two sums for each layer, and nothing is gathered between them."""
+    """Products are split by columns, then by rows, and attention by heads: a layer makes two sums, and nothing is
+    gathered between them."""
     model = compiled(split_networks.bert().save(tmp_path / "bert.onnx"), 2)
     assert "9 products by columns, 5 by rows, 2 attentions by heads; a run makes 5 sums and 0 gathers" in note_of(model)
     model = compiled(split_networks.gpt2().save(tmp_path / "gpt2.onnx"), 2)
@@ -92,7 +93,8 @@ def test_a_cache_stays_on_its_rank(tmp_path):
 
 
 def test_drawn_graphs_of_products(tmp_path):
-    """Sizes that are divisible by the ranks or not; operators that need whole values or parts."""
+    """Drawn graphs give one device's answers, for sizes that the ranks divide or do not, and operators that need whole
+    values or parts."""
     sums = gathers = 0
     for seed in range(DRAWN):
         net = split_networks.drawn(seed)

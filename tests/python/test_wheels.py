@@ -63,6 +63,6 @@ def check_wheel(source, script, tmp_path):
 
 
 def test_wheels(tmp_path):
-    """One after the other, since they share a folder: it holds what both wheels contain."""
+    """Checks both wheels, one after the other since they share a folder, which holds what both contain."""
     check_wheel(ROOT, USE_WEFT, tmp_path / "weft")
     check_wheel(ROOT / "ort/python", USE_PROVIDER, tmp_path / "provider")

@@ -38,7 +38,8 @@ def check(first, count, devices, keep):
 
 
 def test_random_graphs(tmp_path):
-    """Before and after the passes; kernels, which take a while to compile, on some of the graphs."""
+    """Random graphs are right before and after the passes, and some of them in kernels, which take a while to
+    compile."""
     devices = [*PASSES.split(","), "cpu/10" if FULL else "cpu/20"]
     total = check(SEED * 20_000, 10_000 if FULL else 400, devices, tmp_path)
     assert not FULL or seldom(total) == {}
@@ -52,7 +53,8 @@ def test_emulated(chip, tmp_path, monkeypatch):
 
 
 def test_kernels_with_checks(tmp_path, monkeypatch):
-    """Bounds, races between tasks and unwritten memory in the kernels of random graphs."""
+    """Kernels of random graphs keep to the bounds of their buffers, have no races between tasks and read no unwritten
+    memory."""
     monkeypatch.setenv("WEFT_CHECKED", "1")
     check(SEED * 20_000 + 10_000, 100 if FULL else 10, ["cpu"], tmp_path)
 

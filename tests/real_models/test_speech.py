@@ -242,7 +242,7 @@ def test_voice_filter(load):
 
 @pytest.mark.small
 def test_basic_pitch(load):
-    """Two seconds of a chord at 22,050 Hz; keys of the piano from A0 (21 in MIDI)."""
+    """The keys of chords are found, in two seconds at 22,050 Hz. The first key of the piano is A0 (21 in MIDI)."""
     engine = load("basic-pitch", "basic_pitch/saved_models/icassp_2022/nmp.onnx")
 
     def played(*notes):

@@ -27,7 +27,7 @@ def features(data):
 
 @pytest.mark.small
 def test_magika(load):
-    """All files at once and some alone, one program."""
+    """One program names the kinds of all files at once, and of some alone."""
     engine = load("magika", "magika/models/standard_v3_3/model.onnx")
     config = json.loads((fetch.package("magika") / "magika/models/standard_v3_3/config.min.json").read_text())
     kinds = config["target_labels_space"]
@@ -61,7 +61,7 @@ def test_arabic_vowels(load, text, wanted):
 
 
 def test_hebrew_vowels(load):
-    """Texts of several lengths, one program."""
+    """One program gives texts of several lengths the vowels that onnxruntime gives them."""
     nakdimon = module(fetch.package("piper-tts") / "piper/hebrew/__init__.py").NakdimonDiacritizer()
     texts = ["שלום עולם", "ילדים משחקים בגן", "בית"]
     reference = {text: nakdimon(text) for text in texts}

@@ -52,7 +52,8 @@ def test_fast_enough(seconds):
 
 @pytest.mark.alone
 def test_grows_with_the_number_of_nodes(seconds):
-    """In the median of pairs: other processes, on other cores too, make single runs twice as long."""
+    """The time grows about as the number of nodes, in the median of pairs: other processes, on other cores too, make
+    single runs twice as long."""
     growth = statistics.median((long - 0.1) / short for short, long in seconds[1])
     assert growth <= (SIZES[1] / SIZES[0]) ** 1.2, seconds[1]
 

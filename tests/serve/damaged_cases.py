@@ -112,7 +112,7 @@ def post(connection, path, body, headers):
 
 
 def test_damaged_requests_get_clean_answers(tmp_path):
-    """Only statuses that the protocol has, always JSON with the error; valid requests work throughout."""
+    """Answers have only statuses of the protocol, and always JSON with the error; valid requests work throughout."""
     rng, seen = random.Random(FULL), {}
     with Server(MODEL, double(tmp_path / "double.weft"), "--max-request", "100000") as server:
         connection = http.client.HTTPConnection(server.place)
@@ -130,7 +130,7 @@ def test_damaged_requests_get_clean_answers(tmp_path):
 
 
 def test_damaged_messages_over_grpc(tmp_path):
-    """Raw bytes on every method: an error of the client's, never INTERNAL or UNKNOWN."""
+    """Raw bytes give an error of the client's on every method, never INTERNAL or UNKNOWN."""
     import grpc
     from weft.serve import _proto
 
@@ -155,7 +155,7 @@ def test_damaged_messages_over_grpc(tmp_path):
 
 
 def test_schemathesis(tmp_path):
-    """No server error, and no status, type or schema that /openapi.json does not tell of."""
+    """The server gives no internal error, and no status, type or schema that /openapi.json does not tell of."""
     with Server(MODEL, double(tmp_path / "double.weft")) as server:
         checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
         command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run", server.url + "/openapi.json",

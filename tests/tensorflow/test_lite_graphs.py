@@ -37,7 +37,7 @@ def runs(folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name, graphs):
-    """One program for all runs; the values of variables are passed to the next run."""
+    """One program serves all runs; the values of variables are passed to the next run."""
     model = weft.compile(str(graphs / f"{name}.tflite"), device="cpu")
     state, count = {}, 0
     for inputs, wanted in runs(graphs, name):
@@ -68,7 +68,7 @@ def test_signatures_that_are_not_there(graphs):
 
 
 def test_quantized_to_onnx(graphs, tmp_path):
-    """A float network in int8, which stock onnxruntime runs; one in bytes is refused."""
+    """A float network becomes an int8 file that stock onnxruntime runs; a network in bytes is refused."""
     import onnxruntime
 
     data = [inputs["x"] for inputs, _ in runs(graphs, "network")]
@@ -87,7 +87,7 @@ def test_quantized_to_onnx(graphs, tmp_path):
 
 
 def test_saved_and_other_ways_in(graphs, tmp_path):
-    """From bytes, a saved program and the command line; the support report."""
+    """The answers are equal from bytes, from a saved program and by the command line; the support report counts all operators."""
     path = graphs / "network.tflite"
     image = next(runs(graphs, "network"))[0]["x"]
     model = weft.compile(str(path), device="cpu")

@@ -54,7 +54,7 @@ def compare(case, found, wanted):
 
 @pytest.mark.parametrize("name", ["detections-0", "detections-1"])
 def test_detections(name, answers):
-    """TFLite_Detection_PostProcess: LiteRT leaves the rows after the found boxes undefined."""
+    """TFLite_Detection_PostProcess finds the boxes that LiteRT finds; LiteRT leaves the rows after them undefined."""
     stored, model = np.load(answers[0] / f"{name}.npz"), weft.compile(answers[0] / f"{name}.tflite", device="cpu")
     *found, count = model(stored["x0"], stored["x1"])
     np.testing.assert_array_equal(count, stored["y3"])

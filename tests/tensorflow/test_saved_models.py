@@ -40,7 +40,7 @@ def check(model, folder, name):
 
 @pytest.mark.parametrize("name", ["network", "first", "parts", *RECURRENT, *SIGNED, *LOWERED])
 def test_answers(name, saved):
-    """One program for all sizes."""
+    """One program serves all sizes."""
     folder, signature = SIGNED.get(name, (f"{name}.pb" if name in LOWERED else name, None))
     check(weft.compile(saved / folder, device="cpu", signature=signature), saved, name)
 
@@ -78,13 +78,13 @@ def test_state(folder, saved):
 
 @pytest.mark.parametrize("folder", ["several", "shards"])
 def test_written_in_bodies(folder, saved):
-    """Variables that branches and loops write."""
+    """Variables that branches and loops write have TensorFlow's values."""
     model = weft.compile(saved / folder, device="cpu", signature="write")
     assert len(check_states(model, saved, f"{folder}-write", 1e-5)) == 2
 
 
 def test_ways_in(saved, tmp_path):
-    """By the command line, the .pb file itself, a saved program and the support report."""
+    """The answers are equal from the .pb file, by the command line and from a saved program; the support report counts all nodes."""
     folder, (inputs, wanted) = saved / "network", next(runs(saved, "network"))
     expected = weft.compile(folder, device="cpu")(inputs["x"])
     np.testing.assert_array_equal(weft.compile(str(folder / "saved_model.pb"), device="cpu")(inputs["x"]), expected)
@@ -101,7 +101,7 @@ def test_ways_in(saved, tmp_path):
 
 
 def test_channels_first(saved):
-    """Inputs and outputs with the channels in front, as MIGraphX has them."""
+    """Inputs and outputs have their channels in front, as in MIGraphX."""
     inputs, wanted = next(runs(saved, "network"))
     model = weft.compile(saved / "network", device="cpu", channels_first=True)
     np.testing.assert_allclose(model(inputs["x"].transpose(0, 3, 1, 2)), wanted["y"], rtol=1e-4, atol=1e-5)
@@ -126,7 +126,7 @@ def test_choices(options, message, saved):
 
 
 def test_tags(saved):
-    """Two graphs for two sets of tags."""
+    """A set of tags selects its graph."""
     inputs, _ = next(runs(saved, "first"))
     model = weft.compile(saved / "first", device="cpu", tag="serve,gpu")
     np.testing.assert_array_equal(model(inputs["x"]), inputs["x"] * 2)

@@ -131,7 +131,7 @@ def test_type_promotion(first):
 
 
 def test_the_command_needs_no_torch(tmp_path):
-    """Equal bytes, from a process that cannot load torch."""
+    """The command gives equal bytes, and weft.compile of an archive does not import torch."""
     model, inputs, shapes = examples()["pictures"]
     (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
     np.save(tmp_path / "x.npy", inputs[0].numpy())

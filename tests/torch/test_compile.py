@@ -82,7 +82,7 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Rounded to sizes, and as floats that multiply, add to and bound tensors."""
+    """Quotients of open sizes are rounded to sizes, and as floats they multiply, add to and bound tensors."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -364,7 +364,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
 
 
 def test_regions_that_the_model_marks_once():
-    """torch.compiler.nested_compile_region: one graph, called twice."""
+    """A region of torch.compiler.nested_compile_region is called twice, and all of it is on Weft."""
 
     class Twice(torch.nn.Module):
         def __init__(self):
@@ -388,7 +388,7 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solve with error codes whose factors are also read; only torch computes those."""
+    """A solve with error codes stays in torch if its factors are also read, because only torch computes those."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

@@ -25,7 +25,7 @@ def chosen(op):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples_are_right_or_refused(part):
-    """On the reference, which runs the program as the frontend wrote it."""
+    """Samples are right or refused on the reference, which runs the program as the frontend wrote it."""
     print(f"WEFT_TEST_SEED={SEED}")
     wrong, counts = [], collections.Counter()
     with warnings.catch_warnings():
