@@ -35,7 +35,7 @@ void check_term(const Builder& at, const std::string& term) {
   std::string rest = term;
   size_t dots = rest.find("...");
   if (dots != rest.npos) rest.erase(dots, 3);
-  if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("equation has the term '", printable(term), "'"));
+  if (!std::ranges::all_of(rest, is_letter)) at.fail("E145", cat("term '", printable(term), "' is not of letters"));
 }
 
 /// Returns the implicit output: the ellipsis, then the labels that occur once, in alphabetical order.

@@ -78,7 +78,7 @@ Expr concat(const Builder& at, Values parts, int64_t axis) {
 }
 
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
-  if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
+  if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, ", has ", x.value.shape()));
   auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
   op.starts[at] = start;
@@ -88,7 +88,7 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
 }
 
 Expr reversed(Expr x, int64_t axis) {
-  if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, " of ", x.value.shape()));
+  if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, ", has ", x.value.shape()));
   auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
   op.starts[at] = x.dims()[at] - 1;

@@ -93,7 +93,7 @@ constexpr size_t max_choices = 1024;
 Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
   size_t choices = 1;
   for (const auto& taps : axes) choices = std::min(choices * taps.size(), max_choices + 1);
-  if (choices > max_choices) c.unsupported(cat("over ", axes.size(), " axes is not supported"));
+  if (choices > max_choices) c.unsupported(cat("over ", axes.size(), " axes reads more than ", max_choices, " places"));
   std::vector<size_t> choice(axes.size(), 0);
   std::optional<Expr> sum;
   while (true) {
@@ -193,7 +193,7 @@ Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool align
   if (!dims.empty() && !dims.back().is_constant()) dims.back() = axes;
   grid = reshape(grid, dims);
   if (axes < 1 || grid.rank() != image.rank() || !known_equal(grid.dims().back(), axes))
-    c.fail("E151", cat("has a grid ", grid.value.shape(), " for ", x.value.shape()));
+    c.fail("E151", cat("needs a grid of rank ", image.rank(), " that ends in ", axes, ", has ", grid.value.shape()));
   Border how{outside, aligned};
   std::vector<std::vector<Tap>> taps;
   Dims points(grid.dims().begin(), grid.dims().end() - 1);
@@ -276,7 +276,7 @@ Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t
   fill_defaults(window, spatial_dims(x).size());
   size_t axes = x.dims().size() - 2;
   if (w.rank() != x.rank() || offset.rank() != x.rank())
-    c.fail("E151", cat("has x ", x.value.shape(), ", w ", w.value.shape(), ", offset ", offset.value.shape()));
+    c.fail("E151", cat("needs one rank, has ", x.value.shape(), ", ", w.value.shape(), ", ", offset.value.shape()));
   if (groups < 1 || parts < 1) c.fail("E145", cat("groups must be >=1, are ", groups, " and ", parts));
   const std::vector<int64_t> kernel = kernel_of(w, axes);
   int64_t taps = 1;

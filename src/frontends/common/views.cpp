@@ -87,7 +87,7 @@ Expr reshape_to(Expr x, Dims dims, bool zero_copies) {
       if (open) x.at->fail("E151", cat("has two sizes of -1 in ", dims));
       open = i;
     } else if (zero_copies && dims[i] == Dim(0)) {
-      if (i >= x.dims().size()) x.at->fail("E151", cat("copies axis ", i, " of ", x.value.shape()));
+      if (i >= x.dims().size()) x.at->fail("E151", cat("has a 0 at axis ", i, ", which ", x.value.shape(), " lacks"));
       dims[i] = x.dims()[i];
       is_copied[i] = true;
     } else {

@@ -88,7 +88,7 @@ Dims spatial_dims(Expr x) {
 
 std::vector<int64_t> kernel_of(Expr w, size_t axes) {
   if (w.dims().size() != axes + 2)
-    w.at->fail("E140", cat("has a weight ", w.value.shape(), " for ", axes, " spatial axes"));
+    w.at->fail("E140", cat("needs a weight of rank ", axes + 2, ", has ", w.value.shape()));
   std::vector<int64_t> kernel;
   for (const Dim& size : spatial_dims(w)) {
     if (!size.is_constant()) w.at->unsupported(cat("needs a weight of constant size, has ", w.value.shape()));
@@ -144,7 +144,7 @@ Expr add_blocks(Expr x, const Dims& image, Window window) {
   fill_defaults(window, image.size());
   int64_t area = 1;
   for (int64_t size : window.kernel) area *= size;
-  if (area < 1) b.fail("E145", cat("has blocks of ", window.kernel));
+  if (area < 1) b.fail("E145", cat("needs blocks of sizes >=1, has ", window.kernel));
   Dims padded, blocks;
   for (size_t a = 0; a < image.size(); ++a) {
     padded.push_back(image[a] + window.pads_begin[a] + window.pads_end[a]);

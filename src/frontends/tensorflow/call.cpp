@@ -54,14 +54,15 @@ Value Graphs::in_body(size_t depth, const Builder& at, const std::string& name) 
 Value Graphs::variable(const Builder& at, const std::string& name) {
   Value value = in_body(bodies_.size(), at, name);
   if (value.def->parent == &at.module()) return value;
-  if (!value.def->is<Constant>()) at.unsupported("inside of a branch or loop of version 1 is not supported");
+  if (!value.def->is<Constant>()) at.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
   return at.body().capture(value);
 }
 
 void Graphs::assign(const Builder& at, const std::string& name, Value value) {
   if (bodies_.empty()) return assign_in_main(at, name, value);
   OpenBody& open = bodies_.back();
-  if (&at.module() != &open.body->module()) at.unsupported("inside of a branch or loop of version 1 is not supported");
+  if (&at.module() != &open.body->module())
+    at.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
   if (open.is_condition) at.unsupported("in the condition of a loop is not supported");
   written_.all.insert(name);
   written_.by_body[open.graph].insert(name);
@@ -246,7 +247,7 @@ int64_t Call::mode(std::string_view name, std::initializer_list<std::string_view
   if (!value || std::holds_alternative<int64_t>(*value)) return integer(name, 0);
   std::string given = text(name);
   auto found = std::ranges::find(names, given);
-  if (found == names.end()) fail("E145", cat("has ", name, " '", printable(given), "'"));
+  if (found == names.end()) fail("E145", cat(name, " '", printable(given), "' is unknown"));
   return found - names.begin();
 }
 

@@ -180,7 +180,7 @@ class Importer final : public Graphs {
 
   void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
     if (&builder.module() != &program_->main())
-      builder.unsupported("inside of a branch or loop of version 1 is not supported");
+      builder.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
     written_.all.insert(name);
     main_variable(builder, name);  // adds the variable's input, which belongs to its output
     assigned_[name] = value;

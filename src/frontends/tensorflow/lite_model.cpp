@@ -144,7 +144,8 @@ class Reader {
   LiteTensor read_tensor(const FlatTable& table) const {
     LiteTensor t{.name = std::string(table.text(slot::name)), .code = table.number<int8_t>(slot::type)};
     auto dims = table.numbers<int32_t>(slot::shape), open = table.numbers<int32_t>(slot::shape_signature);
-    if (dims.size() > max_rank) fail("E140", cat("tensor '", printable(t.name), "' has ", dims.size(), " axes"));
+    if (dims.size() > max_rank)
+      fail("E140", cat("tensor '", printable(t.name), "' has ", dims.size(), " axes; the most are ", max_rank));
     for (size_t a = 0; a < dims.size(); ++a) {
       bool is_open = open.size() == dims.size() && open[a] == -1;
       if (!is_open && dims[a] < 0) fail("E150", cat("tensor '", printable(t.name), "' has a size of ", dims[a]));

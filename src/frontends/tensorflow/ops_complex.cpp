@@ -29,7 +29,7 @@ Dims lengths_in(Call& c, size_t axes, int64_t rank) {
   c.expect_inputs(2, 2);
   Dims lengths = c.sizes(1, 1);
   if (lengths.size() != axes || rank < std::ssize(lengths))
-    c.fail("E151", cat("has ", c.input(0).value.shape(), " and lengths ", lengths));
+    c.fail("E151", cat("needs ", axes, " lengths for ", c.input(0).value.shape(), ", has ", lengths));
   return lengths;
 }
 

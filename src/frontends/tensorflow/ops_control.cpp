@@ -119,7 +119,8 @@ Values gather_of_variable(Call& c) {
   Expr x{&c, c.graphs().variable(c, variable_name(c))}, index = c.input(1);
   int64_t batch = c.integer("batch_dims", 0);
   if (batch == 0) return {gather(x, index)};
-  if (batch < 0 || batch > index.rank() || batch >= x.rank()) c.fail("E145", cat("has ", batch, " batch axes"));
+  if (batch < 0 || batch > index.rank() || batch >= x.rank())
+    c.fail("E145", cat("has batch_dims ", batch, " for ", x.value.shape(), " and indices ", index.value.shape()));
   Dims pointed = index.dims();
   pointed.push_back(1);
   return {gather_nd(x, reshape(index, pointed), batch)};

@@ -77,7 +77,7 @@ Values power(Call& c) {
   auto known = c.constant(1);
   if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];
-  if (exponent < 0) c.fail("E145", cat("has whole numbers and the exponent ", exponent));
+  if (exponent < 0) c.fail("E145", cat("needs an exponent >=0 for whole numbers, has ", exponent));
   if (exponent > most) return {whole_powers(c.input(0), c.input(1))};
   Expr y = whole_power(c.input(0), static_cast<int64_t>(exponent));
   return {broadcast(y, (c.input(0) + c.input(1)).dims())};
@@ -178,7 +178,7 @@ Values fake_quant(Call& c) {
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))
-    c.fail("E145", cat("has ", bits, " bits and the range ", low, " to ", high));
+    c.fail("E145", cat("needs 2 to 16 bits and a range with 0 in it, has ", bits, " bits and ", low, " to ", high));
   float first = c.flag("narrow_range") ? 1.0f : 0.0f, last = std::ldexp(1.0f, static_cast<int>(bits)) - 1;
   float scale = (high - low) / (last - first), zero = std::clamp(std::round(first - low / scale), first, last);
   float least = (first - zero) * scale, most = (last - zero) * scale;
@@ -190,7 +190,7 @@ Values fake_quant(Call& c) {
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);
-  if (bits < 2 || bits > 16) c.fail("E145", cat("has ", bits, " bits"));
+  if (bits < 2 || bits > 16) c.fail("E145", cat("num_bits must be 2 to 16, is ", bits));
   double first = c.flag("narrow_range") ? 1 : 0, last = std::ldexp(1.0, static_cast<int>(bits)) - 1;
   Expr low = c.input(1), high = c.input(2), scale = (high - low) / (last - first);
   Expr zero = floor(min(max(first - low / scale, first), last) + 0.5);

@@ -263,7 +263,7 @@ Values einsum_op(Call& c) {
 Values lrn(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("depth_radius", 5);
-  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
+  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("depth_radius must be 0 to 2^30 - 1, is ", radius));
   Expr x = channels_first(c.input(0));
   double size = static_cast<double>(2 * radius + 1);  // the number of squares in each mean
   return {channels_last(local_response_normalized(x, 2 * radius + 1, c.number("alpha", 1) * size, c.number("beta", 0.5),

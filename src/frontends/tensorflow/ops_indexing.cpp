@@ -115,7 +115,8 @@ Values dynamic_stitch(Call& c) {
   for (size_t i = 0; i < half; ++i) {
     expect_positions(c, i);
     Expr index = c.input(i), x = c.input(half + i);
-    if (index.rank() > x.rank()) c.fail("E151", cat("writes ", x.value.shape(), " to ", index.value.shape()));
+    if (index.rank() > x.rank())
+      c.fail("E151", cat("needs values of rank ", index.rank(), " or more, has ", x.value.shape()));
     places.push_back(flat(convert(index, DType::i64))), rows.push_back(rows_of(x, index.rank()));
   }
   Expr last = reduce(ReduceFn::max, concat(c, places, 0), {0}) + 1.0;
@@ -168,7 +169,8 @@ Values segments(Call& c) {
   Dims counts = c.sizes(2);
   if (counts.size() != 1) c.fail("E140", cat("needs one number of segments, has ", counts));
   int64_t inner = ids.rank();
-  if (inner > x.rank()) c.fail("E151", cat("has numbers ", ids.value.shape(), " for ", x.value.shape()));
+  if (inner > x.rank())
+    c.fail("E151", cat("needs segment ids of rank ", x.rank(), " or less, has ", ids.value.shape()));
   for (int64_t a = 0; a < inner; ++a) c.require_same(x.dims()[at(a)], ids.dims()[at(a)], cat("axis ", a));
   Dims rest(x.dims().begin() + inner, x.dims().end()), rows = rest, all = rest;
   Dim places = ids.value.shape().elements();

@@ -383,7 +383,7 @@ int64_t block_size(Call& c) {
   c.expect_rank(0, 4);
   if (c.text("data_format", "NHWC") != "NHWC") c.unsupported("with channels first is not supported");
   int64_t block = c.integer("block_size", 0);
-  if (block < 1 || block > INT16_MAX) c.fail("E145", cat("has blocks of ", block));
+  if (block < 1 || block > INT16_MAX) c.fail("E145", cat("block_size must be 1 to 32767, is ", block));
   return block;
 }
 
@@ -410,7 +410,8 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   c.expect_inputs(3, 3);
   std::vector<int64_t> block = c.numbers(1);
   bool is_bad = std::ranges::any_of(block, [](int64_t b) { return b < 1 || b > INT32_MAX; });
-  if (is_bad || std::ssize(block) >= rank) c.fail("E145", cat("has blocks of ", block, " for rank ", rank));
+  if (is_bad || std::ssize(block) >= rank)
+    c.fail("E145", cat("needs block sizes >=1, fewer than rank ", rank, ", has ", block));
   element_count(block);  // E146 if the product overflows
   return block;
 }

@@ -154,7 +154,7 @@ Values list_element_shape(Call& c) {
 /// Concatenates the elements along their first axis; also returns their lengths.
 Values list_concat(Call& c) {
   Expr list = List{c, 0}.tensor();
-  if (list.rank() < 2) c.fail("E151", cat("joins elements of rank ", list.rank() - 1));
+  if (list.rank() < 2) c.fail("E151", cat("needs elements of rank 1 or more, has rank ", list.rank() - 1));
   Dims dims = list.dims();
   Expr lengths = broadcast(scalar(c, dims[1]), {dims[0]});
   dims[0] = dims[0] * dims[1];

@@ -54,12 +54,12 @@ struct Diagonals {
       constexpr int64_t most = 1 << 20;
       bool is_good = (range.size() == 1 || range.size() == 2) && range[0] <= range.back() && range[0] > -most &&
                      range.back() < most;
-      if (!is_good) c.fail("E145", cat("has diagonals ", range));
+      if (!is_good) c.fail("E145", cat("needs a diagonal or a lowest and a highest one, has ", range));
       low = range[0], high = range.back();
     }
     std::string given = c.text("align", align);
     if (given != "LEFT_LEFT" && given != "LEFT_RIGHT" && given != "RIGHT_LEFT" && given != "RIGHT_RIGHT")
-      c.fail("E145", cat("has align '", printable(given), "'"));
+      c.fail("E145", cat("align '", printable(given), "' is not LEFT_LEFT, LEFT_RIGHT, RIGHT_LEFT or RIGHT_RIGHT"));
     upper_at_right = given.starts_with("RIGHT"), lower_at_right = given.ends_with("RIGHT");
   }
 
@@ -103,7 +103,8 @@ Values matrix_diag(Call& c, std::string_view align) {
   c.expect_inputs(is_first ? 1 : 5, is_first ? 1 : 5);
   Expr x = c.input(0);
   Diagonals diagonals(c, is_first ? std::nullopt : std::optional<size_t>(1), align);
-  if (x.rank() < (diagonals.is_one() ? 1 : 2)) c.fail("E151", cat("has diagonals ", x.value.shape()));
+  if (x.rank() < (diagonals.is_one() ? 1 : 2))
+    c.fail("E151", cat("needs diagonals of rank ", diagonals.is_one() ? 1 : 2, " or more, has ", x.value.shape()));
   const Dim length = x.dims().back();
   Dim least_rows = length - std::min<int64_t>(diagonals.high, 0),
       least_columns = length + std::max<int64_t>(diagonals.low, 0);
@@ -132,7 +133,8 @@ Values matrix_set_diag(Call& c, std::string_view align) {
   Expr x = matrix(c, 0), y = c.input(1);
   Diagonals diagonals(c, is_first ? std::nullopt : std::optional<size_t>(2), align);
   diagonals.rows = x.dims()[x.dims().size() - 2], diagonals.columns = x.dims().back();
-  if (y.rank() != x.rank() - diagonals.is_one()) c.fail("E151", cat("sets ", y.value.shape(), " in ", x.value.shape()));
+  if (y.rank() != x.rank() - diagonals.is_one())
+    c.fail("E151", cat("needs diagonals of rank ", x.rank() - diagonals.is_one(), ", has ", y.value.shape()));
   c.require_same(diagonals.longest(), y.dims().back(), "elements of a diagonal and of the matrix's");
   return {diagonals.placed(y, x)};
 }

@@ -18,7 +18,7 @@ void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel) {
   for (size_t a = 0; a < kernel.size(); ++a) {
     auto size = x.dims()[a + 2].constant();
     if (kernel[a] > common && (!size || kernel[a] / 2 > *size))
-      c.fail("E145", cat("has windows of ", kernel[a], " along an axis of ", x.dims()[a + 2]));
+      c.fail("E145", cat("has windows of ", kernel[a], ", more than twice the axis of ", x.dims()[a + 2]));
   }
 }
 
@@ -181,7 +181,7 @@ Values l2_normalization(Call& c) {
 Values local_response_normalization(Call& c) {
   c.expect_rank(0, 4);
   int64_t radius = c.integer("radius", 5);
-  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("has a radius of ", radius));
+  if (radius < 0 || radius > INT32_MAX / 2) c.fail("E145", cat("radius must be 0 to 2^30 - 1, is ", radius));
   double size = static_cast<double>(2 * radius + 1);  // the number of squares in each mean
   return {
       channels_last(local_response_normalized(channels_first(c.input(0)), 2 * radius + 1, c.number("alpha", 1) * size,

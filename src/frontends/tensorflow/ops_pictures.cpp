@@ -206,7 +206,7 @@ Values scale_and_translate(Call& c) {
   if (size.size() != 2) c.fail("E140", cat("needs a height and a width, has ", size));
   std::string name = c.text("kernel_type", "lanczos3");
   auto sampling = std::ranges::find(samplings, name, &Sampling::name);
-  if (sampling == std::end(samplings)) c.fail("E145", cat("has no kernel_type '", printable(name), "'"));
+  if (sampling == std::end(samplings)) c.fail("E145", cat("kernel_type '", printable(name), "' is unknown"));
   bool is_smooth = c.flag("antialias", true);
   auto weights = [&](int64_t axis) {
     const Dim &in = x.dims()[static_cast<size_t>(axis) + 1], &out = size[static_cast<size_t>(axis)];

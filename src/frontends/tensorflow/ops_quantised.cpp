@@ -97,7 +97,7 @@ Values quantize_and_dequantize(Call& c) {
   bool is_signed = c.flag("signed_input", true), is_narrow = c.flag("narrow_range");
   std::string rounding = c.text("round_mode", "HALF_TO_EVEN");
   int64_t bits = c.has_input(3) ? c.number_of(3) : c.integer("num_bits", 8);
-  if (bits < 1 + is_signed || bits > 24) c.fail("E145", cat("has ", bits, " bits"));
+  if (bits < 1 + is_signed || bits > 24) c.fail("E145", cat("num_bits must be ", 1 + is_signed, " to 24, is ", bits));
   double half = std::ldexp(1.0, static_cast<int>(bits) - is_signed);
   Limits limits{is_signed ? -half + is_narrow : 0, half - 1};
   Expr x = c.input(0);

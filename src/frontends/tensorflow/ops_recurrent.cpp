@@ -160,7 +160,7 @@ Values svdf(Call& c) {
   Expr x = c.input(0), features = c.input(1), times = c.input(2);
   const Dim batch = x.dims()[0], filters = features.dims()[0], memory = times.dims()[1];
   int64_t rank = c.integer("rank", 0);
-  if (rank < 1) c.fail("E145", cat("has a rank of ", rank));
+  if (rank < 1) c.fail("E145", cat("rank must be >=1, is ", rank));
   Dim units = floordiv(filters, rank);
   c.require_same(units * rank, filters, "units of this rank and the filters");
   Expr state = reshape(c.input(4), {batch, filters, memory});

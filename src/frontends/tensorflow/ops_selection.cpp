@@ -303,7 +303,7 @@ Values sparse_to_dense(Call& c) {
   c.ignore("validate_indices");
   Expr indices = convert(c.input(0), DType::i64), values = c.input(2);
   Dims dims = c.sizes(1);
-  if (indices.rank() > 2) c.fail("E151", cat("has indices ", indices.value.shape()));
+  if (indices.rank() > 2) c.fail("E151", cat("needs indices of rank 2 or less, has ", indices.value.shape()));
   if (indices.rank() < 2) indices = reshape(indices, {indices.value.shape().elements(), 1});
   c.require_same(indices.dims()[1], std::ssize(dims), "axes of the indices and of the result");
   values = broadcast(values, {indices.dims()[0]});

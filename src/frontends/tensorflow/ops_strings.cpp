@@ -58,7 +58,7 @@ Values string_ngrams(Call& c) {
             .strings = {c.text("separator"), c.text("left_pad"), c.text("right_pad")},
             .types = {Type::optional(open_vector()), Shape{DType::i64, splits.dims()}}};
   for (int64_t width : c.integers("ngram_widths")) {
-    if (width < 1) c.fail("E145", cat("has runs of ", width, " tokens"));
+    if (width < 1) c.fail("E145", cat("ngram_widths must be >=1, has ", width));
     op.numbers.push_back(width);
   }
   c.ignore("Tsplits");
@@ -70,7 +70,7 @@ Values hash_bucket(Call& c) {
   c.expect_inputs(1, 1);
   Expr x = text(c, 0);
   int64_t buckets = c.integer("num_buckets");
-  if (buckets < 1) c.fail("E145", cat("has ", buckets, " buckets"));
+  if (buckets < 1) c.fail("E145", cat("num_buckets must be >=1, is ", buckets));
   HostOp op{.fn = HostFn::hash_text, .numbers = {buckets}, .types = {Shape{DType::i64, x.dims()}}};
   return {host(c.module(), op, {x})};
 }

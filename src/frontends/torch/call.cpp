@@ -214,7 +214,7 @@ std::optional<DType> Call::element(std::string_view argument) const {
 }
 
 const Argument& Call::argument(size_t i) const {
-  if (i >= node_.inputs.size()) fail("E140", cat("has ", node_.inputs.size(), " arguments"));
+  if (i >= node_.inputs.size()) fail("E140", cat("needs argument ", i, ", has ", node_.inputs.size(), " arguments"));
   asked_.mark(i);
   return node_.inputs[i].value;
 }
@@ -229,7 +229,7 @@ void Call::ignore(std::initializer_list<std::string_view> arguments) const {
 }
 
 void Call::require_default(std::string_view argument, bool is_default) const {
-  if (!is_default) unsupported(cat("with this '", argument, "' is not supported"));
+  if (!is_default) unsupported(cat("with a '", argument, "' other than its default is not supported"));
 }
 
 void Call::check_arguments() const {

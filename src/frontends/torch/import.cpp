@@ -629,7 +629,7 @@ Value Importer::output_value(const Argument& argument) {
   end.target = "output", end.index = std::ssize(scope_->graph->nodes);
   Call c(*this, module, end);
   if (item.kind != Item::Kind::name) {
-    if (item.kind == Item::Kind::text) c.unsupported("is a text");
+    if (item.kind == Item::Kind::text) c.unsupported("is a text, which is not supported");
     bool is_number = item.kind == Item::Kind::number;
     Operand value{.kind = is_number ? Operand::Kind::number : Operand::Kind::integer,
                   .integer = item.integer,

@@ -218,7 +218,7 @@ Values add_outer(Call& c) {
 Values tensor_product(Call& c) {
   Expr a = c.tensor("self"), b = c.tensor("other");
   std::vector<int64_t> of_a = c.integers("dims_self"), of_b = c.integers("dims_other");
-  if (of_a.size() != of_b.size()) c.fail("E140", cat("sums ", of_a.size(), " axes with ", of_b.size()));
+  if (of_a.size() != of_b.size()) c.fail("E140", cat("pairs ", of_a.size(), " axes with ", of_b.size()));
   for (int64_t& axis : of_a) axis = c.axis(axis, a.rank());
   for (int64_t& axis : of_b) axis = c.axis(axis, b.rank());
   for (size_t i = 0; i < of_a.size(); ++i) {  // an axis of size 1 is broadcast
@@ -255,7 +255,7 @@ Values cross(Call& c) {
   else if (c.node().target == "aten.linalg_cross.default") axis = a.rank() - 1;
   for (int64_t i = 0; i < a.rank() && axis < 0; ++i)
     if (known_equal(size_at(a, i), 3)) axis = i;
-  if (axis < 0 || !known_equal(size_at(a, axis), 3)) c.fail("E151", cat("needs an axis of 3 of ", a.value.shape()));
+  if (axis < 0 || !known_equal(size_at(a, axis), 3)) c.fail("E151", cat("needs an axis of 3, has ", a.value.shape()));
   auto shifted = [&](Expr x, int64_t by) { return rolled(x, axis, by); };
   return one(shifted(a, 2) * shifted(b, 1) - shifted(a, 1) * shifted(b, 2));
 }
@@ -269,7 +269,7 @@ Values products_of_rows(Call& c) {
 Values matrix_power(Call& c) {
   Expr x = c.tensor("self");
   int64_t n = c.integer("n");
-  if (n < 0 || n > 4096) c.unsupported(cat("with n = ", n, " is not supported"));
+  if (n < 0 || n > 4096) c.unsupported(cat("with n = ", n, " is not supported: 0 to 4096 is"));
   if (n == 0) return one(broadcast(frontend::eye(c, x.dims().back(), x.dims().back(), x.dtype()), x.dims()));
   std::optional<Expr> result;
   for (Expr square = x; n > 0; n >>= 1, square = n > 0 ? matmul(square, square) : square)

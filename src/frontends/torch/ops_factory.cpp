@@ -67,7 +67,7 @@ Values linspace(Call& c, bool is_power) {
   DType type = c.element("dtype").value_or(DType::f32);
   int64_t steps = c.integer("steps");
   Expr start = c.operand("start").as(c, DType::f64), end = c.operand("end").as(c, DType::f64);
-  if (steps < 0) c.fail("E145", cat("has ", steps, " steps"));
+  if (steps < 0) c.fail("E145", cat("steps must be >=0, is ", steps));
   double base = c.number("base", 10);
   auto shown = [&](Expr x) { return convert(is_power ? frontend::pow(base, x) : x, type); };
   if (steps <= 1) return one(shown(broadcast(reshape(start, {}), {steps})));

@@ -17,7 +17,7 @@ namespace {
 
 Expr index_of(Call& c, std::string_view argument) {
   Expr index = c.tensor(argument);
-  if (!is_integer(index.dtype())) c.unsupported(cat("with indices of ", index.dtype()));
+  if (!is_integer(index.dtype())) c.unsupported(cat("with indices of ", index.dtype(), " is not supported"));
   return index.dtype() == DType::i32 ? index : convert(index, DType::i64);
 }
 
@@ -153,7 +153,7 @@ std::vector<std::optional<Expr>> indices_of(Call& c) {
         indices.push_back(reshape(slice(places, 0, a, 1), {places.dims()[1]}));
       continue;
     }
-    if (index && (is_mask || !is_integer(index->dtype()))) c.unsupported(cat("with an index ", index->value.shape()));
+    if (index && (is_mask || !is_integer(index->dtype()))) c.unsupported(cat("takes no index ", index->value.shape()));
     indices.push_back(index ? std::optional(convert(*index, DType::i64)) : std::nullopt);
   }
   return indices;

@@ -181,7 +181,7 @@ Values cross_entropy(Call& c) {
 Values distances(Call& c) {
   auto [a, b] = in_common_type(c, "x1", "x2");
   c.ignore({"compute_mode"});
-  if (a.rank() < 2 || b.rank() < 2) c.fail("E140", cat("of ", a.value.shape(), " and ", b.value.shape()));
+  if (a.rank() < 2 || b.rank() < 2) c.fail("E140", cat("needs matrices, has ", a.value.shape(), ", ", b.value.shape()));
   Dims left = a.dims(), right = b.dims();
   left.insert(left.end() - 1, 1), right.insert(right.end() - 2, 1);
   Expr apart = reshape(a, left) - reshape(b, right);
@@ -193,7 +193,7 @@ Values distances_of_pairs(Call& c) {
   Expr x = c.tensor("self");
   auto rows = x.dims().at(0).constant();
   constexpr int64_t most = 4096;
-  if (!rows || *rows > most) c.unsupported(cat("of ", x.dims()[0], " rows is not supported"));
+  if (!rows || *rows > most) c.unsupported(cat("of ", x.dims()[0], " rows is not supported: at most ", most));
   auto [first, second] = pairs(c, *rows, 1);
   Expr apart = gather(x, first) - gather(x, second);
   return one(norm_of(apart, c.number("p", 2), {1}, false));

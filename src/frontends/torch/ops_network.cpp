@@ -35,7 +35,7 @@ using frontend::Window;
 
 Values matrix_product(Call& c, std::string_view second) {
   Expr a = c.tensor("self"), b = c.tensor(second);
-  if (a.dtype() != b.dtype()) c.fail("E141", cat("multiplies ", a.value.shape(), " and ", b.value.shape()));
+  if (a.dtype() != b.dtype()) c.fail("E141", cat("needs one type, has ", a.value.shape(), ", ", b.value.shape()));
   bool is_row = a.rank() == 1 && b.rank() == 1;
   if (!is_row) return one(matmul(a, b));
   return one(reshape(matmul(reshape(a, {1, a.dims()[0]}), reshape(b, {b.dims()[0], 1})), {}));
@@ -145,7 +145,7 @@ Values transposed_convolved(Call& c, size_t axes) {
 /// Imports aten.convolution, to which torch reduces all convolutions. The weight has two axes before its spatial axes.
 Values convolution(Call& c) {
   size_t axes = c.tensor("weight").dims().size() - 2;
-  if (c.tensor("weight").rank() < 3) c.fail("E140", cat("has a weight ", c.tensor("weight").value.shape()));
+  if (c.tensor("weight").rank() < 3) c.fail("E140", cat("needs rank >=3, has ", c.tensor("weight").value.shape()));
   if (c.flag("transposed")) return transposed_convolved(c, axes);
   for (int64_t more : c.integers("output_padding")) c.require_default("output_padding", more == 0);
   return convolved(c, axes, false);
@@ -227,7 +227,7 @@ Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
 Values adaptive_average(Call& c, size_t axes) {
   auto [x, is_added] = batched(c.tensor("self"), axes);
   DType type = x.dtype();
-  if (x.rank() != static_cast<int64_t>(axes) + 2) c.fail("E140", cat("has ", x.value.shape(), " for ", axes, " axes"));
+  if (x.rank() != static_cast<int64_t>(axes) + 2) c.fail("E140", cat("needs rank ", axes + 2, ": ", x.value.shape()));
   Dims wanted = c.sizes("output_size");
   if (wanted.size() == 1) wanted.assign(axes, wanted[0]);
   if (wanted.size() != axes) c.fail("E140", cat("has ", wanted.size(), " sizes for ", axes, " axes"));
@@ -457,7 +457,7 @@ void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
   if (wanted.empty() ? factors.size() != axes.size() : wanted.size() != axes.size())
     c.fail("E140", cat("has neither output_size nor a factor for each of ", axes.size(), " axes"));
   for (size_t a = 0; wanted.empty() && a < axes.size(); ++a) {
-    if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("scale_factors has ", factors[a]));
+    if (!(factors[a] > 0) || factors[a] > 1e6) c.fail("E155", cat("needs factors in (0, 1e6], has ", factors[a]));
     auto size = r.op.dims[a + 2].constant();
     r.set_scales({axes[a]}, {factors[a]});
     // torch computes this product in f64 and rounds it down.

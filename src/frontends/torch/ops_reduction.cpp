@@ -198,7 +198,7 @@ Values matrix_norm(Call& c) {
   Expr x = c.tensor(c.has("A") ? "A" : "self");
   DType type = c.element("dtype").value_or(x.dtype());
   std::vector<int64_t> axes = c.has("dim") ? c.integers("dim") : std::vector<int64_t>{-2, -1};
-  if (axes.size() != 2 || !is_float(type)) c.fail("E140", cat("has ", axes.size(), " axes of ", x.value.shape()));
+  if (axes.size() != 2 || !is_float(type)) c.fail("E140", cat("needs 2 axes: ", axes.size(), " of ", x.value.shape()));
   for (int64_t& a : axes) a = c.axis(a, x.rank());
   bool keep = c.flag("keepdim");
   x = convert(x, wide_of(type));

@@ -24,7 +24,7 @@ Values count_of(Call& c) {
 
 /// Returns the name of argument i, because names of arguments of Python's operators are not fixed.
 std::string_view named(Call& c, size_t i) {
-  if (i >= c.node().inputs.size()) c.fail("E140", cat("has ", c.node().inputs.size(), " operands"));
+  if (i >= c.node().inputs.size()) c.fail("E140", cat("needs operand ", i, ", has ", c.node().inputs.size()));
   return c.node().inputs[i].name;
 }
 

@@ -397,7 +397,7 @@ Values triangle(Call& c, bool upper) {
 Values pixel_shuffle(Call& c, bool back) {
   Expr x = c.tensor("self");
   int64_t r = c.integer(back ? "downscale_factor" : "upscale_factor");
-  if (x.rank() < 3 || r < 1) c.fail("E140", cat("of ", x.value.shape(), " by ", r));
+  if (x.rank() < 3 || r < 1) c.fail("E140", cat("needs rank >=3 and a factor >=1, has ", x.value.shape(), " and ", r));
   Dims picture(x.dims().end() - 3, x.dims().end()), dims(x.dims().begin(), x.dims().end() - 3);
   picture.insert(picture.begin(), product(dims));
   x = reshape(x, picture);
@@ -416,7 +416,7 @@ Values unfold(Call& c) {
     Expr windows = frontend::unfold(x, axis, size, step);
     return one(is_scalar ? reshape(windows, {size}) : windows);
   }
-  if (size < 0 || step < 1) c.fail("E145", cat("takes windows of ", size, " in steps of ", step));
+  if (size < 0 || step < 1) c.fail("E145", cat("needs size >=0 and step >=1, has ", size, " and ", step));
   Dims dims = is_scalar ? Dims{} : x.dims();
   if (!is_scalar) dims[static_cast<size_t>(axis)] = floordiv(x.dims()[static_cast<size_t>(axis)], step) + 1;
   dims.push_back(0);

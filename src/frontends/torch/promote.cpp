@@ -27,7 +27,7 @@ std::optional<DType> joined(const Call& c, std::optional<DType> a, DType b) { re
 /// Returns the common type of two groups of operands; `lower` counts only if its kind is higher.
 std::optional<DType> combined(const Call& c, std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher || !lower) return higher ? higher : lower;
-  if (kind_of(*higher) >= 2 && kind_of(*lower) == 3) c.unsupported("computes with complex numbers");
+  if (kind_of(*higher) >= 2 && kind_of(*lower) == 3) c.unsupported("of complex numbers is not supported");
   if (kind_of(*higher) >= 2) return higher;
   if (kind_of(*higher) == 0 || kind_of(*lower) >= 2) return promoted(c, *higher, *lower);
   return higher;
@@ -44,11 +44,11 @@ DType type_of_scalar(const Operand& operand) {
 DType promoted(const Call& c, DType a, DType b) {
   if (a == b || b == DType::boolean) return a;
   if (a == DType::boolean) return b;
-  if (is_complex(a) || is_complex(b)) c.unsupported("computes with complex numbers");
+  if (is_complex(a) || is_complex(b)) c.unsupported("of complex numbers is not supported");
   if (is_integer(a) && is_integer(b)) return promoted_integers(c, a, b);
   if (!is_float(a)) return b;
   if (!is_float(b)) return a;
-  if (std::min(bits(a), bits(b)) < 16) c.unsupported(cat("computes with ", a, " and ", b));
+  if (std::min(bits(a), bits(b)) < 16) c.unsupported(cat("of ", a, " and ", b, " is not supported"));
   if (bits(a) == bits(b)) return DType::f32;  // f16 with bf16
   return bits(a) > bits(b) ? a : b;
 }

@@ -81,7 +81,7 @@ class ValueReader {
     auto is_scalar = [&](const Tensor& value) {
       return value.is_tensor() && value.dtype == type.element->shape.dtype && value.elements() == 1;
     };
-    if (!std::ranges::all_of(*values.items, is_scalar)) wire.fail_damaged("values", "are not what the model says");
+    if (!std::ranges::all_of(*values.items, is_scalar)) wire.fail_damaged("values", "are not of the model's type");
     return make_container(Type::Kind::map, {keys, side_by_side(*values.items, *type.element)});
   }
 

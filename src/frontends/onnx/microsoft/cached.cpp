@@ -307,7 +307,7 @@ Values sparse_attention(Call& c) {
   Expr pointers = arg(c, 5), blocks = seen_blocks(c, pointers, arg(c, 6));
   Dim layouts = pointers.dims()[0], side = pointers.dims()[1] - 1, keys = k.dims()[2];
   auto shared = exact_divide(Dim(heads), layouts);
-  if (!shared) c.fail("E151", cat("has ", heads, " heads and ", layouts, " layouts"));
+  if (!shared) c.fail("E151", cat("needs a multiple of ", layouts, " layouts as heads, has ", heads));
   Expr row = at.start + along(iota(c, rows), 2, 4), key = along(iota(c, keys), 3, 4);
   auto block_of = [&](Expr x) {
     return min(apply(Fn::div, x, like(x, static_cast<double>(size))), scalar(c, side) - 1.0);

@@ -52,8 +52,7 @@ struct Continued {
   Expr last(const Ragged& r) const;
 };
 
-/// Returns bool[batch, capacity]: true where the position of a token is below counts[batch] and below the sequence's
-/// length.
+/// Returns bool[batch, capacity]: true where a token's position is below counts[batch] and the sequence's length.
 Expr captured(Call& c, Expr counts, Expr length, int64_t capacity);
 
 }  // namespace weft::onnx

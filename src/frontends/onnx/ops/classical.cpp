@@ -239,7 +239,7 @@ Values svm_regressor(Call& c) {
   if (rho.empty()) c.fail("E142", "needs rho");
   Expr y = x;
   if (supports < 0 || supports > std::ssize(vectors))
-    c.fail("E151", cat("cannot make ", supports, " supports of ", vectors.size(), " numbers"));
+    c.fail("E151", cat("cannot cut support_vectors of ", vectors.size(), " numbers into ", supports));
   if (supports > 0) {
     int64_t features = std::ssize(vectors) / supports;
     Expr near = kernel_of(c, x, listed(c, DType::f32, {supports, features}, vectors));
@@ -361,7 +361,7 @@ Values svm_classifier(Call& c) {
     supports += n;
   }
   if (supports < 1 || std::ssize(vectors) % supports)
-    c.fail("E151", cat("cannot make ", supports, " supports of ", vectors.size(), " numbers"));
+    c.fail("E151", cat("cannot cut support_vectors of ", vectors.size(), " numbers into ", supports));
   Expr x = table_input(c);
   Expr near = kernel_of(c, x, listed(c, DType::f32, {supports, std::ssize(vectors) / supports}, vectors));
   Expr decisions = pair_decisions(c, near, supports_of, coefficients, rho);

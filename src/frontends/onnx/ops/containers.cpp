@@ -35,7 +35,7 @@ Values sequence_construct(Call& c) {
   auto element = std::optional(as_element(c.input(0).type()));
   for (const Value& item : c.inputs(1)) {
     element = common_element(*element, item.type());
-    if (!element) c.fail("E141", cat("has items ", c.input(0).type(), " and ", item.type()));
+    if (!element) c.fail("E141", cat("has items of two types: ", c.input(0).type(), " and ", item.type()));
   }
   return {collect(c.module(), Type::sequence(*element), c.inputs())};
 }
@@ -76,7 +76,7 @@ std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   std::vector<int64_t> lengths;
   for (const Dim& dim : *contents) lengths.push_back(dim.value());
   if (c.input(1).rank() == 1) return lengths;
-  if (lengths.size() != 1 || lengths[0] < 1) c.fail("E145", cat("splits into parts of ", lengths));
+  if (lengths.size() != 1 || lengths[0] < 1) c.fail("E145", cat("needs one length >=1, has ", lengths));
   if (!total || *total > max_parts * lengths[0]) return std::nullopt;
   std::vector<int64_t> parts(static_cast<size_t>((*total + lengths[0] - 1) / lengths[0]), lengths[0]);
   if (*total % lengths[0]) parts.back() = *total % lengths[0];

@@ -226,7 +226,7 @@ Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
     Type element = as_element(column[0].type());
     for (const Value& item : column) {
       auto common = common_element(element, item.type());
-      if (!common) c.fail("E158", cat("gives items ", element, " and ", item.type()));
+      if (!common) c.fail("E158", cat("gives items of two types: ", element, " and ", item.type()));
       element = *common;
     }
     sequences.push_back(collect(c.module(), Type::sequence(element), std::move(column)));

@@ -29,7 +29,7 @@ Values two_operands(Call& c) {
   int64_t rank = in[0].rank(), own = in[1].rank();
   if (!c.has("axis")) return in;
   int64_t axis = c.axis(c.integer("axis"), rank);
-  if (!spreads || axis + own > rank) c.fail("E151", cat("cannot lay ", in[1].shape(), " along ", in[0].shape()));
+  if (!spreads || axis + own > rank) c.fail("E151", cat("cannot broadcast ", in[1].shape(), " to ", in[0].shape()));
   Dims dims = in[1].dims();
   dims.resize(static_cast<size_t>(rank - axis), 1);
   return {in[0], reshape(Expr{&c, in[1]}, dims)};

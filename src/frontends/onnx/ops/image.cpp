@@ -22,7 +22,7 @@ std::vector<int64_t> resized_axes(Call& c, int64_t rank) {
   auto axes = c.integers("axes");
   for (int64_t& a : axes) a = c.axis(a, rank);
   if (axes.empty()) axes = axes_from(0, rank);
-  if (static_cast<int64_t>(axes.size()) > rank) c.fail("E143", cat("names ", axes.size(), " axes of ", rank));
+  if (static_cast<int64_t>(axes.size()) > rank) c.fail("E143", cat("names ", axes.size(), " axes for rank ", rank));
   return axes;
 }
 

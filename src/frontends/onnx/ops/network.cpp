@@ -293,7 +293,7 @@ Values col2im(Call& c) {
   Dims image = c.sizes(1);
   auto block = c.numbers(2);
   if (image.size() != block.size() || x.rank() != 3)
-    c.fail("E140", cat("has an image of ", image, " and blocks of ", block));
+    c.fail("E140", cat("needs rank 3 and as many image as block sizes, has ", x.rank(), ", ", image, " and ", block));
   return {add_blocks(x, image, read_window(c, image, block))};
 }
 

@@ -44,7 +44,7 @@ Values max_roi_pool(Call& c) {
   Expr x = arg(c, 0), rois = arg(c, 1);
   auto pooled = c.integers("pooled_shape");
   if (x.rank() != 4 || rois.rank() != 2 || pooled.size() != 2 || pooled[0] < 1 || pooled[1] < 1)
-    c.fail("E151", cat("has x ", x.value.shape(), ", rois ", rois.value.shape(), " and pooled_shape ", pooled));
+    c.fail("E151", cat("needs ranks 4, 2 and 2 sizes, has ", x.value.shape(), ", ", rois.value.shape(), ", ", pooled));
   double scale = c.number("spatial_scale", 1);
   constexpr double lowest = -std::numeric_limits<double>::infinity();
   Dim count = rois.dims()[0];

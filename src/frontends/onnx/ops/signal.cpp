@@ -62,8 +62,9 @@ Values mel_weight_matrix(Call& c) {
          high = hertz_to_mel(c.number_input(4, "upper_edge_hertz"));
   DType type = c.element("output_datatype", DType::f32);
   constexpr int64_t max_bins = 1 << 12, most = 1 << 26;
-  if (bins < 1 || length < 1 || !(rate > 0)) c.fail("E145", "needs positive sizes and rate");
-  if (bins > max_bins || length > most) c.fail("E401", cat("of ", length, " x ", bins, " is too large"));
+  if (bins < 1 || length < 1 || !(rate > 0))
+    c.fail("E145", cat("needs num_mel_bins, dft_length and sample_rate >0, has ", bins, ", ", length, " and ", rate));
+  if (bins > max_bins || length > most) c.fail("E401", cat("of ", length, " x ", bins, " > ", most, " x ", max_bins));
   int64_t spectrum = length / 2 + 1;
   std::vector<int64_t> edges;
   for (int64_t i = 0; i < bins + 2; ++i) {

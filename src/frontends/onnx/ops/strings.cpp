@@ -163,10 +163,10 @@ Values tfidf_vectorizer(Call& c) {
   if (is_row) x = reshape(x, {1, x.value.shape().elements()});
   int64_t width = 0;
   for (int64_t column : c.integers("ngram_indexes")) {
-    if (column < 0 || column >= max_columns) c.fail("E145", cat("has ngram_indexes ", column));
+    if (column < 0 || column >= max_columns) c.fail("E145", cat("has ngram_indexes ", column, " of ", max_columns));
     width = std::max(width, column + 1);
   }
-  if (skipped > max_skipped) c.unsupported(cat("with max_skip_count ", skipped, " is not supported"));
+  if (skipped > max_skipped) c.unsupported(cat("takes max_skip_count up to ", max_skipped, ", has ", skipped));
   std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
   // The source of each result column: a counted n-gram, or the column of zeros before them.
   std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);

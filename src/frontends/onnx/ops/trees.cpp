@@ -172,7 +172,7 @@ void expect_size(Call& c, std::string_view name, size_t have, size_t want) {
 }
 
 void check_feature(Call& c, int64_t feature) {
-  if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature));
+  if (feature < 0 || feature >= INT32_MAX) c.fail("E143", cat("reads feature ", feature, ", not in [0, 2^31 - 1)"));
 }
 
 /// Allocates the weights of all leaves, 0 at first. Refuses sizes out of proportion to the `listed` given weights.
@@ -344,7 +344,7 @@ Values tree_ensemble(Call& c) {
   expect_size(c, "nodes_splits", f.value.size(), count);
   missing.resize(count);
   auto check = [&](int64_t index, size_t limit, std::string_view what) {
-    if (index < 0 || at(index) >= limit) c.fail("E143", cat("has ", what, " ", index, " of ", limit));
+    if (index < 0 || at(index) >= limit) c.fail("E143", cat("has ", what, " ", index, ", not in [0, ", limit, ")"));
   };
   make_room(c, f, std::ssize(targets), c.integer("n_targets", 1), leaf_count);
   f.leaf.assign(count, 0);
