@@ -45,7 +45,7 @@ class Allocator : public OrtAllocator {
   std::shared_ptr<Pool> pool_;
 };
 
-/// Returns the GPU that owns this memory; null for host memory, whatever its name.
+/// Returns the GPU that owns this memory; null for host memory, even if onnxruntime calls its device a GPU.
 const Device* gpu_of(const OrtMemoryDevice* memory) {
   if (api.ep->MemoryDevice_GetDeviceType(memory) != OrtMemoryInfoDeviceType_GPU || !devices()[0].is_gpu())
     return nullptr;

@@ -41,7 +41,7 @@ struct KernelSource {
   int work_group = 256;  ///< GPU: threads of a work group, exactly; becomes part of the code
   int occupancy = 0;     ///< GPU: wanted waves per SIMD (AMD) or work groups per SM (NVIDIA); 0: the compiler's choice
   bool vectorize = false;  ///< also run LLVM's loop and SLP vectorisers; Weft's kernels use vectors already
-  bool checked = false;    ///< defines WEFT_CHECKED: bounds and NaN-poison checks
+  bool checked = false;    ///< defines WEFT_CHECKED: bounds, races, unwritten bytes
   bool warnings = false;   ///< clang's -Wall -Wextra go into `diagnostics` (costs time)
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that compute a model together: they give what one gives, in the same bits every time, and a rank that fails
-// ends the others. The build with TSan runs these tests too.
+// Programs that compute a model together give the answers of one program, in the same bits every time, and a rank that
+// fails ends the others. The build with TSan runs these tests too.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -100,7 +100,7 @@ void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool co
   }
 }
 
-/// Elementwise functions after a small sum; its kernel computes some of them. All values are exact in every type.
+/// Elementwise functions after a small sum, some of them in the sum's kernel. All values are exact in every type.
 void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
   CAPTURE(name(type));
   for (int64_t cols : {64, 66, 1}) {
