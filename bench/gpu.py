@@ -26,7 +26,7 @@ from weft_library import Program
 COMMAND = os.environ.get("WEFT_COMMAND", "weft")
 # Which fields of a flat row say what was measured, and which are PyTorch's; all others are Weft's figures.
 SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "type", "operator",
-           "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")  # fmt: skip
+           "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")
 PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")
 TOLERANCE = {"f32": 1e-4, "f16": 3e-2, "bf16": 1e-1}
 

@@ -38,7 +38,7 @@ def write_chain(path, first, second, rows, bits, block):
         for name, array in ((f"w{i}", data), (f"s{i}", scales.astype(np.float32))):
             tensors.append(onnx.numpy_helper.from_array(array, name))
         nodes.append(helper.make_node("MatMulNBits", [x, f"w{i}", f"s{i}"], [f"y{i}"], domain="com.microsoft", K=k, N=n,
-                                      bits=bits, block_size=block))  # fmt: skip
+                                      bits=bits, block_size=block))
         x, width = f"y{i}", n if first != second else first
     value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, first])  # noqa: E731
     graph = helper.make_graph(nodes, "chain", [value("x")], [value(x)], tensors)

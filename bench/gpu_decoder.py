@@ -39,7 +39,7 @@ class Weights:
         count = int(np.prod(dims))
         if values is None:  # random slices of one pool, since drawing so many numbers takes minutes
             values = np.concatenate([np.roll(self.pool, int(self.random.integers(1 << 22)))[: min(1 << 22, count - at)]
-                                     for at in range(0, count, 1 << 22)])  # fmt: skip
+                                     for at in range(0, count, 1 << 22)])
         tensor = TensorProto(name=name, dims=dims, data_type=F16, data_location=TensorProto.EXTERNAL)
         for key, value in {"location": self.path.name, "offset": self.end, "length": 2 * count}.items():
             tensor.external_data.add(key=key, value=str(value))
@@ -64,7 +64,7 @@ def write_model(path, size, room):
     cosine, sine = (w.add(name, angle.shape, f(angle)) for name, f in (("cos", np.cos), ("sin", np.sin)))
     norm = lambda name: w.add(f"norm_{name}", [width], 1 + 0.1 * w.random.standard_normal(width))  # noqa: E731
     inputs = [helper.make_tensor_value_info("ids", I64, ["batch", 1]),
-              helper.make_tensor_value_info("last", I32, ["batch"])]  # fmt: skip
+              helper.make_tensor_value_info("last", I32, ["batch"])]
     outputs = [helper.make_tensor_value_info("logits", F16, ["batch", 1, words])]
     cache = ["batch", kv_heads, "room", head]
     x = node("Gather", [w.add("embedding", [words, width]), "ids"], ["x"])
@@ -76,7 +76,7 @@ def write_model(path, size, room):
         qkv = matmul(y, f"qkv_{i}", width, (heads + 2 * kv_heads) * head)
         a = node("GroupQueryAttention", [qkv, "", "", f"past_k_{i}", f"past_v_{i}", "last", "total", cosine, sine],
                  [f"a_{i}", f"present_k_{i}", f"present_v_{i}"], "com.microsoft", num_heads=heads, kv_num_heads=kv_heads,
-                 do_rotary=1)  # fmt: skip
+                 do_rotary=1)
         o = matmul(a, f"o_{i}", heads * head, width)
         y = node("SkipSimplifiedLayerNormalization", [x, o, norm(f"after_{i}")], [f"m_{i}", "", "", f"x_{i}"], "com.microsoft", epsilon=1e-5)
         x = f"x_{i}"

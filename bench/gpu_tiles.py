@@ -18,13 +18,13 @@ pointer = ctypes.c_void_p
 # Rows, columns, warp groups, stages: as in group_tiles of gpu_tiles.cpp.
 TILES = [(128, 256, 2, 4), (256, 128, 2, 4), (192, 192, 3, 4), (128, 192, 2, 4), (192, 128, 3, 5), (128, 128, 2, 3),
          (128, 128, 2, 6), (128, 64, 2, 4), (128, 64, 2, 8), (64, 256, 1, 5), (64, 128, 1, 4), (64, 128, 1, 8),
-         (64, 64, 1, 6), (64, 64, 1, 12), (64, 32, 1, 8), (64, 32, 1, 16), (64, 16, 1, 8), (64, 16, 1, 16)]  # fmt: skip
+         (64, 64, 1, 6), (64, 64, 1, 12), (64, 32, 1, 8), (64, 32, 1, 16), (64, 16, 1, 8), (64, 16, 1, 16)]
 SHAPES = [(4096, 4096, 4096), (8192, 8192, 8192), (128, 768, 768), (128, 3072, 768), (128, 768, 3072), (197, 2304, 768),
           (197, 768, 768), (197, 3072, 768), (197, 768, 3072), (3136, 64, 576), (3136, 256, 64), (784, 128, 1152),
           (784, 512, 128), (196, 256, 2304), (196, 1024, 256), (49, 512, 4608), (49, 2048, 512), (64, 8192, 8192),
           (512, 4096, 4096), (16, 4096, 14336), (4096, 768, 768), (4096, 3072, 768), (4096, 768, 3072),
           (6304, 2304, 768), (6304, 768, 3072), (100352, 64, 576), (25088, 128, 1152), (6272, 256, 2304),
-          (1568, 512, 4608), (100352, 256, 64)]  # fmt: skip
+          (1568, 512, 4608), (100352, 256, 64)]
 CODE = """#include "gemm_gpu.h"
 using namespace weft; using namespace weft::kernel;
 WEFT_KERNEL({name}, 3, {threads}) {{
@@ -46,7 +46,7 @@ def kernels():
             if split == 1 or not large:
                 yield {"name": f"tile_{rows}x{cols}_{stages}_{split}", "rows": rows, "cols": cols, "waves": 4 * groups,
                        "stages": stages, "split": split, "threads": 128 * groups,
-                       "shared": max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)}  # fmt: skip
+                       "shared": max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)}
 
 
 def compile_all(folder):
@@ -55,7 +55,7 @@ def compile_all(folder):
         source = folder / f"{kernel['name']}.cpp"
         source.write_text(CODE.format(**kernel))
         subprocess.run([os.environ.get("WEFT_KC", "weft-kc"), source, "--chip", "sm_90a", "--group", str(kernel["threads"]),
-                        "-o", source.with_suffix(".ptx")], check=True)  # fmt: skip
+                        "-o", source.with_suffix(".ptx")], check=True)
 
 
 class Attribute(ctypes.Structure):
@@ -64,7 +64,7 @@ class Attribute(ctypes.Structure):
 
 class Config(ctypes.Structure):
     _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint), ("stream", pointer),
-                ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint)]  # fmt: skip
+                ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint)]
 
 
 class Driver:
@@ -88,7 +88,7 @@ class Driver:
     def launch(self, function, kernel, blocks, words, stream):
         cluster = Attribute(4, 0, (kernel["split"], 1, 1))
         config = Config((blocks, 1, 1), (kernel["threads"], 1, 1), kernel["shared"], stream, ctypes.pointer(cluster),
-                        kernel["split"] > 1)  # fmt: skip
+                        kernel["split"] > 1)
         self.call("cuLaunchKernelEx", ctypes.byref(config), function, (pointer * 1)(ctypes.addressof(words)), None)
 
 

@@ -76,7 +76,7 @@ class Files:
     KINDS = {"py": "python", "c": "c", "cpp": "cpp", "js": "javascript", "html": "html", "css": "css", "json": "json",
              "xml": "xml", "md": "markdown", "rst": "rst", "sh": "shell", "txt": "txt", "yaml": "yaml", "toml": "toml",
              "png": "png", "svg": "svg", "gif": "gif", "ini": "ini", "csv": "csv", "pl": "perl", "java": "java",
-             "go": "go", "rs": "rust", "cmake": "cmake", "so": "elf", "whl": "zip", "pdf": "pdf"}  # fmt: skip
+             "go": "go", "rs": "rust", "cmake": "cmake", "so": "elf", "whl": "zip", "pdf": "pdf"}
     ROOTS, MOST = ("/usr/share", "/usr/lib", "/usr/include"), 240
 
     def __init__(self):
@@ -161,7 +161,7 @@ class Speech:
         wide = np.pad(share, 3, mode="edge")
         is_sure = np.ptp(np.lib.stride_tricks.sliding_window_view(wide, 7), axis=1) == 0
         feeds = {"input": np.stack([padded[at : at + self.BEFORE + self.SIZE] for at in begins]),
-                 **{name: np.zeros((1, 1, 128), np.float32) for name in ("h", "c")}}  # fmt: skip
+                 **{name: np.zeros((1, 1, 128), np.float32) for name in ("h", "c")}}
         return feeds, share > 0.5, is_sure
 
     def data(self):

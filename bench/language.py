@@ -57,7 +57,7 @@ def safetensors(path):
     assert all(entry["dtype"] in ("F32", "I64") for name, entry in header.items() if name != "__metadata__")
     types = {"F32": "<f4", "I64": "<i8"}
     return {name: np.frombuffer(data, types[entry["dtype"]], np.prod(entry["shape"], dtype=int), 8 + size + entry["data_offsets"][0])
-            .reshape(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}  # fmt: skip
+            .reshape(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
 
 
 def minilm(path):
@@ -89,18 +89,18 @@ def minilm(path):
         name = f"encoder.layer.{i}"
         write.prefix = f"{i}."
         q, k, v = (split(dense(x, f"{name}.attention.self.{part}"), order)
-                   for part, order in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])))  # fmt: skip
+                   for part, order in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3])))
         scores = write("Mul", write("MatMul", q, k), write.constant(np.float32((width // heads) ** -0.5)))
         mixed = write("MatMul", write("Softmax", write("Add", scores, hidden), axis=-1), v)
         mixed = write("Reshape", write("Transpose", mixed, perm=[0, 2, 1, 3]), write.constant([0, 0, width]))
         x = norm(write("Add", x, dense(mixed, f"{name}.attention.output.dense")), f"{name}.attention.output.LayerNorm")
         h = dense(x, f"{name}.intermediate.dense")
         h = write("Mul", write("Mul", h, write.constant(np.float32(0.5))),
-                  write("Add", write("Erf", write("Mul", h, write.constant(np.float32(0.5**0.5)))), write.constant(np.float32(1))))  # fmt: skip
+                  write("Add", write("Erf", write("Mul", h, write.constant(np.float32(0.5**0.5)))), write.constant(np.float32(1))))
         x = norm(write("Add", x, dense(h, f"{name}.output.dense")), f"{name}.output.LayerNorm")
     mask = write("Unsqueeze", mask, write.constant([2]))
     mean = write("Div", write("ReduceSum", write("Mul", x, mask), write.constant([1]), keepdims=0),
-                 write("ReduceSum", mask, write.constant([1]), keepdims=0))  # fmt: skip
+                 write("ReduceSum", mask, write.constant([1]), keepdims=0))
     write.named(write("LpNormalization", mean, axis=-1, p=2), "vectors")
     ports = [(name, TensorProto.INT64, ["n", "tokens"]) for name in ("ids", "mask")]
     write.save(path, ports, [("vectors", TensorProto.FLOAT, ["n", width])], 17)
@@ -176,7 +176,7 @@ def regrouped(w, layers, heads, kv_heads):
     size = width // heads
     stream = random.permutation(width)
     w = {name: value[..., stream] if value.shape[-1] == width and not name.endswith("attn_output.weight") else value
-         for name, value in w.items()}  # fmt: skip
+         for name, value in w.items()}
     for i in range(layers):
         middle = random.permutation(inner)
         for name, axis in ("ffn_up", 0), ("ffn_gate", 0), ("ffn_down", 1):
@@ -193,10 +193,10 @@ def regrouped(w, layers, heads, kv_heads):
 def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
     """Returns the metadata of SmolLM2-135M, and random weights of its sizes: times do not depend on their values."""
     facts = {"block_count": layers, "attention.head_count": heads, "attention.head_count_kv": kv_heads, "embedding_length": width,
-             "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e5}  # fmt: skip
+             "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e5}
     random, narrow = np.random.default_rng(0), width // heads * kv_heads
     sizes = {"attn_q": (width, width), "attn_k": (narrow, width), "attn_v": (narrow, width), "attn_output": (width, width),
-             "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner), "attn_norm": (width,), "ffn_norm": (width,)}  # fmt: skip
+             "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner), "attn_norm": (width,), "ffn_norm": (width,)}
     sizes = {f"blk.{i}.{name}": dims for i in range(layers) for name, dims in sizes.items()}
     sizes |= {"token_embd": (words, width), "output_norm": (width,)}
     return facts, {f"{name}.weight": random.standard_normal(dims, np.float32) / dims[-1] ** 0.5 for name, dims in sizes.items()}
@@ -240,7 +240,7 @@ def smollm2(path, is_drawn=False):
         h = norm(x, f"{name}.attn_norm")
         # The file's weights are for rotations of neighbouring channels.
         q, k = (write("RotaryEmbedding", split(product(h, f"{name}.attn_{part}"), count), *tables, interleaved=1)
-                for part, count in (("q", heads), ("k", kv_heads)))  # fmt: skip
+                for part, count in (("q", heads), ("k", kv_heads)))
         v = split(product(h, f"{name}.attn_v"), kv_heads)
         pair = write("Split", write("Squeeze", past[i], zero), axis=0, num_outputs=2, outputs=2)
         mixed, k, v = write("Attention", q, k, v, "", *(write("Squeeze", part, zero) for part in pair), is_causal=1, outputs=3)
@@ -257,7 +257,7 @@ def smollm2(path, is_drawn=False):
     cache = [layers, 2, 1, kv_heads]
     write.save(path, [("ids", TensorProto.INT64, [1, "tokens"]), ("past", TensorProto.FLOAT, [*cache, "before", size])],
                [("scores", TensorProto.FLOAT, [1, "tokens", w["token_embd.weight"].shape[0]]),
-                ("all", TensorProto.FLOAT, [*cache, "after", size])], 23)  # fmt: skip
+                ("all", TensorProto.FLOAT, [*cache, "after", size])], 23)
 
 
 def no_past():
@@ -272,6 +272,6 @@ def smollm2_tokens():
     words = {word: i for i, word in enumerate(facts["tokenizer.ggml.tokens"])}
     tokens = Tokenizer(models.BPE(words, pairs))
     tokens.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])  # fmt: skip
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokens.decoder = decoders.ByteLevel()
     return tokens

@@ -39,7 +39,7 @@ class RunOptions(ctypes.Structure):
         ("struct_size", c_size_t), ("outputs", ctypes.POINTER(Buffer)), ("output_count", c_size_t),
         ("deadline_seconds", c_double), ("allocate", c_void_p), ("allocate_user", c_void_p), ("stop", c_void_p),
         ("stop_user", c_void_p), ("executor", c_void_p), ("on_device", c_int32), ("stream", c_void_p),
-    ]  # fmt: skip
+    ]
 
 
 class Alone:
@@ -56,20 +56,20 @@ class Alone:
         self.options = RunOptions(
             struct_size=ctypes.sizeof(RunOptions), outputs=(Buffer * len(buffers))(*buffers), output_count=len(buffers),
             on_device=1,
-        )  # fmt: skip
+        )
 
     def tensor(self, array, memory):
         dims, tensor = (ctypes.c_int64 * array.ndim)(*array.shape), c_void_p()
         self.program.call(
             "tensor_wrap", c_int32(DTYPES[array.dtype]), dims, c_size_t(array.ndim), c_void_p(memory.data_ptr()),
             c_size_t(array.nbytes), None, None, ctypes.byref(tensor),
-        )  # fmt: skip
+        )
         return tensor
 
     def run(self):
         program = self.program
         program.call("run", program.context, self.inputs, c_size_t(self.count), self.results, c_size_t(len(self.results)),
-                     ctypes.byref(self.options))  # fmt: skip
+                     ctypes.byref(self.options))
         for result in self.results:
             program.library.weft_tensor_free(c_void_p(result))
 
@@ -113,7 +113,7 @@ def one_case(model, precision, rounds):
     error = max(distance(y.numpy(), r) for y, r in zip(outputs, results, strict=True))
     values = {"bound_us": inside, "from_host_us": host, "error": error}
     return machine.result("inside onnxruntime on a GPU", {"model": model, "sizes": fill.cases(model)[0], "precision": precision},
-                          values, {"weft alone": {"us": outside, "ratio": ratio}}, machine=machine.gpu())  # fmt: skip
+                          values, {"weft alone": {"us": outside, "ratio": ratio}}, machine=machine.gpu())
 
 
 def main():

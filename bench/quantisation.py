@@ -50,7 +50,7 @@ def within(share, **options):
 
     def quantize(judge, out):
         weft.quantize(judge.model, judge.data(), out, budget=share, **options,
-                      metric=lambda path: -judge.perplexity(weft.compile(path, device="cpu"), judge.held_back))  # fmt: skip
+                      metric=lambda path: -judge.perplexity(weft.compile(path, device="cpu"), judge.held_back))
 
     return quantize
 
@@ -85,7 +85,7 @@ def by_onnxruntime(method):
         q.quantize_static(ready, out, Reader(judge.data()), per_channel=True, calibrate_method=q.CalibrationMethod[method],
                           op_types_to_quantize=["Conv", "MatMul", "Gemm"],
                           extra_options={"QDQDisableWeightAdjustForInt32Bias": True,  # which fails for magika in 1.32.0
-                                         "CalibStridedMinMax": 1})  # item by item: their sizes differ  # fmt: skip
+                                         "CalibStridedMinMax": 1})  # item by item: their sizes differ
 
     return quantize
 
@@ -106,7 +106,7 @@ def by_onnxruntime_blocks(method=None):
                   "hqq": lambda: q.HQQWeightOnlyQuantConfig(block_size=32),
                   "k_quant": q.KQuantWeightOnlyQuantConfig,
                   "gptq": lambda: q.GPTQWeightOnlyQuantConfig(Reader(judge.data()), actorder=True, mse=True),
-                  }[method]()  # fmt: skip
+                  }[method]()
         maker = q.MatMulNBitsQuantizer(onnx.load(judge.model), block_size=32, is_symmetric=False, algo_config=config)
         maker.process()
         maker.model.save_model_to_file(out, use_external_data_format=False)
@@ -129,7 +129,7 @@ def by_nncf_blocks(**how):
         import nncf
 
         made = nncf.compress_weights(onnx.load(judge.model), mode=nncf.CompressWeightsMode.INT4_ASYM, group_size=32, all_layers=True,
-                                     dataset=nncf.Dataset(judge.data()) if how else None, subset_size=len(judge.data()), **how)  # fmt: skip
+                                     dataset=nncf.Dataset(judge.data()) if how else None, subset_size=len(judge.data()), **how)
         onnx.save(made, out)
 
     return quantize
@@ -352,7 +352,7 @@ def walk(out):
         words = ["./x", "python", "-c", lines] if language == "python" else ["bash", "-ec", lines]
         subprocess.run(words, cwd=machine.ROOT, check=True, stdout=sys.stderr)
     values = {"commands": sum(len(lines.splitlines()) if not language else 1 for language, lines in blocks), "s": time.monotonic() - start,
-              "files written": sum(path.exists() for path in made)}  # fmt: skip
+              "files written": sum(path.exists() for path in made)}
     for path in made:
         path.unlink(missing_ok=True)
     machine.tell(machine.result("walk-through of quantisation", {"page": "docs/quantisation.md"}, values), out)

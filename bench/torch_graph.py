@@ -134,7 +134,7 @@ SIMPLE = {
     "Expand": lambda x, dims: x.expand(torch.broadcast_shapes(x.shape, tuple(numbers(dims)))),
     "LayerNormalization": lambda x, scale, bias=None, axis=-1, epsilon=1e-5, stash_type=1: torch.nn.functional.layer_norm(
         x, x.shape[axis:], scale, bias, epsilon),
-}  # fmt: skip
+}
 
 
 class Graph:

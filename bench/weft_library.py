@@ -15,7 +15,7 @@ DTYPES = {
         "bool": 0, "uint8": 3, "uint16": 4, "uint32": 5, "uint64": 6, "int8": 9, "int16": 10, "int32": 11, "int64": 12,
         "float16": 19, "float32": 21, "float64": 22,
     }.items()
-}  # fmt: skip
+}
 NUMPY = {number: dtype for dtype, number in DTYPES.items()}
 PRECISIONS = {"f32": 0, "bf16": 1, "f16": 2}
 

@@ -39,7 +39,7 @@ def commands(build):
         words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
         left_out = ("-o", *CLANG_ONLY_PAIRS)
         kept = [w for i, w in enumerate(words)
-                if w not in ("-c", *left_out) and words[i - 1] not in left_out and not w.startswith(CLANG_ONLY)]  # fmt: skip
+                if w not in ("-c", *left_out) and words[i - 1] not in left_out and not w.startswith(CLANG_ONLY)]
         found[str(file.relative_to(ROOT))] = (["g++", "-fsyntax-only", "-Werror", *kept], entry["directory"])
     return found
 

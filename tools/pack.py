@@ -26,7 +26,7 @@ CHIPS = {
     # Haswell to Zen 3; Alder Lake; Skylake; Cascade Lake; Ice Lake; Zen 4; Zen 5; Sapphire Rapids
     "all": ["cpu:x86-64-v3", "cpu:x86-64-v3+avxvnni", SERVER, f"{SERVER}+avx512vnni", f"{SERVER}+avx512vbmi+avx512vnni",
             SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
-}  # fmt: skip
+}
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
 NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # where networks have batch norms
 
@@ -166,7 +166,7 @@ def heads(activation, folder):
     scales = net.constant(np.array([1, 1, 2, 2], np.float32))
     for mode, where in (("nearest", "asymmetric"), ("linear", "half_pixel"), ("linear", "align_corners")):
         big = net.op("Resize", net.conv(stem, 64, 32, 1), "", scales, mode=mode, coordinate_transformation_mode=where,
-                     **({"nearest_mode": "floor"} if mode == "nearest" else {}))  # fmt: skip
+                     **({"nearest_mode": "floor"} if mode == "nearest" else {}))
         net.keep(net.conv(big, 32, 32, 3))
         net.keep(big)
     flat = net.op("Flatten", net.op("GlobalAveragePool", stem), axis=1)

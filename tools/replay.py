@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release"))
 CHIPS = ["cpu:x86-64-v3", "cpu:x86-64-v4+avx512bf16+avx512vbmi+avx512vnni",
          "cpu:x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512vbmi+avx512vnni",
-         "amd:gfx1100", "amd:gfx942", "nvidia:sm_90a"]  # fmt: skip
+         "amd:gfx1100", "amd:gfx942", "nvidia:sm_90a"]
 PRECISIONS = ["f32", "bf16"]
 FIRST_SEED = 1_000_000
 SHOWN_LINES = 12

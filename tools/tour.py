@@ -25,19 +25,19 @@ CPU = "cpu:x86-64-v3"
 NODES = [("conv", "Conv", "x filters bias", {"pads": [1, 1, 1, 1]}), ("scaled", "Div", "conv root_of_2", {}),
          ("erf", "Erf", "scaled", {}), ("share", "Add", "erf one", {}), ("gated", "Mul", "conv share", {}),
          ("gelu", "Mul", "gated half", {}), ("mean", "ReduceMean", "gelu space", {"keepdims": 0}),
-         ("scores", "MatMul", "mean weights", {}), ("y", "Softmax", "scores", {})]  # fmt: skip
+         ("scores", "MatMul", "mean weights", {}), ("y", "Softmax", "scores", {})]
 USUAL = r"(strides|dilations)=\[1, 1\]|groups=1|transposed=false|output_padding=\[\]|type=f32|log=false|keep=false"
 
 
 def model():
     random = np.random.default_rng(0)
     values = {"filters": random.integers(-8, 9, (8, 3, 3, 3)) / 8, "bias": random.integers(-8, 9, 8) / 8,
-              "weights": random.integers(-8, 9, (8, 10)) / 8, "root_of_2": np.sqrt(2), "one": 1, "half": 0.5}  # fmt: skip
+              "weights": random.integers(-8, 9, (8, 10)) / 8, "root_of_2": np.sqrt(2), "one": 1, "half": 0.5}
     weights = [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in values.items()]
     weights.append(numpy_helper.from_array(np.array([2, 3]), "space"))
     nodes = [helper.make_node(op, inputs.split(), [name], name, **words) for name, op, inputs, words in NODES]
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *dims])
-             for name, dims in (("x", [3, 32, 32]), ("y", [10]))]  # fmt: skip
+             for name, dims in (("x", [3, 32, 32]), ("y", [10]))]
     graph = helper.make_graph(nodes, "tour", ports[:1], ports[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 

@@ -167,7 +167,7 @@ ZOO = {
                          vocab_size=32000),
     "t5_small_encoder": text("T5EncoderModel", "T5Config", 90, 32128),
     "wav2vec2_4layer": transformer("Wav2Vec2Model", "Wav2Vec2Config", (16000,), feed="input_values", num_hidden_layers=4),
-}  # fmt: skip
+}
 FITTED = list(ZOO)[::2]
 JUDGING = list(ZOO)[1::2]
 
@@ -362,7 +362,7 @@ FRESH = {
         "gpt_neox_4layer": text("GPTNeoXForCausalLM", "GPTNeoXConfig", 72, 32000, hidden_size=512, num_hidden_layers=4,
                                 num_attention_heads=8, intermediate_size=2048, vocab_size=32000),
     },
-}  # fmt: skip
+}
 RECIPES = {name: recipe for recipes in (ZOO, *FRESH.values()) for name, recipe in recipes.items()}
 
 
@@ -390,7 +390,7 @@ def exported(name):
             program = torch.onnx.export(
                 network, (inputs(name, 2),), None, input_names=["x"], output_names=["y"], dynamo=True, verbose=False,
                 dynamic_shapes=(free,) if isinstance(network, Only) else free, opset_version=20,
-            )  # fmt: skip
+            )
         partial = path.with_suffix(".partial")
         program.save(partial)
         partial.rename(path)

@@ -15,7 +15,7 @@ import status
 
 HEAD = status.git("rev-parse", "HEAD").stdout.strip()
 ROW = {"what": "tests", "of": {"piece": "lint"}, "values": {"exit_code": 0}, "command": "./x lint", "date": "2026-01-02",
-       "machine": "a processor", "commit": HEAD}  # fmt: skip
+       "machine": "a processor", "commit": HEAD}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ NARROW = ("copy_", "reduce_mean_")
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))
 CASES = [(chip, precision) for i, chip in enumerate([*main_kernels.AMD, *main_kernels.NVIDIA])
-         for j, precision in enumerate(("f32", "f16")) if IS_WHOLE or (i + j + DAY) % 2 == 0]  # fmt: skip
+         for j, precision in enumerate(("f32", "f16")) if IS_WHOLE or (i + j + DAY) % 2 == 0]
 
 
 def family(name):

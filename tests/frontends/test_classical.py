@@ -183,6 +183,6 @@ def test_deep_trees(depth):
                "nodes_modes": ["BRANCH_LEQ" if is_inner[i] else "LEAF" for i in range(count)],
                "nodes_values": (rng.random(count) / 9 - 2).astype(np.float32).tolist(),
                "nodes_truenodeids": [i + 1 if is_inner[i] else 0 for i in range(count)],
-               "nodes_falsenodeids": [i + 2 if is_inner[i] else 0 for i in range(count)]}  # fmt: skip
+               "nodes_falsenodeids": [i + 2 if is_inner[i] else 0 for i in range(count)]}
     leaves = [(0, i) for i in range(count) if not is_inner[i]]
     judge("TreeEnsembleRegressor", [X], {**columns, **weighed("target", leaves, [0]), "n_targets": 1})

@@ -102,7 +102,7 @@ def test_sizes_names_and_metadata_stay(tmp_path):
     before, after = onnx.load(DIGITS / "digits.onnx"), onnx.load(tmp_path / "again.onnx")
     onnx.checker.check_model(after)
     ports = [[(port.name, [d.dim_param or d.dim_value for d in port.type.tensor_type.shape.dim])
-              for port in (*model.graph.input, *model.graph.output)] for model in (before, after)]  # fmt: skip
+              for port in (*model.graph.input, *model.graph.output)] for model in (before, after)]
     assert ports[0] == ports[1]
     x = np.random.default_rng(0).random((3, *[d.dim_value for d in before.graph.input[0].type.tensor_type.shape.dim[1:]]), np.float32)
     both = [answers(path, {before.graph.input[0].name: x})[0] for path in (DIGITS / "digits.onnx", tmp_path / "again.onnx")]
@@ -112,7 +112,7 @@ def test_sizes_names_and_metadata_stay(tmp_path):
 def test_an_operator_that_onnx_has_in_another_form(tmp_path):
     node = onnx.helper.make_node("NonMaxSuppression", ["boxes", "scores"], ["chosen"], "around")
     ports = [onnx.helper.make_tensor_value_info(*port) for port in
-             (("boxes", 1, [1, 4, 4]), ("scores", 1, [1, 1, 4]), ("chosen", 7, ["n", 3]))]  # fmt: skip
+             (("boxes", 1, [1, 4, 4]), ("scores", 1, [1, 1, 4]), ("chosen", 7, ["n", 3]))]
     graph = onnx.helper.make_graph([node], "g", ports[:2], ports[2:])
     onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 19)]), tmp_path / "boxes.onnx")
     done = convert(tmp_path / "boxes.onnx", tmp_path / "again.onnx")
@@ -127,11 +127,11 @@ def test_a_recurrent_network_and_a_branch(tmp_path):
     tensors = [numpy_helper.from_array(random.standard_normal(dims).astype("f") / 4, name) for name, dims in weights.items()]
     info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
     branches = {f"{way}_branch": onnx.helper.make_graph([node(op, ["y"], [f"{way}_z"])], way, [], [info(f"{way}_z", 1, None)])
-                for way, op in (("then", "Neg"), ("else", "Exp"))}  # fmt: skip
+                for way, op in (("then", "Neg"), ("else", "Exp"))}
     nodes = [node("LSTM", ["x", "w", "r", "b"], ["y", "h"], hidden_size=8), node("ReduceSum", ["x"], ["sum"], keepdims=0),
-             node("Greater", ["sum", "zero"], ["is_more"]), node("If", ["is_more"], ["z"], **branches)]  # fmt: skip
+             node("Greater", ["sum", "zero"], ["is_more"]), node("If", ["is_more"], ["z"], **branches)]
     graph = onnx.helper.make_graph(nodes, "g", [info("x", 1, [steps, 2, 5])], [info("z", 1, None), info("h", 1, [1, 2, 8])],
-                                   [*tensors, numpy_helper.from_array(np.float32(0), "zero")])  # fmt: skip
+                                   [*tensors, numpy_helper.from_array(np.float32(0), "zero")])
     source, target = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 19)]), source)
     done = convert(source, target)

@@ -47,7 +47,7 @@ def numbers(*shape):
 
 
 UNARY = ["Neg", "Abs", "Reciprocal", "Sqrt", "Exp", "Log", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Tanh", "Sigmoid",
-         "Relu", "Softplus", "Floor"]  # fmt: skip
+         "Relu", "Softplus", "Floor"]
 
 
 @pytest.mark.parametrize("op", UNARY)
@@ -75,7 +75,7 @@ def test_a_layer_with_softmax():
              helper.make_node("Transpose", ["s"], ["t"], perm=[1, 0]), helper.make_node("Softmax", ["t"], ["m"], axis=0),
              helper.make_node("Slice", ["m", "one", "three", "zero"], ["part"]), helper.make_node("Concat", ["part", "t"], ["c"], axis=0),
              helper.make_node("Mul", ["c", "c"], ["q"]), helper.make_node("ReduceMean", ["q", "zero"], ["r"], keepdims=0),
-             helper.make_node("Reshape", ["r", "row"], ["y"])]  # fmt: skip
+             helper.make_node("Reshape", ["r", "row"], ["y"])]
     constants = {"one": np.array([1]), "three": np.array([3]), "zero": np.array([0]), "row": np.array([1, -1])}
     check(nodes, {"x": numbers(2, 3), "w": numbers(3, 4), "b": numbers(4)}, constants)
 
@@ -84,7 +84,7 @@ def test_values_in_the_middle_and_other_values_in_their_place():
     """The derivative by an intermediate value is taken at the point given as input, not at the value computed by the
     graph."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
-             helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]  # fmt: skip
+             helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]
     inputs = {"x": numbers(3), "z": numbers(3) + 2}
     model = model_of(nodes, inputs, {}, [], ["d"]).SerializeToString()
     for device in "ref", "cpu":

@@ -159,7 +159,7 @@ def test_encoder_that_starts_the_decoder(kind, batch, beams, returned, early, pe
 
 
 @pytest.mark.parametrize("starts, form", [(False, {}), (True, {"hidden": True}), (True, {"length": "tokens"}), (False, {"length": "tokens"})],
-                         ids=["the decoder starts", "hidden states", "all tokens", "all tokens, the decoder starts"])  # fmt: skip
+                         ids=["the decoder starts", "hidden states", "all tokens", "all tokens, the decoder starts"])
 def test_forms_of_t5(starts, form):
     check("BeamSearch", T5, request(T5, 2, 3, 2), [encoder(T5, starts), decoder(T5, **form)], decoder_start_token_id=START)
 

@@ -169,7 +169,7 @@ def test_quantised_experts_that_are_preferred_alike(k):
     apart."""
     scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
-              bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]  # fmt: skip
+              bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]
     judge("QMoE", inputs, {"k": k, "expert_weight_bits": 4}, constants=(2, 3, 5, 6), tolerance=1e-4)
 
 
@@ -210,7 +210,7 @@ def test_group_router_gives_all_scores():
     ("gives router_probs, or", {}, {}, ["y", "scores", "weights"]),
     ("full scores and 2 groups", {}, {"n_group": 2}, ["", "scores", "weights"]),
     ("projection_weight, but no full scores", {2: floats(8, 8)}, {}, "y"),
-], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else None)
 def test_group_router_refuses(words, changes, attributes, outputs):
     inputs = [changes.get(i, value) for i, value in enumerate([floats(2, 8), floats(8), None])]
     refuses(words, "MoEGroupRouter", inputs if inputs[2] is not None else inputs[:2], {"top_k": 2, **attributes}, outputs)

@@ -73,7 +73,7 @@ def test_three_way_rotary(layout, interleaved):
     positions = np.random.default_rng(0).integers(0, 32, (3, BATCH, TOKENS))
     judge("MRotaryEmbedding", [floats(BATCH, TOKENS, WIDTH), positions, *tables],
           {"num_heads": HEADS, "mrope_section": [4, 2, 2], "mrope_layout": layout, "interleaved": interleaved,
-           "scale": 1.0 + layout, "is_packed_batching": interleaved})  # fmt: skip
+           "scale": 1.0 + layout, "is_packed_batching": interleaved})
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 9])
@@ -131,6 +131,6 @@ def test_hyper_connections(gate, flat, half):
     ("sizes of gates", "HyperConnectionPostMix", [floats(2, 12), floats(2, 4), floats(2, 12)], 3),
     ("sizes of block_output", "HyperConnectionPostMix", [floats(2, 3, 4), floats(2, 3), floats(2, 3)], 0),
     ("sizes of stream_mix", "HyperConnectionPostMix", [floats(2, 3, 4), floats(2, 4), floats(2, 3), floats(1, 3, 3)], 0),
-], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else None)
 def test_hyper_connections_refuse(words, op, inputs, branches):
     refuses(words, op, inputs, {"num_branches": branches}, ("y",))

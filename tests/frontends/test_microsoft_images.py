@@ -32,7 +32,7 @@ def test_pad_refuses():
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("attributes", [{}, {"strides": [2, 2]}, {"strides": [2, 1], "dilations": [2, 2], "output_padding": [1, 0]}, {"group": 2},
                                         {"auto_pad": "SAME_UPPER", "strides": [2, 2]}, {"auto_pad": "SAME_LOWER", "strides": [2, 2]},
-                                        {"auto_pad": "VALID"}], ids=str)  # fmt: skip
+                                        {"auto_pad": "VALID"}], ids=str)
 def test_transposed_convolution_with_pads_from_data(pads, known, attributes):
     judge("ConvTransposeWithDynamicPads", [floats(2, 4, 4, 5), floats(4, 3, 3, 3), np.array(pads), floats(3 * attributes.get("group", 1))],
           attributes, constants=(2,) if known else ())
@@ -62,7 +62,7 @@ def test_crops(mode, size, known):
     ("crop_size|E314", 3, i32(0, 4)),
     ("crop_size of 2 numbers", 3, i32(4)),
     ("E301", 2, i32(0, 1, 2, 0, 1)),
-], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else None)
 def test_crops_refuse(words, place, value):
     inputs = [floats(2, 3, 5, 7), BOXES, i32(0, 1, 1, 0, 1), i32(3, 4)]
     inputs[place] = value
@@ -80,7 +80,7 @@ def masks(*dims):
     ((2, 3, 6, 7), (2, 3, 6, 7), {"kernel_shape": [3, 3]}),
     ((2, 3, 5, 7), (1, 4, 5, 7), {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER"}),
     ((1, 2, 4, 5, 6), (1, 1, 4, 5, 6), {"kernel_shape": [2, 3, 2], "auto_pad": "SAME_LOWER", "strides": [1, 2, 2]}),
-], ids=str)  # fmt: skip
+], ids=str)
 def test_masked_pool(x, mask, attributes):
     mask = masks(*mask)
     mask.reshape(-1)[0] = 0

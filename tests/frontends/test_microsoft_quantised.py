@@ -52,7 +52,7 @@ SIGNED = [steps(i8, 2, 6, 8, 9), SCALE, i8(-5)], [np.float32(0.04), i8(3)]
      {"channels_last": 1, "strides": [2, 2]}),
     ("QGemm", [steps(u8, 5, 33), SCALE, u8(7), weights(33, 9), scales(9), np.zeros(9, i8), steps(np.int32, 9, most=900),
                np.float32(0.2), u8(128)], {}),
-])  # fmt: skip
+])
 def test_quantised_results(op, inputs, attributes):
     one_step(op, inputs, attributes, constants=range(3, len(inputs)) if "Conv" in op or op == "QGemm" else ())
 
@@ -119,7 +119,7 @@ def n_bits(width, n, k, block, zero=None, order=False, bias=False):
     {"width": 4, "n": 6, "k": 64, "block": 16, "order": True},  # no zero points: onnxruntime ignores them here
     {"width": 8, "n": 5, "k": 96, "block": 32, "zero": "packed"},
     {"width": 2, "n": 5, "k": 64, "block": 32},
-])  # fmt: skip
+])
 def test_matmul_nbits(form):
     inputs, attributes = n_bits(**form)
     judge("MatMulNBits", inputs, attributes, constants=[i for i in range(1, len(inputs)) if inputs[i] is not None],
@@ -217,7 +217,7 @@ def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
 
 PACKED = {  # packed_type: elements and bytes of a block, where its f16 scales lie
     2: (32, 18, [0]), 6: (32, 22, [0]), 8: (32, 34, [0]), 13: (256, 176, [0, 2]), 14: (256, 210, [208]), 20: (32, 18, [0]),
-    23: (256, 136, [0]), 42: (64, 18, [0])}  # fmt: skip
+    23: (256, 136, [0]), 42: (64, 18, [0])}
 
 
 def packed_table(kind, rows, blocks):
@@ -253,6 +253,6 @@ def test_rows_of_packed_brain_floats():
     ("K must be a multiple of 32", {"K": 48}),
     ("bytes of a row", {"K": 32}),
     ("f32, f16 or bf16", {"output_dtype": TensorProto.DOUBLE}),
-], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else None)
 def test_packed_tables_refuse(words, attributes):
     refuses(words, "GatherPacked", [packed_table(2, 5, 2), np.array([1])], {"packed_type": 2, "K": 64, "output_dtype": 1} | attributes, ("y",))

@@ -123,7 +123,7 @@ def test_delta_net_in_half_precision(wide_gates):
     ("state_update_capacity must be 0 to 8, is 9", {"capture_count": i32(1, 1)}, {"state_update_capacity": 9}),
     ("needs key and value", {"value": None}, {}),
     ("cu_seqlens to tell the batch", {"cu_seqlens": None, "initial_state": None}, {}),
-], ids=lambda value: None if isinstance(value, dict) else value)  # fmt: skip
+], ids=lambda value: None if isinstance(value, dict) else value)
 def test_delta_net_refuses(words, changes, attributes):
     refuses(words, "GatedDeltaNet", delta_net(6, [0, 2, 6], **changes), attributes)
 
@@ -228,7 +228,7 @@ def test_hashes_of_ngrams(type, past, eos, resets, segments):
     ("leave of the ids|E314", {4: i32(0, 2**31 - 2, 0, 0)}, {}),
     ("eos_token_id of rank 0", {5: i32(3)}, {}),
     ("sizes of segment_ids", {6: np.zeros((2, 8), np.int32)}, {}),
-], ids=lambda value: value if isinstance(value, str) else None)  # fmt: skip
+], ids=lambda value: value if isinstance(value, str) else None)
 @pytest.mark.parametrize("constant", [False, True])
 def test_hashes_refuse(words, changes, attributes, constant):
     inputs = hashed(IDS.astype(np.int32)) + [None] * 4
@@ -286,7 +286,7 @@ OPEN = [  # operator, inputs for a number, attributes, outputs
     ("ConvTransposeWithDynamicPads", lambda n: [floats(n, 3, n + 1, n), floats(3, 2, 3, 3), np.array([1, 0, n - 4, 1])], {}, ["y"]),
     ("Pad", lambda n: [floats(n, n + 1), np.array([n, 0, 1, n])], {}, ["y"]),
     ("MurmurHash3", lambda n: [floats(n, n + 1)], {}, ["y"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("op, inputs, attributes, outputs", OPEN, ids=lambda value: value if isinstance(value, str) else None)

@@ -116,7 +116,7 @@ def test_sizes_that_scales_give(free, scales, height, mode):
     {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, {"mode": "nearest"},
     {"mode": "linear"}, {"mode": "linear", "antialias": 1},
     {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"}, {"mode": "cubic", "exclude_outside": 1},
-    {"mode": "cubic", "antialias": 1}], ids=lambda words: "-".join(map(str, words.values())))  # fmt: skip
+    {"mode": "cubic", "antialias": 1}], ids=lambda words: "-".join(map(str, words.values())))
 def test_scales_that_only_the_run_tells(scales, words):
     judge("Resize", [floats(1, 2, 10, 8), None, np.array([1, 1, *scales], np.float32)], words)
     free = {("i0", 2): "n", ("i0", 3): "m"}
@@ -200,7 +200,7 @@ def test_scales_of_zeros():
     ("Split", [("x", ["n"])], {"num_outputs": 3, "axis": 0}, [floats(1)], "parts before the last"),
     ("CausalConvWithState", [("x", [2, 4, 8]), ("w", [4, 1, 4]), ("b", [4]), ("s", [2, 4, "n"])], {},
      [floats(2, 4, 8), floats(4, 1, 4), floats(4), floats(2, 4, 20)], "past_state"),
-])  # fmt: skip
+])
 def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
     """A run is refused if its sizes would give a wrong answer or a negative size."""
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in ports]
@@ -244,7 +244,7 @@ def i64(*dims):
     ("GridSample", "", [f32(28, 1, 4, 4), f32(1, 6, 6, 2)], {}, "E151"),
     ("NonMaxSuppression", "", [f32(1, 4, 4), f32(1, 4)], {}, "E151"),
     ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
-])  # fmt: skip
+])
 def test_refused(op, domain, ports, attributes, code):
     """These sizes are refused. Mutants found them: all were crashes, or errors of the standard library."""
     infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]

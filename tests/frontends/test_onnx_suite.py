@@ -41,7 +41,7 @@ def counted(device, verdicts):
     if len(verdicts) == CASES:
         refused = sum(verdict.startswith("refused") for verdict in found.values())
         keep_count("ONNX node cases", {"through": "`weft.compile` and `run`", "device": device}, right=CASES - len(found),
-                   wrong=len(found) - refused, refused=refused)  # fmt: skip
+                   wrong=len(found) - refused, refused=refused)
     return found
 
 

@@ -62,9 +62,9 @@ case("Resize", [10], [PICTURE, np.array([1, 1, 2, 1.5], np.float32)], constants=
 for mode in "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric":
     scale = 2 if mode == "align_corners" else 1.7  # onnxruntime rounds the height first, ONNX's reference does not
     case("Resize", [11, 13], [PICTURE, np.zeros(0, np.float32), np.array([1, 1, scale, 2.5], np.float32)], constants=[1, 2], mode="linear",
-         coordinate_transformation_mode=mode)  # fmt: skip
+         coordinate_transformation_mode=mode)
 case("Resize", [11, 13, 18, 19], [PICTURE, np.zeros(0, np.float32), np.zeros(0, np.float32), i64(1, 2, 7, 4)][:4], constants=[1, 2, 3],
-     mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")  # fmt: skip
+     mode="nearest", nearest_mode="floor", coordinate_transformation_mode="asymmetric")
 case("Resize", [13], [PICTURE, None, None, i64(1, 2, 7, 4)], constants=[3], mode="cubic", cubic_coeff_a=-0.5)
 
 # The meaning changed.
@@ -146,7 +146,7 @@ for op, gates in ("RNN", 1), ("GRU", 3), ("LSTM", 4):
     weights = [floats(2, gates * 4, 3), floats(2, gates * 4, 4), floats(2, gates * 8)]
     case(op, [7, 14], [floats(5, 2, 3), *weights, np.array([5, 3], np.int32)], ["y", "h"], hidden_size=4, direction="bidirectional")
 case("NonMaxSuppression", [10, 11], [np.abs(floats(1, 6, 4)).cumsum(-1), np.abs(floats(1, 2, 6)), np.array([3]), np.array([0.4], np.float32)],
-     constants=[2, 3])  # fmt: skip
+     constants=[2, 3])
 case("ConstantOfShape", [9, 20], [i64(2, 3)])
 case("EyeLike", [9], [floats(3, 4)], k=1, dtype=6)
 case("Expand", [8, 13], [floats(3, 1), i64(2, 1, 4)], constants=[1])
@@ -158,7 +158,7 @@ case("Transpose", [7, 13], [X], perm=[2, 0, 1])
 case("InstanceNormalization", [7], [PICTURE, floats(2), floats(2)], epsilon=1e-3)
 case("LRN", [7, 13], [floats(1, 7, 3, 3)], size=3, alpha=0.5, bias=1.5)
 case("TfIdfVectorizer", [9], [i64(1, 2, 3, 1, 2)], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 3],
-     ngram_indexes=[0, 1, 2, 3], pool_int64s=[1, 2, 3, 1, 2])  # fmt: skip
+     ngram_indexes=[0, 1, 2, 3], pool_int64s=[1, 2, 3, 1, 2])
 
 
 @pytest.mark.parametrize("op, opset, inputs, outputs, constants, attributes", CASES)

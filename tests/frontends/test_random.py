@@ -91,7 +91,7 @@ def test_runs_nodes_and_trips_differ(device):
       go = Constant <value = bool {1}> ()
       y = Loop (n, go) <body = g (int64 i, bool c) => (bool d, float[500] r)
         { d = Identity (c)  r = RandomUniform <shape = [500], seed = 1.0> () }>
-    }""", device)  # fmt: skip
+    }""", device)
     rows = loop(np.array(20))
     assert len(np.unique(rows)) > 0.99 * rows.size
     assert np.array_equal(rows, loop(np.array(20)))

@@ -51,7 +51,7 @@ def test_texts_move_like_numbers(device, tmp_path):
       t = Tile (x, r)
     }""")
     feeds = {"x": np.array([["a", "ü"], ["c", "a"], ["", "zz"]], object), "q": np.array(["a"], object), "i": np.array([1, 0, 1]),
-             "at": np.array([[2, 1]]), "to": np.array([[2, 0]]), "put": np.array([["P", "Q"]], object)}  # fmt: skip
+             "at": np.array([[2, 1]]), "to": np.array([[2, 0]]), "put": np.array([["P", "Q"]], object)}
     wanted = ReferenceEvaluator(model).run(None, feeds)
     program = weft.compile(model.SerializeToString(), device=device)
     answers = program.run(feeds)
@@ -127,13 +127,13 @@ def test_a_loop_that_builds_a_list(device):
          helper.make_node("SequenceInsert", ["list", "row"], ["longer"]),
          helper.make_node("Identity", ["go"], ["on"])],
         "body", [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, []), item("list", 7, None)],
-        [helper.make_tensor_value_info("on", 9, []), item("longer", 7, None)])  # fmt: skip
+        [helper.make_tensor_value_info("on", 9, []), item("longer", 7, None)])
     graph = helper.make_graph(
         [helper.make_node("SequenceEmpty", [], ["none"], dtype=7), helper.make_node("Constant", [], ["zero"], value_int=0),
          helper.make_node("Constant", [], ["one"], value_int=1),
          helper.make_node("Loop", ["trips", "", "none"], ["list"], body=body),
          helper.make_node("ConcatFromSequence", ["list"], ["y"], axis=0)],
-        "loop", [helper.make_tensor_value_info("trips", 7, [])], [helper.make_tensor_value_info("y", 7, [None])])  # fmt: skip
+        "loop", [helper.make_tensor_value_info("trips", 7, [])], [helper.make_tensor_value_info("y", 7, [None])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     program = weft.compile(model.SerializeToString(), device=device)
     for trips in 1, 4, 2:
@@ -157,7 +157,7 @@ def test_a_list_that_is_read_again_is_not_changed(device):
          helper.make_node("Identity", ["go"], ["on"])],
         "body", [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, []), item("list", 7, [])],
         [helper.make_tensor_value_info("on", 9, []), item("next", 7, []), helper.make_tensor_value_info("m", 7, []),
-         helper.make_tensor_value_info("k", 7, [])])  # fmt: skip
+         helper.make_tensor_value_info("k", 7, [])])
     order = ["Mod", "Cast"]
     body.node.sort(key=lambda node: order.index(node.op_type) if node.op_type in order else len(order))
     graph = helper.make_graph(
@@ -167,7 +167,7 @@ def test_a_list_that_is_read_again_is_not_changed(device):
          helper.make_node("SequenceLength", ["start"], ["n"])],
         "loop", [helper.make_tensor_value_info("trips", 7, []), item("start", 7, [])],
         [helper.make_tensor_value_info("y", 7, [None]), helper.make_tensor_value_info("m", 7, [None]),
-         helper.make_tensor_value_info("k", 7, [None]), helper.make_tensor_value_info("n", 7, [])])  # fmt: skip
+         helper.make_tensor_value_info("k", 7, [None]), helper.make_tensor_value_info("n", 7, [])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     feeds = {"trips": np.array(9), "start": [np.array(7), np.array(8)]}
     wanted = by_onnxruntime(model, feeds)
@@ -183,10 +183,10 @@ def test_lists_that_only_a_loop_reads(device):
     list_of = helper.make_tensor_sequence_value_info
     row = lambda name: helper.make_tensor_value_info(name, 1, ["n"])
     body = helper.make_graph([helper.make_node("Add", ["x", "y"], ["s"]), helper.make_node("Identity", ["y"], ["t"])], "pairs",
-                             [row("x"), row("y")], [row("s"), row("t")])  # fmt: skip
+                             [row("x"), row("y")], [row("s"), row("t")])
     graph = helper.make_graph([helper.make_node("SequenceMap", ["a", "b"], ["sums", "same"], body=body)], "lists",
                               [list_of("a", 1, ["n"]), list_of("b", 1, ["n"])],
-                              [list_of("sums", 1, ["n"]), list_of("same", 1, ["n"])])  # fmt: skip
+                              [list_of("sums", 1, ["n"]), list_of("same", 1, ["n"])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     a, b = ([np.arange(n + 1, dtype=np.float32) * k for n in range(3)] for k in (1, 10))
     program = weft.compile(model.SerializeToString(), device=device)
@@ -238,7 +238,7 @@ def test_numbers_as_texts(device, dtype):
     code = helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph([helper.make_node("Cast", ["x"], ["s"], to=8), helper.make_node("Cast", ["s"], ["y"], to=11)], "g",
                               [helper.make_tensor_value_info("x", code, ["n"])],
-                              [helper.make_tensor_value_info("s", 8, ["n"]), helper.make_tensor_value_info("y", 11, ["n"])])  # fmt: skip
+                              [helper.make_tensor_value_info("s", 8, ["n"]), helper.make_tensor_value_info("y", 11, ["n"])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
     wanted = by_onnxruntime(model, {"x": x})
     answers = weft.compile(model.SerializeToString(), device=device).run({"x": x})
@@ -260,20 +260,20 @@ PATTERNS = [
     (r"\d{2,3}-\w+?", ["12-a", "1234-b", "123-", "99-x_9"]), (r"^x$|\by\b", ["x", "y", "xy"]), (r".+", ["a\nb", "é"]),
     (r"(?s).+", ["a\nb"]), (r"[[:alpha:]\-]+", ["a-b", "a1"]), (r"(a?){30}a{30}", ["a" * 30, "a" * 29]), (r"\x41\x{e9}", ["Aé"]),
     (r"(?:(?P<n>x)y)?z", ["z", "xyz", "yz"]), (r"", ["", "a"]), (r"a{,2}", ["a{,2}", "aa"]),
-]  # fmt: skip
+]
 
 
 @DEVICES
 def test_patterns(device):
     for pattern, texts in PATTERNS:
         graph = helper.make_graph([helper.make_node("RegexFullMatch", ["s"], ["y"], pattern=pattern)], "g",
-                                  [helper.make_tensor_value_info("s", 8, ["n"])], [helper.make_tensor_value_info("y", 9, ["n"])])  # fmt: skip
+                                  [helper.make_tensor_value_info("s", 8, ["n"])], [helper.make_tensor_value_info("y", 9, ["n"])])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
         feeds = {"s": np.array(texts, object)}
         assert list(weft.compile(model.SerializeToString(), device=device)(feeds["s"])) == list(by_onnxruntime(model, feeds)[0]), pattern
     for pattern in r"(?=a)b", r"(a)\1", r"a**", r"[b-a]", r"(", r"a{1001}", r"\p{L}":
         graph = helper.make_graph([helper.make_node("RegexFullMatch", ["s"], ["y"], pattern=pattern)], "g",
-                                  [helper.make_tensor_value_info("s", 8, ["n"])], [helper.make_tensor_value_info("y", 9, ["n"])])  # fmt: skip
+                                  [helper.make_tensor_value_info("s", 8, ["n"])], [helper.make_tensor_value_info("y", 9, ["n"])])
         with pytest.raises(weft.UnsupportedError, match="E122"):
             weft.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10).SerializeToString())
 

@@ -23,7 +23,7 @@ def wheel():
         with tempfile.TemporaryDirectory(dir=BUILD) as place:
             new = pathlib.Path(place) / "wheel"
             done = environments.fetched([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                                         "--target", new, WHEEL])  # fmt: skip
+                                         "--target", new, WHEEL])
             assert done.returncode == 0, done.stderr[-3000:]
             with contextlib.suppress(OSError):  # another process of this test run was first
                 new.rename(folder)

@@ -109,7 +109,7 @@ def files(tmp_path_factory):
     (folder / "tensor.pb").write_bytes(numpy_helper.from_array(array, "x").SerializeToString())
     (folder / "texts.pb").write_bytes(numpy_helper.from_array(np.array(["a", "bc"], object), "s").SerializeToString())
     one = onnx.MapProto(key_type=onnx.TensorProto.STRING, string_keys=[b"cat", b"dog"],
-                        values=numpy_helper.from_list([np.float32(0.5), np.float32(0.25)]))  # fmt: skip
+                        values=numpy_helper.from_list([np.float32(0.5), np.float32(0.25)]))
     sequence = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP, map_values=[one, one])
     (folder / "labels.maps").write_bytes(sequence.SerializeToString())
     weft = BUILD / "bin/weft"

@@ -133,7 +133,7 @@ def llama(width=64, layers=2, heads=8, kv_heads=4, room=16, past=5):
             net.donate[f"past_{kind}_{i}"] = f"present_{kind}_{i}"
         names = [f"a_{i}", f"present_k_{i}", f"present_v_{i}"]
         net.nodes.append(helper.make_node("GroupQueryAttention", [q, k, v, *pasts, last, total, cosine, sine], names, name=f"attend_{i}",
-                                          domain="com.microsoft", num_heads=heads, kv_num_heads=kv_heads, do_rotary=1))  # fmt: skip
+                                          domain="com.microsoft", num_heads=heads, kv_num_heads=kv_heads, do_rotary=1))
         net.outputs += [helper.make_tensor_value_info(name, F32, None) for name in names[1:]]
         x = net.op("Add", x, net.linear(names[0], heads * size, width, bias=False))
         y = net.norm(x, width)

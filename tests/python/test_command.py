@@ -27,7 +27,7 @@ def test_run_reads_pictures(weft_command, name):
 
 def test_run_writes_files(weft_command, tmp_path):
     done = weft_command("run", MODEL, "-i", f"image={DIGITS / 'ten.npy'}", "--output", f"probability={tmp_path / 'p.npy'}",
-                        "-o", tmp_path / "all.npz", "--json", tmp_path / "p.json")  # fmt: skip
+                        "-o", tmp_path / "all.npz", "--json", tmp_path / "p.json")
     assert done.returncode == 0 and done.stdout == ""
     probability = np.load(tmp_path / "p.npy")
     assert probability.argmax(1).tolist() == list(range(10))
@@ -57,7 +57,7 @@ def jpeg(grey):
     rows, columns = grey.shape
     rgb = without_subsampling = no_flags = 0
     assert library.tjCompress2(state, pixels, columns, 0, rows, rgb, ctypes.byref(data), ctypes.byref(size),
-                               without_subsampling, 95, no_flags) == 0  # fmt: skip
+                               without_subsampling, 95, no_flags) == 0
     return ctypes.string_at(data, size.value)
 
 
@@ -292,7 +292,7 @@ def test_perf_files(weft_command, tmp_path):
 def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path):
     """Each file written gives a line on standard error, none with -q; `-` writes to standard output, and nothing is reported."""
     words = {"run": ["all.npz"], "compile": ["p.weft"], "perf": ["p.json", "p.csv", "p.trace", "p.html"], "verify": ["v.json"],
-             "inspect": ["m.txt"], "devices": ["d.json"], "doctor": ["h.json"], "knobs": ["k.json"], "tune": ["t.json"]}  # fmt: skip
+             "inspect": ["m.txt"], "devices": ["d.json"], "doctor": ["h.json"], "knobs": ["k.json"], "tune": ["t.json"]}
     for verb, files in words.items():
         model = [MODEL, "--device", "cpu"] if verb in ("run", "compile", "perf", "verify", "inspect") else []
         more = ["-n", "1", "--duration", "0.01"] if verb == "perf" else []
@@ -364,7 +364,7 @@ def test_bisect_names_the_broken_kernel(weft_command):
     sound = weft_command("verify", MODEL, "--device", "cpu", "--bisect", "-i", DIGITS / "ten.npy")
     assert sound.returncode == 0, sound.stdout + sound.stderr
     kernels = [line.split()[1] for line in weft_command("explain", MODEL, "--device", "cpu").stdout.splitlines()
-               if re.match(r"\d+  ", line)]  # fmt: skip
+               if re.match(r"\d+  ", line)]
     broken = kernels[len(kernels) // 2]
     done = weft_command("verify", MODEL, "--device", "cpu", "--bisect", "-i", DIGITS / "ten.npy", env={"WEFT_BREAK_KERNEL": broken})
     assert done.returncode == 1 and f"kernel: {broken}" in done.stdout, done.stdout + done.stderr
@@ -390,7 +390,7 @@ def test_inspect(weft_command):
 
 
 READ = [(r"environ(?:\.get|\.pop|\.setdefault)?[\[(]\s*[\"'](WEFT_[A-Z_]+)", "*.py"), (r"\$\{?(WEFT_[A-Z_]+)", "x"),
-        (r"(?:getenv|environment)\(\"(WEFT_[A-Z_]+)", "*.cpp"), (r"(?:getenv|environment)\(\"(WEFT_[A-Z_]+)", "*.h")]  # fmt: skip
+        (r"(?:getenv|environment)\(\"(WEFT_[A-Z_]+)", "*.cpp"), (r"(?:getenv|environment)\(\"(WEFT_[A-Z_]+)", "*.h")]
 
 
 def test_no_warning_about_variables_that_wefts_own_programs_read(weft_command):
@@ -398,7 +398,7 @@ def test_no_warning_about_variables_that_wefts_own_programs_read(weft_command):
     files = [f for folder in ("src", "driver", "api", "ort", "migraphx", "adapters", "tests", "tools", "bench", "examples", ".")
              for _, pattern in READ for f in (ROOT / folder).glob(pattern if folder == "." else f"**/{pattern}")]
     read = {name for file in files for pattern, kind in READ if file.match(kind)
-            for name in re.findall(pattern, file.read_text(errors="replace"))} - {"WEFT_TRHEADS"}  # fmt: skip
+            for name in re.findall(pattern, file.read_text(errors="replace"))} - {"WEFT_TRHEADS"}
     assert {"WEFT_HIP_CHIP", "WEFT_TEST_FULL", "WEFT_BUILD", "WEFT_BENCH_CACHE", "WEFT_KC", "WEFT_MODELS"} <= read
     done = weft_command("--version", env=dict.fromkeys(read, "1"))
     assert done.returncode == 0 and "warning" not in done.stderr, done.stderr

@@ -81,11 +81,11 @@ class DlpackTensor:
             _fields_ = [
                 ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
                 ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
-                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]  # fmt: skip
+                ("byte_offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
         self.sizes = (ctypes.c_int64 * len(self.shape))(*self.shape)
         self.managed = Managed(self.data.ctypes.data, (ctypes.c_int32 * 2)(1, 0), len(self.shape), *self.type,
-                               ctypes.addressof(self.sizes), None, 0, None, None)  # fmt: skip
+                               ctypes.addressof(self.sizes), None, 0, None, None)
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.managed), b"dltensor", None)
@@ -100,7 +100,7 @@ def test_dlpack(dtype, number, kind, code, bits):
     else:
         each = wanted.view(np.uint8) & ((1 << bits) - 1)
         data = np.array([sum(int(e) << (bits * i) for i, e in enumerate(each[k:k + 8 // bits])) for k in range(0, COUNT, 8 // bits)],
-                        np.uint8)  # fmt: skip
+                        np.uint8)
     assert np.array_equal(model(DlpackTensor(data, code, bits, 1, [COUNT])), wanted.astype(np.float32))
     if bits < 8:  # elements may also be counted by the byte, as torch.float4_e2m1fn_x2 does
         lanes = 8 // bits

@@ -10,7 +10,7 @@ import onnx_node_cases
 OPERATORS = {
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
     "MatMulInteger",
-}  # fmt: skip
+}
 # Errors for element types that the cpu target does not support.
 REFUSED = ("E131", "E402")
 LEAST_RIGHT = 20
@@ -113,7 +113,7 @@ def test_every_answer_is_exact():
     graph = helper.make_graph(
         [*net.nodes, helper.make_node("Identity", [value], ["y"])], "steps",
         [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", channels, 50, 50])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], net.weights)  # fmt: skip
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], net.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     for threads in (1, 2):
         got = weft.compile(model.SerializeToString(), device="cpu", threads=threads)(image)

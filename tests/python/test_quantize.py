@@ -44,7 +44,7 @@ def convolutional(spread=1.0, opset=19):
         return (r.standard_normal(dims) / np.sqrt(np.prod(dims[1:])) * scales).astype("f")
 
     weights = {"w1": weight(16, 3, 3, 3), "b1": r.standard_normal(16).astype("f"), "w2": weight(16, 16, 3, 3),
-               "w3": weight(10, 16), "b3": (r.standard_normal(10) * np.logspace(0, -np.log10(spread), 10)).astype("f")}  # fmt: skip
+               "w3": weight(10, 16), "b3": (r.standard_normal(10) * np.logspace(0, -np.log10(spread), 10)).astype("f")}
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c1"], ["r1"]),
@@ -280,7 +280,7 @@ def rest_of(y):
 
 
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
-                                             ("int8-dynamic", 19, "Gemm")])  # fmt: skip
+                                             ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
     """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed one."""
     model = products()
@@ -394,7 +394,7 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
 def uneven(*nodes, weights, output):
     """Returns a model with an intermediate value whose channels differ by a factor of a hundred."""
     return model_of(list(nodes), [info("x", "n", *((64,) if len(output) == 1 else (8, 6, 6)))],
-                    [info("y", "n", *output)], weights)  # fmt: skip
+                    [info("y", "n", *output)], weights)
 
 
 def chain(name):
@@ -402,21 +402,21 @@ def chain(name):
     if name == "convolutions":
         weights = {"w1": r.standard_normal((32, 8, 3, 3)).astype("f") * spread.reshape(-1, 1, 1, 1), "b1": spread,
                    "w2": r.standard_normal((32, 1, 3, 3)).astype("f"), "b2": spread,
-                   "w3": r.standard_normal((8, 32, 1, 1)).astype("f") / spread.reshape(1, -1, 1, 1)}  # fmt: skip
+                   "w3": r.standard_normal((8, 32, 1, 1)).astype("f") / spread.reshape(1, -1, 1, 1)}
         nodes = [helper.make_node("Conv", ["x", "w1", "b1"], ["a"], "first", pads=[1, 1, 1, 1]),
                  helper.make_node("Relu", ["a"], ["b"]), helper.make_node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2]),
                  helper.make_node("Conv", ["c", "w2", "b2"], ["d"], "depthwise", group=32, pads=[1, 1, 1, 1]),
-                 helper.make_node("LeakyRelu", ["d"], ["e"]), helper.make_node("Conv", ["e", "w3"], ["y"], "last")]  # fmt: skip
+                 helper.make_node("LeakyRelu", ["d"], ["e"]), helper.make_node("Conv", ["e", "w3"], ["y"], "last")]
         return uneven(*nodes, weights=weights, output=(8, 5, 5))
     weights = {"w1": r.standard_normal((64, 32)).astype("f") * spread, "b1": spread, "w3": r.standard_normal((64, 32)).astype("f"),
-               "scale": spread, "shift": spread, "w2": r.standard_normal((32, 24)).astype("f") / spread[:, None]}  # fmt: skip
+               "scale": spread, "shift": spread, "w2": r.standard_normal((32, 24)).astype("f") / spread[:, None]}
     nodes = [helper.make_node("MatMul", ["x", "w1"], ["a"], "first"), helper.make_node("Add", ["b1", "a"], ["b"]),
-             helper.make_node("MatMul", ["b", "w2"], ["y"], "last")]  # fmt: skip
+             helper.make_node("MatMul", ["b", "w2"], ["y"], "last")]
     if name == "normalised":
         nodes[1] = helper.make_node("LayerNormalization", ["a", "scale", "shift"], ["b"])
     if name == "gated":
         nodes[1:2] = [helper.make_node("MatMul", ["x", "w3"], ["g"], "gate"), helper.make_node("Sigmoid", ["g"], ["s"]),
-                      helper.make_node("Mul", ["a", "s"], ["b"])]  # fmt: skip
+                      helper.make_node("Mul", ["a", "s"], ["b"])]
     return uneven(*nodes, weights=weights, output=(24,))
 
 
@@ -434,7 +434,7 @@ def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_pa
 
 
 @pytest.mark.parametrize("name, to", [("convolutions", "int8"), *((name, to) for name in ("added", "normalised", "gated")
-                                                               for to in ("int8", "int8-dynamic"))])  # fmt: skip
+                                                               for to in ("int8", "int8-dynamic"))])
 def test_int8_divides_channels_where_that_costs_nothing(tmp_path, name, to):
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
@@ -474,7 +474,7 @@ def test_fp8_takes_the_mean_of_each_channel_away(tmp_path, build):
     means = rng(70).standard_normal(64) * 8
     data = [(rng(i).standard_normal((64, 64)) + means).astype(dtype) for i in range(8)]
     losses = [quantized(tmp_path, model, data, to="fp8", weights="nearest", keep=["second", "last"], keep_bias=kept)[1]["loss"]
-              for kept in (True, False)]  # fmt: skip
+              for kept in (True, False)]
     assert losses[1] < losses[0] / 3, losses
     assert operators(tmp_path / "out.onnx").count("Sub") == 1
     x = np.concatenate(data)
@@ -489,7 +489,7 @@ def test_fp8_keeps_few_layers_in_floats_that_lose_most_for_their_size(tmp_path):
     weights["w1"] *= 100
     nodes = [helper.make_node("MatMul", ["x", "w1"], ["a"], "large"), helper.make_node("MatMul", ["x", "w2"], ["b"], "wide"),
              helper.make_node("Relu", ["b"], ["c"]), helper.make_node("MatMul", ["c", "w3"], ["d"], "narrow"),
-             helper.make_node("Add", ["a", "d"], ["e"]), helper.make_node("MatMul", ["e", "w4"], ["y"], "last")]  # fmt: skip
+             helper.make_node("Add", ["a", "d"], ["e"]), helper.make_node("MatMul", ["e", "w4"], ["y"], "last")]
     model = model_of(nodes, [info("x", "n", 64)], [info("y", "n", 16)], weights)
     out, report = quantized(tmp_path, model, rows(), to="fp8")
     forms = {layer["node"]: (layer["becomes"], layer.get("why")) for layer in report["layers"]}
@@ -623,7 +623,7 @@ def narrowed(model, kind):
 
 
 NARROW = [("int8", {}), ("int8", {"smooth": 0.5}), ("fp8", {}), ("int8-dynamic", {}), ("int8-weights", {}), ("int4", {}),
-          ("int4", {"qdq": True}), ("int4", {"weights": "awq"})]  # fmt: skip
+          ("int4", {"qdq": True}), ("int4", {"weights": "awq"})]
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
@@ -670,14 +670,14 @@ def with_bodies(opset=19):
 
     held = numpy_helper.from_array(weight(16, 16), "value")
     then = [helper.make_node("MatMul", ["f", "own"], ["t"], "inner"), helper.make_node("Constant", [], ["k"], value=held),
-            helper.make_node("MatMul", ["t", "k"], ["then"])]  # fmt: skip
+            helper.make_node("MatMul", ["t", "k"], ["then"])]
     branches = [helper.make_graph(then, "then", [], [info("then", None, None)], [numpy_helper.from_array(weight(16, 16), "own")]),
-                helper.make_graph([helper.make_node("MatMul", ["f", "shared"], ["else"])], "else", [], [info("else", None, None)])]  # fmt: skip
+                helper.make_graph([helper.make_node("MatMul", ["f", "shared"], ["else"])], "else", [], [info("else", None, None)])]
     nodes = [helper.make_node("Conv", ["x", "c"], ["v"], "conv", pads=[1, 1]),
              helper.make_node("Transpose", ["v"], ["s"], perm=[2, 0, 1]),
              helper.make_node("LSTM", ["s", "w", "r", "b"], ["", "h"], "lstm", hidden_size=8, direction="bidirectional"),
              helper.make_node("Transpose", ["h"], ["z"], perm=[1, 0, 2]), helper.make_node("Flatten", ["z"], ["f"]),
-             helper.make_node("If", ["is_first"], ["y"], "choice", then_branch=branches[0], else_branch=branches[1])]  # fmt: skip
+             helper.make_node("If", ["is_first"], ["y"], "choice", then_branch=branches[0], else_branch=branches[1])]
     weights = {"c": weight(24, 4, 3), "w": weight(2, 32, 24), "r": weight(2, 32, 8), "b": weight(2, 64), "shared": weight(16, 16)}
     inputs = [info("x", "n", 4, 10), helper.make_tensor_value_info("is_first", TensorProto.BOOL, [])]
     return model_of(nodes, inputs, [info("y", None, None)], weights, opset)
@@ -709,7 +709,7 @@ def test_stored_weights_that_nodes_make(tmp_path):
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),
              helper.make_node("Conv", ["x", "w"], ["v"]), helper.make_node("Conv", ["v", "a"], ["u"]), helper.make_node("Conv", ["v", "b"], ["q"]),
-             helper.make_node("Add", ["u", "q"], ["y"])]  # fmt: skip
+             helper.make_node("Add", ["u", "q"], ["y"])]
     model = model_of(nodes, [info("x", "n", 8, 7, 7)], [info("y", "n", 8, 3, 3)], weights)
     out, report = quantized(tmp_path, model, to="int8-weights")
     assert report["quantised"] == 1 and {"w_quantized", "both"} <= set(weights_of(out)) and "Transpose" not in operators(out)
@@ -753,7 +753,7 @@ def test_a_calibration_table_beside_data(tmp_path):
 
 
 @pytest.mark.parametrize("text, words", [("", "no scale above 0"), ("x: zz", "8 hex digits"), ('{"x": 0}', "no scale above 0"),
-                                         ('{"x": []}', "has no range"), ('{"x": ', "not a JSON object")])  # fmt: skip
+                                         ('{"x": []}', "has no range"), ('{"x": ', "not a JSON object")])
 def test_tables_that_are_none(tmp_path, text, words):
     (tmp_path / "table").write_text(text)
     with pytest.raises(weft.UsageError, match=words):
@@ -881,7 +881,7 @@ BAD_DATA = {
 
 
 @pytest.mark.parametrize("to, case", [(to, case) for to in ("int8", "fp8", "int8-dynamic", "int4") for case in BAD_DATA
-                                      if case != "no data" or to == "int8"])  # fmt: skip
+                                      if case != "no data" or to == "int8"])
 def test_useless_data_is_refused(tmp_path, to, case):
     data, code, words = BAD_DATA[case]
     with pytest.raises(weft.UsageError, match=words) as caught:
@@ -924,7 +924,7 @@ def test_layers_that_are_always_zero(tmp_path):
 @pytest.mark.parametrize("option, words", [({"to": "int7"}, "int7"), ({"method": "guess"}, "guess"),
                                            ({"weights": "awful"}, "awful"), ({"block": 48}, "48"),
                                            ({"percentile": 101.0}, "101"), ({"smooth": 1.5}, "1.5"),
-                                           ({"weights": "awq"}, "awq"), ({"to": "int8-dynamic", "weights": "gptq"}, "gptq")])  # fmt: skip
+                                           ({"weights": "awq"}, "awq"), ({"to": "int8-dynamic", "weights": "gptq"}, "gptq")])
 def test_choices_that_there_are_not(tmp_path, option, words):
     with pytest.raises(weft.UsageError, match=words) as caught:
         quantized(tmp_path, convolutional(), pictures(), **option)

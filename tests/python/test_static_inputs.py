@@ -146,14 +146,14 @@ def test_constants_fix_an_input_and_such_a_program_is_saved(tmp_path):
 
 def test_static_inputs_that_a_run_computes_are_refused():
     nodes = [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0), helper.make_node("Cast", ["most"], ["axis"], to=I64),
-             helper.make_node("CumSum", ["x", "axis"], ["y"])]  # fmt: skip
+             helper.make_node("CumSum", ["x", "axis"], ["y"])]
     with pytest.raises(weft.UnsupportedError, match="E159"):
         weft.compile(model_of(nodes, [("x", F32, [2, 3, 4])], [2, 3, 4]), device="cpu")
 
 
 def test_a_fault_of_the_model_is_told_by_the_compile():
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["s"]), helper.make_node("Concat", ["x", "x"], ["c"], axis=9),
-             helper.make_node("Add", ["s", "c"], ["y"])]  # fmt: skip
+             helper.make_node("Add", ["s", "c"], ["y"])]
     with pytest.raises(weft.Error, match="E143"):
         weft.compile(model_of(nodes, [("x", F32, [2, 3, 4]), ("axes", I64, [1])], [2, 3, 4]), device="cpu")
 

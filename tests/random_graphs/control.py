@@ -145,7 +145,7 @@ def make_loop(d, trips, carried, build, known=0.4):
     inputs = [port(number, []), port(goes_on, []), *(port(v) for v in own)]
     node = helper.make_node("Loop", [count.name, "" if d.chance(0.5) else d.weight(np.array(True)).name, *(v.name for v in carried)],
                             d.fresh(len(results) + len(rows)),
-                            body=graph_of(body, "body", inputs, [port(more), *(port(v) for v in results + rows)]))  # fmt: skip
+                            body=graph_of(body, "body", inputs, [port(more), *(port(v) for v in results + rows)]))
 
     def compute(known):
         now = [known[v.name] for v in carried]
@@ -164,7 +164,7 @@ def make_loop(d, trips, carried, build, known=0.4):
         if any(not plain or any(p.shape != plain[0].shape for p in plain) for plain, _ in stacked):
             raise Skip
         return ([p for p, _ in now] + [np.stack(plain) for plain, _ in stacked],
-                [w for _, w in now] + [np.stack(wide) for _, wide in stacked])  # fmt: skip
+                [w for _, w in now] + [np.stack(wide) for _, wide in stacked])
 
     return placed(d, node, compute, [v.exact for v in results + rows])
 
@@ -204,7 +204,7 @@ def scan(d, name):
         raise Skip
     node = helper.make_node(name, [state.name, x.name], d.fresh(2), num_scan_inputs=1, scan_input_axes=[axis],
                             scan_input_directions=[reverse],
-                            body=graph_of(body, "scan", [port(mine), port(row)], [port(after), port(out)]))  # fmt: skip
+                            body=graph_of(body, "scan", [port(mine), port(row)], [port(after), port(out)]))
 
     def compute(known):
         p, w = (np.moveaxis(a, axis, 0) for a in known[x.name])

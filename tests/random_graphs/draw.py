@@ -34,7 +34,7 @@ QUANTA = (*F8, *INT4)  # which only DequantizeLinear reads here
 # Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The reference
 # engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
-          BF16: (6e-2, 2**7)}  # fmt: skip
+          BF16: (6e-2, 2**7)}
 # The types in which a device may keep f32.
 STORED = {"f32": np.dtype(np.float32), "bf16": BF16, "f16": np.dtype(np.float16)}
 PROTO_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -119,7 +119,7 @@ class Drawing:
     def inner(self):
         """Returns a drawing for a body: it sees the values around it, and adds its constants and inputs to the model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
-                       names=self.names, depth=self.depth + 1, precision=self.precision)  # fmt: skip
+                       names=self.names, depth=self.depth + 1, precision=self.precision)
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
         return body
 
@@ -225,7 +225,7 @@ class Drawing:
     def real(self, rank=None, least=0, want=lambda value: True):
         """Returns a tensor of floats, with elements."""
         return self.pick(lambda v: v.is_float and v.plain.size > 0
-                         and (v.rank == rank if rank is not None else v.rank >= least) and want(v))  # fmt: skip
+                         and (v.rank == rank if rank is not None else v.rank >= least) and want(v))
 
     def float(self, rank=None, least=0, want=lambda value: True):
         """Returns a tensor of f32."""
@@ -258,11 +258,11 @@ class Drawing:
 
         inputs = [info(v, {a: s for (i, a), s in symbols.items() if i == k}) for k, v in enumerate(self.inputs)]
         outputs = [helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.dtype), None)
-                   for v in self.outputs()]  # fmt: skip
+                   for v in self.outputs()]
         weights = [numpy_helper.from_array(v.plain, v.name) for v in self.initializers]
         graph = helper.make_graph(self.nodes, f"seed{self.seed}", inputs, outputs, weights)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1),
-                  helper.make_opsetid("ai.onnx.ml", 5)]  # fmt: skip
+                  helper.make_opsetid("ai.onnx.ml", 5)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def outputs(self):
@@ -443,7 +443,7 @@ def is_wrong_in_reference(node):
     has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
     is_plain_sum = node.op_type == "LpNormalization" and any(a.name == "p" and a.i == 1 for a in node.attribute)
     return has_lengths or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
-                                           "SimplifiedLayerNormalization")  # fmt: skip
+                                           "SimplifiedLayerNormalization")
 
 
 # Operators that the reference implements only partly.

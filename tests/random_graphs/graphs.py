@@ -37,7 +37,7 @@ NOT_DRAWN = {
     "ai.onnx:Upsample": "gone since opset 10: the models of tests/frontends/test_onnx_models.py",
     "ai.onnx:MaxRoiPool": "no judge of its versions: tests/frontends/test_onnx_peer.py",
     "ai.onnx:Scatter": "ScatterElements since opset 11: tests/frontends/test_onnx_suite.py",
-}  # fmt: skip
+}
 
 
 @functools.cache
@@ -130,7 +130,7 @@ def open_sizes(d):
     if d.random.random() < 0.5:
         return {}
     return {(k, axis): f"n{size}" for k, value in enumerate(d.inputs) for axis, size in enumerate(value.shape)
-            if d.random.random() < (0.5 if size > 1 else 0.1)}  # fmt: skip
+            if d.random.random() < (0.5 if size > 1 else 0.1)}
 
 
 def feeds(d):

@@ -44,7 +44,7 @@ def fused_matmul(d, name):
 
 
 FUSED = [{"activation": "Relu"}, {"activation": "Tanh"}, {"activation": "Sigmoid"},
-         {"activation": "LeakyRelu", "activation_params": [0.125]}]  # fmt: skip
+         {"activation": "LeakyRelu", "activation_params": [0.125]}]
 
 
 @draws("FusedConv")
@@ -114,7 +114,7 @@ def group_query(d, name):
     lengths = np.full(batch, past + tokens - 1, np.int32)
     words = {"local_window_size": 3} if d.chance(0.3) else {}
     return add(d, name, q, k, v, *caches, lengths, np.array(past + tokens, np.int32), outputs=3, num_heads=heads,
-               kv_num_heads=kv, **words)  # fmt: skip
+               kv_num_heads=kv, **words)
 
 
 @draws("RotaryEmbedding")
@@ -168,7 +168,7 @@ def qgemm(d, name):
 def integers_to_float(d, name):
     x, w = d.input((3, 8), np.uint8), d.weight(d.array((8, 5), np.int8))
     return add(d, name, x, w, np.array(0.25, np.float32), np.array(0.5, np.float32), np.array(3, np.uint8), np.array(0, np.int8),
-               f32(d, 5))  # fmt: skip
+               f32(d, 5))
 
 
 @draws("DynamicQuantizeMatMul")
@@ -240,7 +240,7 @@ def experts(d, name):
     tokens, width, inner, count = d.random.choice((1, 5)), 8, 12, 4
     x = d.input((tokens, width))
     scores = d.given(np.stack([d.numbers.permutation(count) / np.float32(2) for _ in range(tokens)]).astype(np.float32),
-                     chosen=True)  # fmt: skip
+                     chosen=True)
     first, second = f32(d, count, inner, width, scale=8), f32(d, count, width, inner, scale=8)
     return add(d, name, x, scores, first, f32(d, count, inner), second, f32(d, count, width), k=2,
-               activation_type=d.random.choice(["relu", "gelu", "silu"]), normalize_routing_weights=1)  # fmt: skip
+               activation_type=d.random.choice(["relu", "gelu", "silu"]), normalize_routing_weights=1)

@@ -131,7 +131,7 @@ ACTIVATIONS = {
     "LeakyRelu": {"alpha": 0.125}, "Elu": {"alpha": 0.75}, "Selu": {}, "HardSigmoid": {}, "HardSwish": {}, "Softplus": {},
     "Softsign": {}, "Mish": {}, "Gelu": {"approximate": "tanh"}, "Celu": {"alpha": 1.5}, "ThresholdedRelu": {"alpha": 0.6},
     "Swish": {"alpha": 1.25},
-}  # fmt: skip
+}
 
 
 @draws(*ACTIVATIONS)
@@ -164,7 +164,7 @@ def clip(d, name):
 
 CASTS = [(TensorProto.FLOAT, np.float32), (TensorProto.FLOAT, np.float32), (TensorProto.INT64, np.int64), (TensorProto.INT32, np.int32),
          (TensorProto.BOOL, bool), (TensorProto.FLOAT16, np.float16), (TensorProto.BFLOAT16, BF16),
-         (TensorProto.DOUBLE, np.float64), (TensorProto.INT8, np.int8), (TensorProto.UINT8, np.uint8)]  # fmt: skip
+         (TensorProto.DOUBLE, np.float64), (TensorProto.INT8, np.int8), (TensorProto.UINT8, np.uint8)]
 
 
 @draws("Cast", "CastLike")
@@ -305,7 +305,7 @@ def concat(d, name):
     axis = d.axis(x) % x.rank
     def fits(v):
         return v.dtype == x.dtype and v.rank == x.rank and all(
-            a == b or i == axis for i, (a, b) in enumerate(zip(v.shape, x.shape)))  # fmt: skip
+            a == b or i == axis for i, (a, b) in enumerate(zip(v.shape, x.shape)))
 
     parts = [x] + [d.pick(fits, recent=0.4) for _ in range(d.random.randint(1, 2))]
     d.random.shuffle(parts)
@@ -418,7 +418,7 @@ def scatter_elements(d, name):
         order = np.argsort(d.numbers.random(x.shape), axis=axis)
         index = order[tuple(slice(s) for s in shape)]
     return d.add(name, x, np.asarray(index, np.int64), d.array(shape, x.dtype), axis=axis, reduction=reduction,
-                 exact=True)  # fmt: skip
+                 exact=True)
 
 
 @draws("ScatterND")
@@ -476,7 +476,7 @@ def non_max_suppression(d, name):
     boxes = np.concatenate([corners, corners + np.float32(1.5)], -1)
     scores = d.numbers.permutation(n).astype(np.float32).reshape(1, 1, n) / np.float32(n)
     return d.add(name, d.given(boxes), d.given(scores), np.array([n - 1], np.int64), np.array([0.4], np.float32),
-                 np.array([0.1], np.float32), exact=True)  # fmt: skip
+                 np.array([0.1], np.float32), exact=True)
 
 
 # --- along axes
@@ -490,7 +490,7 @@ def reduce_some(d, name):
     is_integer = name in ("ReduceSum", "ReduceMax", "ReduceMin") and d.chance(0.2)
     may_be_empty = name not in ("ReduceMean", "ReduceL2")  # 0 / 0; the reference engines refuse L2 of no elements
     x = d.pick(lambda v: v.rank > 0 and (v.plain.size > 0 or may_be_empty)
-               and (v.dtype in (np.int32, np.int64) if is_integer else v.is_float))  # fmt: skip
+               and (v.dtype in (np.int32, np.int64) if is_integer else v.is_float))
     axes = sorted(d.random.sample(range(-x.rank, 0), d.random.randint(1, x.rank)))
     words = {"keepdims": d.random.randrange(2), "exact": name in EXACT_REDUCTIONS}
     if d.chance(0.1):
@@ -515,7 +515,7 @@ def arg_reduce(d, name):
 def scan(d, name):
     x = d.real(least=1)
     return d.add(name, x, np.array(d.axis(x), np.int64), exclusive=d.random.randrange(2),
-                 reverse=d.random.randrange(2), exact=True)  # fmt: skip
+                 reverse=d.random.randrange(2), exact=True)
 
 
 @draws("TopK")
@@ -596,7 +596,7 @@ def matmul(d, name):
         if d.chance(0.6):
             raise Skip
         y = d.pick(lambda v: v.dtype == x.dtype and v.rank > 1 and v.shape[-2] == k
-                   and broadcasts(v.shape[:-2], x.shape[:-2]))  # fmt: skip
+                   and broadcasts(v.shape[:-2], x.shape[:-2]))
     except Skip:
         batch = x.shape[:-2] if d.chance(0.2) else ()
         y = d.weight(d.array((*batch, k, d.random.choice(SIZES)), x.dtype) / np.asarray(4, x.dtype))
@@ -612,7 +612,7 @@ def gemm(d, name):
     w = d.array((n, k) if flipped else (k, n), x.dtype) / np.asarray(4, x.dtype)
     c = [d.array(d.random.choice([(n,), (1,), (m, n), (m, 1)]), x.dtype)] if d.chance(0.8) else []
     return d.add(name, x, w, *c, transA=turned, transB=flipped, alpha=d.random.choice([1.0, 0.5]),
-                 beta=d.random.choice([1.0, 2.0]), exact=True)  # fmt: skip
+                 beta=d.random.choice([1.0, 2.0]), exact=True)
 
 
 @draws("Einsum")
@@ -621,11 +621,11 @@ def einsum(d, name):
     b, n = d.random.choice((2, 3)), d.random.choice(SIZES[:8])
     if x.rank == 2:
         text, shape = d.random.choice([("ij,jk->ik", (x.shape[1], n)), ("ij,ij->i", x.shape), ("ij,kj->ki", (n, x.shape[1])),
-                                       ("ij,ij->", x.shape), ("ij,k->ijk", (n,))])  # fmt: skip
+                                       ("ij,ij->", x.shape), ("ij,k->ijk", (n,))])
     else:
         text, shape = d.random.choice([("bij,bjk->bik", (x.shape[0], x.shape[2], n)), ("bij,j->bi", (x.shape[2],)),
                                        ("bij,kj->bki", (n, x.shape[2])), ("...ij,...j->...i", (x.shape[2],)),
-                                       ("bij,cjk->bcik", (b, x.shape[2], n))])  # fmt: skip
+                                       ("bij,cjk->bcik", (b, x.shape[2], n))])
     return d.add(name, x, d.array(shape, x.dtype) / np.asarray(4, x.dtype), equation=text, exact=True)
 
 
@@ -649,7 +649,7 @@ def window_words(d, sizes):
 def picture(d, ranks=(3, 4), least=None, most=1024, dtype=None):
     least = d.random.choice((1, 3)) if least is None else least
     return d.real(want=lambda v: v.rank in ranks and v.plain.size <= most and min(v.shape[2:]) >= least
-                  and (dtype is None or v.dtype == dtype))  # fmt: skip
+                  and (dtype is None or v.dtype == dtype))
 
 
 def many_channels(d):
@@ -728,7 +728,7 @@ def grid_sample(d, name):
     x = picture(d, (4,), 2, 600, np.float32)
     grid = d.array((x.shape[0], 3, 4, 2)) / np.float32(4.37)  # never half way between two pixels
     return d.add(name, x, grid, mode=d.random.choice(["linear", "nearest", "cubic"]), align_corners=d.random.randrange(2),
-                 padding_mode=d.random.choice(["zeros", "border", "reflection"]))  # fmt: skip
+                 padding_mode=d.random.choice(["zeros", "border", "reflection"]))
 
 
 @draws("Col2Im")

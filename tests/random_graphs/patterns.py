@@ -285,7 +285,7 @@ def known_branch(d):
     a, b = yes.add("Tanh", x), no.add("Abs", x, exact=True)
     holds = d.weight(np.array(d.chance(0.5)))
     node = helper.make_node("If", [holds.name], d.fresh(1), then_branch=graph_of(yes, "yes", [], [port(a)]),
-                            else_branch=graph_of(no, "no", [], [port(b)]))  # fmt: skip
+                            else_branch=graph_of(no, "no", [], [port(b)]))
 
     def compute(known):
         body, result = (yes, a) if known[holds.name][0] else (no, b)
@@ -373,4 +373,4 @@ ALL = [
     broadcast_then_function, twice_the_same, of_constants, computed_shape, positions, every_position, conv_block,
     squeeze_excite, along_first_axis, fake_quantised, quantised_matmul, quantised_conv, quantised_sum, known_branch,
     same_on_every_trip, attention_in_f64, mixture, cached_attention, few_bits, long_rows,
-]  # fmt: skip
+]

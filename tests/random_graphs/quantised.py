@@ -55,7 +55,7 @@ def convolved(d, x, scale):
     out = group * d.random.choice((1, 2, 5))
     kernel = [d.random.choice((1, 2, 3)) for _ in range(axes)]
     words = {"strides": [d.random.choice((1, 1, 2)) for _ in range(axes)], "dilations": [d.random.choice((1, 1, 2)) for _ in range(axes)],
-             "pads": [d.random.choice((0, 1)) for _ in range(2 * axes)], "group": group}  # fmt: skip
+             "pads": [d.random.choice((0, 1)) for _ in range(2 * axes)], "group": group}
     w, own = weight(d, (out, c // group, *kernel), 0)
     y = d.add("Conv", x, w, *bias(d, out, scale * own), exact=True, **words)
     return between(d, acted(d, y), scale=d.random.choice((0.25, 1.0, 4.0)))

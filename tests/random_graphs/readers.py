@@ -7,11 +7,11 @@ from draw import BF16, Skip
 
 # Operators that read their operand in a special way: they follow these values more often than others do.
 PICKERS = ["GatherND", "GatherElements", "Gather", "ScatterElements", "ScatterND", "TopK", "If", "Loop", "Scan", "Compress", "NonZero",
-           "ReverseSequence", "Pad", "Resize", "CumSum", "ArgMax", "Slice", "Concat", "Split"]  # fmt: skip
+           "ReverseSequence", "Pad", "Resize", "CumSum", "ArgMax", "Slice", "Concat", "Split"]
 WINDOWS = ["Conv", "Conv", "ConvTranspose", "MatMul", "Gemm", "Einsum", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool",
-           "Gather", "GatherElements", "GatherND", "Reshape", "Resize", "Concat", "LayerNormalization", "Softmax"]  # fmt: skip
+           "Gather", "GatherElements", "GatherND", "Reshape", "Resize", "Concat", "LayerNormalization", "Softmax"]
 REDUCTIONS = ["ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-              "ReduceLogSumExp"]  # fmt: skip
+              "ReduceLogSumExp"]
 TYPES = [np.float32] * 8 + [np.float16, BF16, np.float64]
 
 

@@ -215,7 +215,7 @@ def check_device(device, d, symbols, other, seen):
 
 def empty_of(seed):
     return {"seed": seed, "operators": [], "passes": {}, "sizes": 0, "kernels": 0, "known": 0, "unknown": 0, "precision": "",
-            "wrong": [], "refused": []}  # fmt: skip
+            "wrong": [], "refused": []}
 
 
 def devices_of(seed, devices):
@@ -254,7 +254,7 @@ class Worker:
         if self.process is None:
             self.pipe, other = multiprocessing.Pipe()
             self.process = multiprocessing.get_context("spawn").Process(target=serve, args=(other, self.work, self.context),
-                                                                           daemon=True)  # fmt: skip
+                                                                           daemon=True)
             self.process.start()
             other.close()
         try:
@@ -317,7 +317,7 @@ def run(first, count, devices, keep=None, jobs=None, precision=""):
     """Checks `count` graphs; returns the summed findings."""
     cases()  # collected once, before the processes that read them
     total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "kernels": 0, "known": 0, "unknown": 0,
-             **{kind: collections.Counter() for kind in ("precisions", "operators", "passes", "refused")}}  # fmt: skip
+             **{kind: collections.Counter() for kind in ("precisions", "operators", "passes", "refused")}}
     jobs = jobs or len(os.sched_getaffinity(0))
     seeds = range(first, first + count)
     chunks = iter([list(seeds[at : at + CHUNK]) for at in range(0, count, CHUNK)])

@@ -74,7 +74,7 @@ def test_music(name, tmp_path):
 
 SOURCES = ["def f(x):\n    return [i * 2 for i in range(x)]\n", "#include <stdio.h>\nint main(void) { printf(\"%d\\n\", 3); return 0; }\n",
            "<html><body><p>Grüße</p></body></html>", "SELECT name FROM people WHERE age > 30;", "fn main() { let x: u32 = 5; println!(\"{}\", x); }",
-           "x", "", "key: value\nlist:\n  - a\n  - b\n" * 900]  # fmt: skip
+           "x", "", "key: value\nlist:\n  - a\n  - b\n" * 900]
 
 
 @pytest.mark.small

@@ -76,7 +76,7 @@ def test_example():
     """examples/tensorflow hears the three notes in all three forms."""
     folder = fetch.package("basic-pitch") / PITCHES
     done = subprocess.run([sys.executable, ROOT / "examples/tensorflow/pitches.py", folder.parent], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(BUILD / "python")})  # fmt: skip
+                          env=os.environ | {"PYTHONPATH": str(BUILD / "python")})
     assert done.returncode == 0, done.stderr
     said = [line.split(": ")[1] for line in done.stdout.splitlines()]
     assert len(said) == 3 and set(said) == {said[0]} and said[0].count("heard") == 3, done.stdout

@@ -43,7 +43,7 @@ def decoder():
         intermediate_size=facts["feed_forward_length"], vocab_size=len(facts["tokenizer.ggml.tokens"]),
         rms_norm_eps=facts["attention.layer_norm_rms_epsilon"], rope_theta=facts["rope.freq_base"], tie_word_embeddings=True,
         max_position_embeddings=2048, bos_token_id=1, eos_token_id=2, pad_token_id=2,
-    )  # fmt: skip
+    )
 
     def by_halves(w, count):
         return w.reshape(count, width // heads // 2, 2, width).swapaxes(1, 2).reshape(-1, width)

@@ -24,7 +24,7 @@ def info(name, dims=(2, 3), type=F32):
 
 def graph_of(nodes, inputs=None, outputs=None, weights=()):
     return helper.make_graph(nodes, "g", inputs or [info("x")], outputs or [info("y", None)],
-                             [numpy_helper.from_array(np.asarray(v), k) for k, v in dict(weights).items()])  # fmt: skip
+                             [numpy_helper.from_array(np.asarray(v), k) for k, v in dict(weights).items()])
 
 
 def save(folder, graph, opset=18, ir=9, **words):
@@ -57,7 +57,7 @@ def relu(folder):
 bad("01 empty file")(lambda folder: plain(folder, b""))
 bad("02 random bytes")(lambda folder: plain(folder, np.random.default_rng(1).bytes(400)))
 bad("04 git-lfs pointer")(lambda folder: plain(
-    folder, b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"))  # fmt: skip
+    folder, b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"))
 bad("05 web page")(lambda folder: plain(folder, b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"))
 bad("06 folder")(lambda folder: (folder / "m").mkdir() or ["run", "m"])
 bad("06 missing")(lambda folder: plain(folder, b"x", "model.onnx") and ["run", "modle.onnx"])
@@ -67,7 +67,7 @@ bad("48 pickle")(lambda folder: plain(folder, b"\x80\x02}q\x00X\x05\x00\x00\x00s
 @bad("03 cut in half")
 def cut(folder):
     save(folder, graph_of([helper.make_node("Add", ["x", "w"], ["y"])], [info("x", (8, 8))], None,
-                          {"w": np.zeros((8, 8), np.float32)}))  # fmt: skip
+                          {"w": np.zeros((8, 8), np.float32)}))
     data = (folder / "m.onnx").read_bytes()
     return plain(folder, data[: len(data) // 2])
 
@@ -95,13 +95,13 @@ node("09 unknown operator", "FrobnicateNet", "x")
 node("10 custom domain", "MyOp", "x", domain="com.acme")
 bad("11 cycle")(lambda f: save(f, graph_of([
     helper.make_node("Add", ["x", "b"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"], name="second"),
-    helper.make_node("Relu", ["b"], ["y"])])))  # fmt: skip
+    helper.make_node("Relu", ["b"], ["y"])])))
 bad("12 nodes out of order")(lambda f: save(f, graph_of([
-    helper.make_node("Relu", ["a"], ["y"], name="second"), helper.make_node("Neg", ["x"], ["a"], name="first")])))  # fmt: skip
+    helper.make_node("Relu", ["a"], ["y"], name="second"), helper.make_node("Neg", ["x"], ["a"], name="first")])))
 bad("13 name made twice")(lambda f: save(f, graph_of([
-    helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])])))  # fmt: skip
+    helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])])))
 bad("14 nobody makes it")(lambda f: save(f, graph_of([
-    helper.make_node("Relu", ["x"], ["note"]), helper.make_node("Add", ["note", "nope"], ["y"], name="n")])))  # fmt: skip
+    helper.make_node("Relu", ["x"], ["note"]), helper.make_node("Add", ["note", "nope"], ["y"], name="n")])))
 bad("15 output that nobody makes")(lambda f: save(f, graph_of([helper.make_node("Relu", ["x"], ["z"])])))
 
 
@@ -123,10 +123,10 @@ node("19 kernel larger than input", "MaxPool", "x", x=(1, 1, 4, 4), kernel_shape
 node("20 stride 0", "MaxPool", "x", x=(1, 1, 4, 4), kernel_shape=[2, 2], strides=[0, 1])
 node("20 group 0", "Conv", "x", "w", x=(1, 2, 4, 4), weights={"w": np.zeros((2, 2, 1, 1), np.float32)}, group=0)
 node("20 slice step 0", "Slice", "x", "s", "e", "a", "t",
-     weights={"s": [0], "e": [1], "a": [0], "t": [0]})  # fmt: skip
+     weights={"s": [0], "e": [1], "a": [0], "t": [0]})
 node("21 pads of 2^62", "Pad", "x", "p", weights={"p": [1 << 62, 0, 1 << 62, 0]})
 bad("21 dims of 2^33 x 2^33")(lambda f: save(f, graph_of(
-    [helper.make_node("Relu", ["x"], ["y"])], [info("x", (1 << 33, 1 << 33))])))  # fmt: skip
+    [helper.make_node("Relu", ["x"], ["y"])], [info("x", (1 << 33, 1 << 33))])))
 
 
 def with_tensor(folder, change):
@@ -155,12 +155,12 @@ bad("23 negative dim")(lambda f: with_tensor(f, set_dims(-2, 3)))
 node("24 ConstantOfShape of 2^40", "ConstantOfShape", "s", weights={"s": [1 << 40]})
 node("24 Expand bomb", "Expand", "x", "s", x=(1,), weights={"s": [1 << 20, 1 << 20]})
 node("24 OneHot of 2^40", "OneHot", "i", "d", "v",
-     weights={"i": np.zeros((4,), np.int64), "d": np.int64(1 << 40), "v": np.array([0, 1], np.float32)})  # fmt: skip
+     weights={"i": np.zeros((4,), np.int64), "d": np.int64(1 << 40), "v": np.array([0, 1], np.float32)})
 node("25 Reshape with two -1", "Reshape", "x", "s", weights={"s": [-1, -1]})
 node("25 Reshape to another count", "Reshape", "x", "s", weights={"s": [4, 4]})
 node("26 Gather out of range", "Gather", "x", "i", weights={"i": [1000000]})
 node("26 ScatterND out of range", "ScatterND", "x", "i", "u",
-     weights={"i": np.array([[9]]), "u": np.zeros((1, 3), np.float32)})  # fmt: skip
+     weights={"i": np.array([[9]]), "u": np.zeros((1, 3), np.float32)})
 
 
 @bad("26 index out of range at run time")
@@ -175,7 +175,7 @@ def gather_at_run_time(folder):
 def endless(folder):
     body = helper.make_graph([helper.make_node("Sin", ["s"], ["t"]), helper.make_node("Identity", ["go"], ["on"])], "body",
                              [info("i", (), TensorProto.INT64), info("go", (), TensorProto.BOOL), info("s")],
-                             [info("on", (), TensorProto.BOOL), info("t")])  # fmt: skip
+                             [info("on", (), TensorProto.BOOL), info("t")])
     loop = helper.make_node("Loop", ["trips", "", "x"], ["y"], name="n", body=body)
     return save(folder, graph_of([loop], weights={"trips": np.int64(1 << 62)})) + ["--device", "ref", "--deadline", "0.2"]
 
@@ -200,7 +200,7 @@ def doubling(folder, levels):
         op, domain = ("Identity", "") if k == 0 else (f"F{k - 1}", "f")
         nodes = [helper.make_node(op, ["a"], ["b"], domain=domain), helper.make_node(op, ["b"], ["c"], domain=domain)]
         functions.append(helper.make_function("f", f"F{k}", ["a"], ["c"], nodes,
-                                              [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]))  # fmt: skip
+                                              [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]))
     top = helper.make_node(f"F{levels - 1}", ["x"], ["y"], domain="f")
     return save(folder, graph_of([top]), opsets=[helper.make_opsetid("f", 1)], functions=functions)
 
@@ -250,11 +250,11 @@ node("35 TopK of a negative count", "TopK", "x", "k", weights={"k": [-1]}, outpu
 node("35 Split that does not add up", "Split", "x", "s", weights={"s": [1, 3]}, outputs=("y", "z"))
 node("35 MatMul of 3 by 4", "MatMul", "x", "w", weights={"w": np.zeros((4, 5), np.float32)})
 node("35 BatchNormalization of 2 channels by 3", "BatchNormalization", "x", "w", "w", "w", "w",
-     weights={"w": np.ones(3, np.float32)}, x=(1, 2, 4))  # fmt: skip
+     weights={"w": np.ones(3, np.float32)}, x=(1, 2, 4))
 for scale in (0.0, 1e18, float("nan")):
     node(f"36 Resize by {scale}", "Resize", "x", "", "s", weights={"s": np.array([1, scale], np.float32)})
 node("37 Range of 1e30 by 1e-30", "Range", "a", "b", "c",
-     weights={"a": np.float32(0), "b": np.float32(1e30), "c": np.float32(1e-30)})  # fmt: skip
+     weights={"a": np.float32(0), "b": np.float32(1e30), "c": np.float32(1e-30)})
 node("37 Range by 0", "Range", "a", "b", "c", weights={"a": np.int64(0), "b": np.int64(9), "c": np.int64(0)})
 node("38 division by a constant 0", "Div", "x", "z", x_type=TensorProto.INT32, weights={"z": np.int32(0)})
 node("38 remainder by a constant 0", "Mod", "x", "z", x_type=TensorProto.INT32, weights={"z": np.int32(0)})
@@ -281,10 +281,10 @@ bad("41 another rank")(lambda f: run_with(f, np.zeros((2, 3, 1), np.float32), "-
 bad("41 another size")(lambda f: run_with(f, np.zeros((2, 4), np.float32), "-i", "x=a.npy"))
 bad("41 another name")(lambda f: run_with(f, np.zeros((2, 3), np.float32), "-i", "xx=a.npy"))
 bad("43 outside the range")(lambda f: run_with(f, np.zeros((40, 3), np.float32), "--shape", "x=1..32,3", "-i", "x=a.npy",
-                                               dims=("b", 3)))  # fmt: skip
+                                               dims=("b", 3)))
 node("39 scale of 0", "QuantizeLinear", "x", "s", weights={"s": np.float32(0)})
 bad("47 infinity in an output")(lambda f: save(f, graph_of([
-    helper.make_node("Log", ["x"], ["y"], name="n")])) + ["--device", "ref", "--fill", "zeros", "--check-numerics"])  # fmt: skip
+    helper.make_node("Log", ["x"], ["y"], name="n")])) + ["--device", "ref", "--fill", "zeros", "--check-numerics"])
 bad("49 GGUF file")(lambda f: plain(f, b"GGUF\x03\0\0\0" + b"\xff" * 16, "m.gguf"))
 bad("49 safetensors file")(lambda f: plain(f, (9).to_bytes(8, "little") + b'{"w":{}} ', "m.safetensors"))
 bad("44 no GPU")(lambda f: relu(f) + ["--device", "hip"])

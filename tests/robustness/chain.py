@@ -71,7 +71,7 @@ LINKS = [
     lambda chain, x: chain.add("Gather", x, "order", axis=1),
     lambda chain, x: chain.add("Mul", chain.add("Sin", x), chain.add("Cos", x)),
     gated, turned, doubled, centred,
-]  # fmt: skip
+]
 
 
 def chain_model(count):
@@ -83,7 +83,7 @@ def chain_model(count):
     sizes = ["batch", WIDTH]
     graph = helper.make_graph(
         chain.nodes, "chain", [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)],
-        [helper.make_tensor_value_info(value, TensorProto.FLOAT, sizes)], weights())  # fmt: skip
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, sizes)], weights())
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 

@@ -25,7 +25,7 @@ def on_small_disk(folder, script):
     settings = {**os.environ, "DISK": str(disk), "WEFT": str(BUILD / "bin/weft"), "MODEL": str(MODEL),
                 "MODEL_INPUT": str(PICTURE), "NO_COLOR": "1"}
     return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", MOUNT + script], cwd=folder, env=settings,
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,7 +20,7 @@ def compiling(folder, cache):
     """Returns a process that compiles into folder/p.weft; it prints its cache hits."""
     command = [BUILD / "bin/weft", "compile", MODEL, "--threads", "1", "-o", folder / "p.weft"]
     return subprocess.Popen(command, env={**os.environ, "WEFT_CACHE_DIR": str(cache), "WEFT_DEBUG": "1"},
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def compile_fully(folder, cache):

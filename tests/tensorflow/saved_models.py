@@ -172,7 +172,7 @@ class Flow(tf.Module):
         joined, lengths = r.TensorListConcatV2(input_handle=b, leading_dims=tf.constant([], tf.int64), **kind)
         return {"last": last, "joined": joined, "lengths": lengths, "length": r.TensorListLength(input_handle=a),
                 "two": r.TensorListGather(input_handle=b, indices=[1, 0], **kind),
-                "shape": r.TensorListElementShape(input_handle=b, shape_type=tf.int32)}  # fmt: skip
+                "shape": r.TensorListElementShape(input_handle=b, shape_type=tf.int32)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
     def nested(self, x):
@@ -190,7 +190,7 @@ def flow():
     names = {"choose": [{"x": floats(2, 3), "k": np.int32(k)} for k in (0, 1, 2, 7, -1)],
              "lists": [{"x": floats(4, 3)}, {"x": floats(1, 3)}],
              "raw": [{"x": floats(2, 3)}, {"x": floats(5, 3)}],
-             "nested": [{"x": np.float32([1, 3, 2])}, {"x": np.float32([9, 0, 4, 1])}]}  # fmt: skip
+             "nested": [{"x": np.float32([1, 3, 2])}, {"x": np.float32([9, 0, 4, 1])}]}
     tf.saved_model.save(model, FOLDER / "flow", signatures={name: getattr(model, name) for name in names})
     for name, runs in names.items():
         keep(f"flow-{name}", answers(getattr(model, name), runs))

@@ -15,7 +15,7 @@ from places import judged  # noqa: E402
 HERE = Path(__file__).resolve().parent
 ALL = """alexa hey_jarvis hey_mycroft okay_nabu emotions face_detection_front face_detection_short_range face_landmark pitches pitches_lite age antispoof
     blazeface-front emotion facemesh facemesh-detection-short gear gender-ssrnet-imdb handtrack liveness meet selfie EfficientNetB0 MobileNet
-    MobileNetV2 MobileNetV3Small""".split()  # fmt: skip
+    MobileNetV2 MobileNetV3Small""".split()
 NAMES = ALL if os.environ.get("WEFT_TEST_FULL") == "1" else ["gender-ssrnet-imdb"]
 
 

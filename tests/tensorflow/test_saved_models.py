@@ -17,7 +17,7 @@ from test_lite_graphs import runs  # noqa: E402
 
 RECURRENT = ["LSTM", "GRU", "SimpleRNN", "both_ways", "masked"]
 SIGNED = {"several-affine": ("several", "affine"), "shards-affine": ("shards", "affine"), "flow-choose": ("flow", "choose"),
-          "flow-lists": ("flow", "lists"), "flow-raw": ("flow", "raw"), "several-pick": ("several", "pick"), "shards-pick": ("shards", "pick"), "flow-nested": ("flow", "nested"), "tables": ("tables", "look")}  # fmt: skip
+          "flow-lists": ("flow", "lists"), "flow-raw": ("flow", "raw"), "several-pick": ("several", "pick"), "shards-pick": ("shards", "pick"), "flow-nested": ("flow", "nested"), "tables": ("tables", "look")}
 LOWERED = ["lowered-lists", "lowered-raw", "lowered-nested"]
 
 
@@ -91,7 +91,7 @@ def test_ways_in(saved, tmp_path):
     np.save(tmp_path / "x.npy", inputs["x"])
     weft_command = [str(BUILD / "bin/weft")]
     subprocess.run([*weft_command, "run", f"{folder}/", "--signature", "serving_default", "--tag", "serve", "--device", "cpu",
-                    "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz"], check=True)  # fmt: skip
+                    "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npz"], check=True)
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], expected)
     subprocess.run([*weft_command, "compile", f"{folder}/"], check=True, cwd=tmp_path)
     np.testing.assert_array_equal(weft.load(tmp_path / "network.weft")(inputs["x"]), expected)
@@ -175,7 +175,7 @@ def damage(folder, how):
     ("shard changed", "E108.*variable '.*' is damaged: the checksum"), ("shard cut", "E161.*needs .* bytes at .* which has 40"), ("shard gone", "E161.*variables.data-00000-of-00001"),
     ("variables gone", "E161.*is not in variables/variables.index"), ("index changed", "E108.*checksum"),
     ("index cut", "E108.*does not end as a table does"), ("shard outside", "E160.*leaves the model's folder"),
-    ("model cut", "E103"), ("model gone", "E106.*without saved_model.pb")])  # fmt: skip
+    ("model cut", "E103"), ("model gone", "E106.*without saved_model.pb")])
 def test_damaged(how, message, saved, tmp_path):
     shutil.copytree(saved / "network", tmp_path / "m")
     damage(tmp_path / "m", how)

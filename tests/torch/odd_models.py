@@ -278,7 +278,7 @@ def whole_numbers(self, x, y):
 
 
 @case(lambda: torch.tensor([0, 2, 1]),
-      buffers=lambda: {"table": torch.randint(-127, 127, (4, 6), dtype=torch.int8), "scale": torch.rand(4, 1)})  # fmt: skip
+      buffers=lambda: {"table": torch.randint(-127, 127, (4, 6), dtype=torch.int8), "scale": torch.rand(4, 1)})
 def embeddings_of_bytes(self, ids):
     return F.embedding(ids, self.table) * self.scale[ids], self.table[ids].to(torch.float16)
 
@@ -340,7 +340,7 @@ def tied_weights(self, ids):
 
 
 @case(lambda: floats(2, 5, 8), lambda: torch.tensor([[False] * 5, [False, False, False, True, True]]),
-      parts=lambda: (nn.MultiheadAttention(8, 2, batch_first=True),))  # fmt: skip
+      parts=lambda: (nn.MultiheadAttention(8, 2, batch_first=True),))
 def attention_with_masks(self, x, padding):
     causal = nn.Transformer.generate_square_subsequent_mask(5)
     padding = torch.zeros(2, 5).masked_fill(padding, float("-inf"))
@@ -354,7 +354,7 @@ def an_encoder_of_torch(self, x):
 
 @case(lambda: floats(2, 5, 8), lambda: torch.tensor([[False] * 5, [False, False, False, True, True]]),
       parts=lambda: (nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True, norm_first=True),
-                     nn.MultiheadAttention(8, 4, batch_first=True)))  # fmt: skip
+                     nn.MultiheadAttention(8, 4, batch_first=True)))
 def an_encoder_with_a_mask(self, x, padding):
     y = self.parts[0](x, src_key_padding_mask=padding)
     return y, self.parts[1](y, y, y), self.parts[1](y, y, y, key_padding_mask=padding, average_attn_weights=False)
@@ -366,7 +366,7 @@ def encoder_and_decoder_of_torch(self, x):
 
 
 @case(lambda: torch.tensor([1, 2, 4, 5, 4, 3]), lambda: torch.tensor([0, 2, 2, 5]),
-      parts=lambda: (nn.EmbeddingBag(6, 3, mode="mean"), nn.EmbeddingBag(6, 3, mode="sum", include_last_offset=True)))  # fmt: skip
+      parts=lambda: (nn.EmbeddingBag(6, 3, mode="mean"), nn.EmbeddingBag(6, 3, mode="sum", include_last_offset=True)))
 def bags_of_embeddings(self, ids, starts):
     return self.parts[0](ids, starts), self.parts[1](ids, starts, per_sample_weights=torch.arange(6.0)), self.parts[0](ids.view(2, 3))
 
@@ -415,7 +415,7 @@ def layers_of_pictures(self, x):
 @case(lambda: floats(2, 3, 8, 8), lambda: torch.rand(2, 5, 5, 2) * 2 - 1)
 def pictures_are_sampled(self, x, grid):
     return (F.grid_sample(x, grid, align_corners=False, padding_mode="border"), F.interpolate(x, size=(5, 11), mode="bicubic"),
-            F.adaptive_avg_pool2d(x, (3, 5)), F.local_response_norm(x, 2), F.avg_pool2d(x, 3, 2, ceil_mode=True, count_include_pad=False))  # fmt: skip
+            F.adaptive_avg_pool2d(x, (3, 5)), F.local_response_norm(x, 2), F.avg_pool2d(x, 3, 2, ceil_mode=True, count_include_pad=False))
 
 
 @case(lambda: floats(2, 4, 6), lambda: floats(4, 3, 6), lambda: floats(2))
@@ -464,7 +464,7 @@ def sizes_as_numbers(self, x):
 
 
 @case(lambda: floats(2, 8), parts=lambda: (nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)),
-                                            nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()))  # fmt: skip
+                                            nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()))
 def parametrised_weights(self, x):
     return self.parts[1](self.parts[0](x))
 

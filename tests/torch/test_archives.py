@@ -109,7 +109,7 @@ def test_tied_weights_are_held_once():
 
 
 NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-           torch.float32, torch.float64]  # fmt: skip
+           torch.float32, torch.float64]
 
 
 class Types(torch.nn.Module):
@@ -137,7 +137,7 @@ def test_the_command_needs_no_torch(tmp_path):
     np.save(tmp_path / "x.npy", inputs[0].numpy())
     name = weft.compile(tmp_path / "m.pt2", device="cpu").outputs[0].name
     done = subprocess.run([BUILD / "bin/weft", "run", "m.pt2", "--input", "x=x.npy", "--device", "cpu", "--output", f"{name}=y.npy"],
-                          capture_output=True, text=True, cwd=tmp_path)  # fmt: skip
+                          capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     wanted = weft.compile(tmp_path / "m.pt2", device="cpu")
     got = np.load(tmp_path / "y.npy")

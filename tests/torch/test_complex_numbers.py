@@ -118,7 +118,7 @@ class Solved(torch.nn.Module):
         square = a @ a.mT + torch.eye(4)
         low = torch.linalg.cholesky(square)
         return (torch.linalg.inv(square), torch.linalg.solve(square, b), torch.linalg.det(a), torch.linalg.slogdet(a)[1],
-                torch.linalg.solve_triangular(low, b, upper=False), torch.cholesky_solve(b, low), torch.logdet(square))  # fmt: skip
+                torch.linalg.solve_triangular(low, b, upper=False), torch.cholesky_solve(b, low), torch.logdet(square))
 
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])

@@ -17,7 +17,7 @@ def language_model(name="llama"):
     config = transformers.AutoConfig.for_model(
         name, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=128,
         vocab_size=199, max_position_embeddings=128, bos_token_id=1, eos_token_id=None, pad_token_id=0,
-    )  # fmt: skip
+    )
     return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 

@@ -16,13 +16,13 @@ import transformers  # noqa: E402
 
 PICTURES = ["resnet18", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "vit_tiny_patch16_224", "regnetx_002"]
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 199,
-         "max_position_embeddings": 128}  # fmt: skip
+         "max_position_embeddings": 128}
 GROUPED = {"num_key_value_heads": 2}
 TEXTS = {
     "bert": SMALL, "roberta": SMALL, "opt": {**SMALL, "ffn_dim": 128, "word_embed_proj_dim": 64}, "llama": {**SMALL, **GROUPED},
     "gpt2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 199, "n_positions": 128}, "qwen3": {**SMALL, **GROUPED, "head_dim": 16},
     "gemma": {**SMALL, **GROUPED, "head_dim": 16}, "phi": SMALL, "gpt_neox": SMALL, "falcon": SMALL,
-}  # fmt: skip
+}
 ENCODERS = {"bert", "roberta"}
 
 

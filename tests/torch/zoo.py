@@ -86,7 +86,7 @@ def loaded(name, place, batches=BATCHES):
     shapes = (tuple({i: axes[a] for i, a in enumerate(PORTS[port][0])} for port in ports),)
     has_length = any("t" in PORTS[port][0] for port in ports)
     return (Answer(model, ports, **options), lambda b, t: tuple(PORTS[port][1](b, t) for port in ports), shapes,
-            list(zip(batches, itertools.cycle(LENGTHS if has_length else (0,)))))  # fmt: skip
+            list(zip(batches, itertools.cycle(LENGTHS if has_length else (0,)))))
 
 
 def spread(model, inputs):

@@ -107,7 +107,7 @@ TIMM = {
     "xception": ("legacy_xception", (3, 299, 299)),
     "xception_aligned": ("xception41p", (3, 299, 299)),
     "xcit": ("xcit_nano_12_p8_224", (3, 224, 224)),
-}  # fmt: skip
+}
 
 #: Smaller pictures for models that take any
 SMALLER = {"deepseek_vit": (3, 210, 210), "gemma4_vit": (3, 192, 192), "qwen3_vit": (3, 256, 256), "naflexvit": (3, 192, 192)}
@@ -124,7 +124,7 @@ SMALL = {
     "num_experts_per_tok": 2, "embedding_size": 64, "word_embed_proj_dim": 64, "ffn_config": None, "conv_dim": (32, 32, 32),
     "conv_stride": (5, 2, 2), "conv_kernel": (10, 3, 3), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4,
     "state_size": 8, "time_step_rank": 4, "window_size": 4,
-}  # fmt: skip
+}
 
 PORTS = {
     "input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
@@ -182,4 +182,4 @@ TEXTS = {
     "whisper": ({}, BASE, ("input_features", "decoder_input_ids"), {"use_cache": False}),
     "wav2vec2": ({}, BASE, ("input_values",), {}),
     "hubert": ({}, BASE, ("input_values",), {}),
-}  # fmt: skip
+}

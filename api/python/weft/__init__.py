@@ -27,7 +27,7 @@ __all__ = [
     "DeviceError", "Error", "Graph", "InternalError", "Model", "ModelError", "Operator", "Port", "ResourceError", "Size",
     "UnsupportedError", "UsageError", "Value", "__version__", "compile", "load", "print_model",
     "quantize", "support",
-]  # fmt: skip
+]
 
 
 class Size(NamedTuple):
@@ -71,7 +71,7 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
     "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list, "outputs": list,
     "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
     "constants": lambda constants: [(name, _constant(value)) for name, value in constants.items()],
-}  # fmt: skip
+}
 
 
 def _options(**given: Any) -> _weft.Options:
@@ -94,7 +94,7 @@ def _options(**given: Any) -> _weft.Options:
 _NUMPY = {
     "bool": "?", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8",
     "f16": "f2", "f32": "f4", "f64": "f8", "c64": "c8", "c128": "c16",
-}  # fmt: skip
+}
 
 
 def _library(value: Any) -> str:

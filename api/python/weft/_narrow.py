@@ -16,7 +16,7 @@ TYPES: dict[str, tuple[str, int]] = {
     "bf16": ("bfloat16", 16), "f8e4m3fn": ("float8_e4m3fn", 8), "f8e4m3fnuz": ("float8_e4m3fnuz", 8),
     "f8e5m2": ("float8_e5m2", 8), "f8e5m2fnuz": ("float8_e5m2fnuz", 8), "f8e8m0": ("float8_e8m0fnu", 8),
     "f4e2m1": ("float4_e2m1fn", 4), "i4": ("int4", 4), "u4": ("uint4", 4), "i2": ("int2", 2), "u2": ("uint2", 2),
-}  # fmt: skip
+}
 
 _BY_NAME = {name: dtype for dtype, (name, _) in TYPES.items()}
 

@@ -22,7 +22,7 @@ _TYPE = re.compile(r"(\w+)\s*(?:\[([^\]]*)\])?")
 _NUMPY = {
     "bool": "?", "u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "i8": "i1", "i16": "i2", "i32": "i4", "i64": "i8",
     "f16": "f2", "f32": "f4", "f64": "f8",
-}  # fmt: skip
+}
 
 
 def _patterns(text: str) -> list[tuple[str, list[str] | None]]:
@@ -45,7 +45,7 @@ _HELPERS: dict[str, Callable[[int, int], int]] = {
 }
 _BINARY: dict[type, Callable[[int, int], int]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv,
-}  # fmt: skip
+}
 
 
 def _size(text: str, known: dict[str, int]) -> int:

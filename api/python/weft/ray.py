@@ -96,7 +96,7 @@ class _Replica:
 def Deployment(
     models: Iterable[str | os.PathLike[str] | Shipped], *, name: str = "weft", threads: int = 1, num_cpus: float = 1,
     num_gpus: float = 0, options: Any = None, **serve_options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Makes an application for `serve.run`. Each replica serves the models by the KServe v2 protocol, with a queue for each model.
 
     models: files, or models made by `Shipped.of`. threads: CPU threads of a replica. num_cpus, num_gpus: what Ray reserves for a
@@ -179,7 +179,7 @@ def map_batches(
     dataset: Any, model: str | os.PathLike[str] | Shipped, *, columns: Mapping[str, str] | None = None,
     prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None, batch_size: int = 64, concurrency: int | tuple[int, int] = 1,
     threads: int = 1, device: str = "auto", num_cpus: float = 1, num_gpus: float = 0, **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Runs a model over a dataset. Returns the dataset with a column for each output of the model, and a column "error".
 
     columns: the input for each column, {"picture": "image"}; by default columns have the names of the inputs.
@@ -196,4 +196,4 @@ def map_batches(
     return dataset.map_batches(
         _Predictor, fn_constructor_args=(shipped, dict(columns), prepare), batch_size=batch_size, batch_format="numpy",
         concurrency=concurrency, num_cpus=num_cpus if not num_gpus else None, num_gpus=num_gpus or None, **options,
-    )  # fmt: skip
+    )

@@ -52,7 +52,7 @@ _TYPES = {
     "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
     "f64": torch.float64, "f8e4m3fn": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2, "f8e4m3fnuz": torch.float8_e4m3fnuz,
     "f8e5m2fnuz": torch.float8_e5m2fnuz,
-}  # fmt: skip
+}
 _OPTIONS = ("device", "precision", "threads", "freeze", "fullgraph")
 
 
@@ -178,7 +178,7 @@ def _changes_nothing() -> bool:
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
         return False
     counts = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "dynamic_outputs", "tokens",
-              "num_graphsafe_rng_states")  # fmt: skip
+              "num_graphsafe_rng_states")
     if any(getattr(known, name, True) for name in counts):
         return False
     kinds = (*known.subclass_inp_meta, *known.subclass_fw_graph_out_meta)
@@ -344,7 +344,7 @@ class _Part(torch.nn.Module):
     constants of the program; when one has changed, the graph is compiled again."""
 
     def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
-                 place: torch.device | None, graph_outputs: Sequence[Any]) -> None:  # fmt: skip
+                 place: torch.device | None, graph_outputs: Sequence[Any]) -> None:
         super().__init__()
         self.text, self.options, self.eager = text, options, eager
         graph = json.loads(text)["graph_module"]["graph"]
@@ -449,7 +449,7 @@ _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
         "ones.default", "scalar_tensor.default", "to.device", "to.dtype", "zeros.default")
-}  # fmt: skip
+}
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
@@ -468,7 +468,7 @@ def _broadcasts(body: fx.GraphModule) -> bool:
 
 
 def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: float, options: Any,
-                  of_score: Any = (), of_mask: Any = ()) -> tuple[Any, Any, Any]:  # fmt: skip
+                  of_score: Any = (), of_mask: Any = ()) -> tuple[Any, Any, Any]:
     """Computes flex attention: scores, the model's functions of them, softmax. torch's own formula maps the functions with vmap, which
     makes sizes constants. Most functions broadcast instead, so that sizes stay open.
 
@@ -485,7 +485,7 @@ def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: 
         x = x[:, :, None].expand(batch, x.shape[1], shared, *x.shape[2:])
         return x.reshape(batch, heads, *x.shape[3:])
 
-    at = [torch.arange(n, device=query.device).view([-1 if a == b else 1 for b in range(4)]) for a, n in enumerate((batch, heads, rows, columns))]  # fmt: skip
+    at = [torch.arange(n, device=query.device).view([-1 if a == b else 1 for b in range(4)]) for a, n in enumerate((batch, heads, rows, columns))]
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     scores = (query.to(wide) @ for_heads(key).to(wide).transpose(-2, -1)) * scale
     scores = score_mod(scores, *at, *of_score)
@@ -496,7 +496,7 @@ def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: 
 
 def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
               proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True,
-              mask_type: int | None = None) -> tuple[Any, Any]:  # fmt: skip
+              mask_type: int | None = None) -> tuple[Any, Any]:
     """Computes _native_multi_head_attention, the fast path of nn.MultiheadAttention in inference."""
     linear, inputs = torch.nn.functional.linear, (query, key, value)
     triples = zip(inputs, qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
@@ -516,7 +516,7 @@ def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, q
 def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any,
              use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
              norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
-             mask_type: int | None = None) -> Any:  # fmt: skip
+             mask_type: int | None = None) -> Any:
     """Computes _transformer_encoder_layer_fwd, the fast path of nn.TransformerEncoderLayer in inference."""
     functions = torch.nn.functional
 

@@ -34,7 +34,7 @@ async def serve(options: Options) -> None:
     config = uvicorn.Config(
         app, host=options.host, port=options.port, ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key,
         log_level="warning", access_log=False, lifespan="on", server_header=False, ws="none", timeout_keep_alive=75,
-    )  # fmt: skip
+    )
     await repository.start()
     server, listening = uvicorn.Server(config), config.bind_socket()
     # Answers are two writes. Without this the second waits until the client acknowledges the first, which takes 40 ms.

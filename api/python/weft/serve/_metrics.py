@@ -60,7 +60,7 @@ class Metrics:
             ("refused_total", "counter", "refused", "Requests that found the queue full."),
             ("queue_nanoseconds_total", "counter", "queue_ns", "Time that requests waited, in all."),
             ("run_nanoseconds_total", "counter", "run_ns", "Time that requests ran, in all."),
-        ]  # fmt: skip
+        ]
         for name, type_, key, help_ in kinds:
             yield f"# HELP weft_model_{name} {help_}"
             yield f"# TYPE weft_model_{name} {type_}"

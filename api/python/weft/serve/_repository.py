@@ -117,7 +117,7 @@ class Served:
         return {
             "name": self.name, "versions": versions, "platform": "weft",
             "inputs": [port(p) for p in self.inputs], "outputs": [port(p) for p in self.outputs],
-        }  # fmt: skip
+        }
 
     def statistics(self) -> dict[str, Any]:
         """Returns statistics in the form of Triton's extension of the protocol."""
@@ -137,7 +137,7 @@ class Served:
             "batch_stats": [
                 {"batch_size": rows, "compute_infer": {"count": count, "ns": ns}} for rows, (count, ns) in sorted(runs.items())
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclasses.dataclass

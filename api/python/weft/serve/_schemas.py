@@ -10,7 +10,7 @@ WHY = {
     408: "the body did not come in time", 413: "the request is too large", 415: "the body is compressed",
     422: "the answer has values that JSON cannot say", 429: "the queue of the model is full", 503: "not ready, or out of memory",
     504: "the deadline of the request passed",
-}  # fmt: skip
+}
 
 ERROR = {"type": "object", "properties": {"error": {"type": "string"}}}
 TENSOR = {
@@ -50,5 +50,5 @@ def infer_body() -> dict[str, Any]:
     header = {
         "name": "Inference-Header-Content-Length", "in": "header", "required": False, "schema": {"type": "integer", "minimum": 0},
         "description": "bytes of JSON at the begin of a binary request",
-    }  # fmt: skip
+    }
     return {"requestBody": {"required": True, "content": content}, "parameters": [header]}

@@ -16,7 +16,7 @@ TYPES = {
     "bool": ("BOOL", "?"), "u8": ("UINT8", "u1"), "u16": ("UINT16", "<u2"), "u32": ("UINT32", "<u4"), "u64": ("UINT64", "<u8"),
     "i8": ("INT8", "i1"), "i16": ("INT16", "<i2"), "i32": ("INT32", "<i4"), "i64": ("INT64", "<i8"), "f16": ("FP16", "<f2"),
     "f32": ("FP32", "<f4"), "f64": ("FP64", "<f8"), "bf16": ("BF16", "<u2"), "string": ("BYTES", "O"),
-}  # fmt: skip
+}
 MOST_AXES, MOST_ELEMENTS = 32, 1 << 40
 
 

@@ -23,13 +23,13 @@ CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED, 500: grpc.StatusCode.INTERNAL,
-}  # fmt: skip
+}
 #: the list of InferTensorContents that has the elements of a type
 CONTENTS = {
     "bool": "bool_contents", "i8": "int_contents", "i16": "int_contents", "i32": "int_contents", "i64": "int64_contents",
     "u8": "uint_contents", "u16": "uint_contents", "u32": "uint_contents", "u64": "uint64_contents",
     "f32": "fp32_contents", "f64": "fp64_contents", "string": "bytes_contents",
-}  # fmt: skip
+}
 SERVICE = "inference.GRPCInferenceService"
 
 

@@ -256,7 +256,7 @@ def build(repository: Repository) -> Any:
     app = FastAPI(
         title="weft serve", version=weft.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         description="The KServe v2 protocol, with the binary extension and the model repository extension.",
-    )  # fmt: skip
+    )
     app.state.metrics = Metrics(repository)
 
     @app.exception_handler(Refused)
@@ -342,7 +342,7 @@ def add_models(app: FastAPI, repository: Repository) -> None:
         return {"model_stats": [repository.find(name, version).statistics()]}
 
     @both("/infer", app.post, tags=["inference"], openapi_extra=infer_body(),
-          responses=answers(400, 401, 404, 408, 413, 415, 422, 429, 503, 504))  # fmt: skip
+          responses=answers(400, 401, 404, 408, 413, 415, 422, 429, 503, 504))
     async def model_infer(name: str, version: str, request: Request) -> Response:
         begin = time.perf_counter()
         status = 500
