@@ -40,119 +40,52 @@ void expect(bool holds, const char* why) {
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
-template <class A, Is<Chip> T>
-void fields(A& a, T& chip) {
-  a(chip.kind, chip.arch, chip.features, chip.tune);
-}
-template <class A, Is<Symbol> T>
-void fields(A& a, T& symbol) {
-  a(symbol.name, symbol.min, symbol.max, symbol.multiple_of);
-}
-template <class A, Is<Shape> T>
-void fields(A& a, T& shape) {
-  a(shape.dtype, shape.dims);
-}
-template <class A, Is<Port> T>
-void fields(A& a, T& port) {
-  a(port.name, port.type, port.default_value, port.is_donated);
-}
-template <class A, Is<SizeCheck> T>
-void fields(A& a, T& check) {
-  a(check.equal, check.a, check.b, check.source, check.what);
-}
-template <class A, Is<PlanBuffer> T>
-void fields(A& a, T& buffer) {
+void fields(auto& a, Is<Chip> auto& chip) { a(chip.kind, chip.arch, chip.features, chip.tune); }
+void fields(auto& a, Is<Symbol> auto& symbol) { a(symbol.name, symbol.min, symbol.max, symbol.multiple_of); }
+void fields(auto& a, Is<Shape> auto& shape) { a(shape.dtype, shape.dims); }
+void fields(auto& a, Is<Port> auto& port) { a(port.name, port.type, port.default_value, port.is_donated); }
+void fields(auto& a, Is<SizeCheck> auto& check) { a(check.equal, check.a, check.b, check.source, check.what); }
+void fields(auto& a, Is<PlanBuffer> auto& buffer) {
   a(buffer.kind, buffer.index, buffer.shape, buffer.bytes, buffer.value, buffer.first_step, buffer.last_step,
     buffer.shares);
 }
-template <class A, Is<PlanKernel> T>
-void fields(A& a, T& kernel) {
+void fields(auto& a, Is<PlanKernel> auto& kernel) {
   a(kernel.name, kernel.code, kernel.threads, kernel.shared_bytes, kernel.occupancy, kernel.cluster, kernel.kind,
     kernel.notes_faults);
 }
-template <class A, Is<SizeSetting> T>
-void fields(A& a, T& setting) {
+void fields(auto& a, Is<SizeSetting> auto& setting) {
   a(setting.symbol, setting.buffer, setting.element, setting.value, setting.most);
 }
-template <class A, Is<HostCall> T>
-void fields(A& a, T& call) {
-  a(call.fn, call.numbers, call.strings);
-}
-template <class A, Is<StepVariant> T>
-void fields(A& a, T& variant) {
-  a(variant.kernel, variant.sizes, variant.blocks, variant.from);
-}
-template <class A, Is<LaunchStep> T>
-void fields(A& a, T& step) {
-  a(step.kernel, step.blocks, step.work, step.variants);
-}
-template <class A, Is<SizesStep> T>
-void fields(A& a, T& step) {
-  a(step.settings, step.checks);
-}
-template <class A, Is<BranchStep> T>
-void fields(A& a, T& step) {
-  a(step.amount, step.target);
-}
-template <class A, Is<JumpStep> T>
-void fields(A& a, T& step) {
-  a(step.target);
-}
-template <class A, Is<SwapStep> T>
-void fields(A&, T&) {}
-template <class A, Is<GrowStep> T>
-void fields(A& a, T& step) {
-  a(step.bytes);
-}
-template <class A, Is<HostStep> T>
-void fields(A& a, T& step) {
-  a(step.call);
-}
-template <class A, Is<PartStep> T>
-void fields(A& a, T& step) {
-  a(step.part, step.settings);
-}
+void fields(auto& a, Is<HostCall> auto& call) { a(call.fn, call.numbers, call.strings); }
+void fields(auto& a, Is<StepVariant> auto& variant) { a(variant.kernel, variant.sizes, variant.blocks, variant.from); }
+void fields(auto& a, Is<LaunchStep> auto& step) { a(step.kernel, step.blocks, step.work, step.variants); }
+void fields(auto& a, Is<SizesStep> auto& step) { a(step.settings, step.checks); }
+void fields(auto& a, Is<BranchStep> auto& step) { a(step.amount, step.target); }
+void fields(auto& a, Is<JumpStep> auto& step) { a(step.target); }
+void fields(auto&, Is<SwapStep> auto&) {}
+void fields(auto& a, Is<GrowStep> auto& step) { a(step.bytes); }
+void fields(auto& a, Is<HostStep> auto& step) { a(step.call); }
+void fields(auto& a, Is<PartStep> auto& step) { a(step.part, step.settings); }
 /// Encodes nothing: saved programs run on other machines and lack such steps. Tools that compare plans call it.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}
-template <class A, Is<PlanStep> T>
-void fields(A& a, T& step) {
+void fields(auto& a, Is<PlanStep> auto& step) {
   a(step.action, step.buffers, step.sizes, step.outputs, step.source, step.reason, step.flops, step.bytes,
     step.in_place, step.moves, step.moves_apart);
 }
-template <class A, Is<InPlace> T>
-void fields(A& a, T& pair) {
-  a(pair.input, pair.output);
-}
-template <class A, Is<Donation> T>
-void fields(A& a, T& donation) {
-  a(donation.input, donation.output, donation.why_not);
-}
-template <class A, Is<PlanPart> T>
-void fields(A& a, T& part) {
-  a(part.plan, part.names, part.image);
-}
-template <class A, Is<Plan> T>
-void fields(A& a, T& plan) {
+void fields(auto& a, Is<InPlace> auto& pair) { a(pair.input, pair.output); }
+void fields(auto& a, Is<Donation> auto& donation) { a(donation.input, donation.output, donation.why_not); }
+void fields(auto& a, Is<PlanPart> auto& part) { a(part.plan, part.names, part.image); }
+void fields(auto& a, Is<Plan> auto& plan) {
   a(plan.chip, plan.program, plan.metadata, plan.inputs, plan.outputs, plan.checks, plan.sizes, plan.buffers,
     plan.strings, plan.constants, plan.kernels, plan.load_steps, plan.steps, plan.parts, plan.in_place, plan.donations,
     plan.compiler);
 }
-template <class A, Is<PlacedConstant> T>
-void fields(A& a, T& constant) {
-  a(constant.offset, constant.size, constant.hash);
-}
-template <class A, Is<Contents> T>
-void fields(A& a, T& contents) {
-  a(contents.chips, contents.constants);
-}
-template <class A, Is<DonationRequest> T>
-void fields(A& a, T& request) {
-  a(request.input, request.output);
-}
-template <class A, Is<ProgramSource> T>
-void fields(A& a, T& source) {
+void fields(auto& a, Is<PlacedConstant> auto& constant) { a(constant.offset, constant.size, constant.hash); }
+void fields(auto& a, Is<Contents> auto& contents) { a(contents.chips, contents.constants); }
+void fields(auto& a, Is<DonationRequest> auto& request) { a(request.input, request.output); }
+void fields(auto& a, Is<ProgramSource> auto& source) {
   a(source.text, source.constants, source.precision, source.keep_f32, source.donations);
 }
 
