@@ -39,7 +39,7 @@ class Grouping {
 
   std::vector<Region> run() {
     for (Instruction& i : module_) {
-      fixed_[i.id] = follows_from_constants(i);
+      fixed_[i.id] = follows_from_constants(i, fixed_);
       if (is_leaf(i)) continue;
       if (!is_pointwise(i) || is_widened_by_reader(i) || !join(i)) start(i);
     }
@@ -120,14 +120,6 @@ class Grouping {
              bool is_product = user->is<Dot>() || user->is<Convolution>();
              return is_product || (is_view_op(user->op) && is_stored_byte({const_cast<Instruction*>(user), 0}));
            });
-  }
-
-  /// True if a value of static size depends on constants only; `fixed_` of its operands is already known.
-  bool follows_from_constants(const Instruction& i) const {
-    if (i.is<Constant>()) return true;
-    bool is_plain = !i.inputs.empty() && i.modules.empty() && !has_symbols(i.op) && i.types[0].is_tensor();
-    auto is_fixed = [&](const Value& input) { return fixed_[input.def->id]; };
-    return is_plain && i.types[0].shape.is_static() && std::ranges::all_of(i.inputs, is_fixed);
   }
 
   /// True if the region's anchor runs once at load time (sums of weights, for example) but `i` in each run.

@@ -7,7 +7,9 @@
 
 #include "base/glob.h"
 #include "base/numeric.h"
+#include "ir/control.h"
 #include "ir/core_ops.h"
+#include "ir/symbols.h"
 #include "ops/build.h"
 
 namespace weft {
@@ -41,10 +43,30 @@ class Converted {
   std::map<std::pair<const Instruction*, uint32_t>, Value> known_;
 };
 
-bool fits(const Tensor& tensor, DType type) {
+/// Returns for each instruction whether it follows from constants, also through the parameters of bodies.
+std::vector<bool> find_fixed(const Module& module) {
+  std::vector<bool> fixed(module.id_limit());
+  for (const auto& outer : module.program().modules()) {
+    for (const Instruction& i : *outer) {
+      auto body = std::ranges::find(i.modules, &module);
+      if (body == i.modules.end()) continue;
+      std::vector<bool> known = find_fixed(*outer);
+      auto operands = body_operands(i, body - i.modules.begin());
+      for (size_t k = i.is<Loop>() ? i.as<Loop>()->carried : 0; k < operands.size(); ++k)
+        fixed[module.parameters()[k].def->id] = known[operands[k].def->id];
+    }
+  }
+  for (const Instruction& i : module) fixed[i.id] = fixed[i.id] || follows_from_constants(i, fixed);
+  return fixed;
+}
+
+/// False if f16 may turn a finite weight into an infinity. A weight that is computed later is not known to fit.
+bool fits(Value weight, DType type) {
   if (type != DType::f16) return true;
+  const auto* constant = behind_views(weight).as<Constant>();
   constexpr float largest = 65504;
-  return std::ranges::all_of(tensor.as<float>(), [](float x) { return std::abs(x) <= largest || !std::isfinite(x); });
+  return constant && std::ranges::all_of(constant->tensor.as<float>(),
+                                         [](float x) { return std::abs(x) <= largest || !std::isfinite(x); });
 }
 
 }  // namespace
@@ -52,15 +74,15 @@ bool fits(const Tensor& tensor, DType type) {
 bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies) {
   bool changed = false;
   Converted converted(module, type);
+  std::vector<bool> is_fixed = find_fixed(module);
   for (Instruction& i : module) {
     if (!i.is<Dot>() && !i.is<GroupedDot>() && !(multiplies && i.is<Convolution>())) continue;
     if (std::ranges::any_of(keep, [&](const std::string& pattern) {
           return matches_glob(i.source, pattern) || matches_glob(i.source, cat("*'", pattern, "'*"));
         }))
       continue;
-    const auto* weight = behind_views(i.inputs[1]).as<Constant>();
     bool is_f32 = i.inputs[0].dtype() == DType::f32 && i.inputs[1].dtype() == DType::f32;
-    if (!weight || !is_f32 || !fits(weight->tensor, type)) continue;
+    if (!is_f32 || !is_fixed[behind_views(i.inputs[1]).id] || !fits(i.inputs[1], type)) continue;
     ReplaceScope scope(module, i);
     module.set_input(i, 1, converted.of(i.inputs[1]));
     changed = true;

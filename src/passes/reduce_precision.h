@@ -8,9 +8,9 @@
 
 namespace weft {
 
-/// Stores the constant weights of f32 matrix products and convolutions in `type` (bf16 or f16): this halves the memory
-/// to read and allows 16-bit products where the chip has them. Sums and other values stay f32, so nothing new can
-/// overflow; products with a weight beyond f16 stay f32. Skips nodes whose source matches a pattern of `keep` (`*` and
+/// Stores the weights of f32 matrix products and convolutions in `type` (bf16 or f16): this halves the memory to read
+/// and allows 16-bit products where the chip has them. A weight is a constant or follows from constants (a standardised
+/// weight). Sums and other values stay f32, so nothing new can overflow; products whose weight f16 may not hold stay f32. Skips nodes whose source matches a pattern of `keep` (`*` and
 /// `?`). If the chip cannot multiply `type` itself (`multiplies`), also skips convolutions, which reuse each weight so
 /// often that they would only lose their fastest kernels. If it can, the other operands are converted when they are
 /// stored (LowerOptions::storage).

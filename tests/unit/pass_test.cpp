@@ -65,7 +65,7 @@ std::string unframed(const Program& program) {
 /// Returns the text after the pass; the program stays valid.
 std::string after(const Pass& pass, const std::string& name, std::string_view before) {
   auto program = parse_program(framed(before), make_op);
-  pass(program->main());
+  for (size_t i = 0; i < program->modules().size(); ++i) pass(*program->modules()[i]);
   program->main().remove_dead();
   verify(*program, name);
   return unframed(*program);
