@@ -185,11 +185,35 @@ std::optional<Value> before_reshape(Module& module, Instruction& i) {
   return module.append(view, {module.append(i.op, {i.inputs[0].def->inputs[0]})});
 }
 
+bool comes_from_product(Value value) {
+  auto is_product = [](Value x) { return x.def->is<Dot>() && x.def->users.size() == 1; };
+  return is_product(value) || (value.def->is<Elementwise>() && std::ranges::any_of(value.def->inputs, is_product));
+}
+
+/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a product and its reshape only splits the leading
+/// axis, so that the function (adding a residual) can be fused with the product.
+std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
+  if (!i.is<Elementwise>() || i.inputs.size() != 2) return std::nullopt;
+  for (size_t k = 0; k < 2; ++k) {
+    const Instruction& view = *i.inputs[k].def;
+    Value y = i.inputs[1 - k];
+    if (!view.is<Reshape>() || view.users.size() != 1 || !comes_from_product(view.inputs[0])) continue;
+    if (y.def->is<Broadcast>() || y.def->is<Transpose>() || y.def->is<Slice>()) continue;  // a reshape would copy them
+    const Dims &from = view.inputs[0].dims(), &to = i.types[0].shape.dims;
+    if (from.size() >= to.size() || !std::equal(from.rbegin(), from.rend() - 1, to.rbegin())) continue;
+    std::vector<Value> inputs{view.inputs[0], view.inputs[0]};
+    inputs[1 - k] = reshape(module, y, from);
+    return module.append(Reshape{.dims = to}, {module.append(i.op, inputs)});
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain<false>, merged_view,  merged_convert,      before_broadcast,
-                                         before_reshape,       picked_slice, without_padded_taps, scaled_channels};
+  static constexpr Rewrite rewrites[] = {shorter_chain<false>, merged_view,     merged_convert,
+                                         before_broadcast,     before_reshape,  picked_slice,
+                                         without_padded_taps,  scaled_channels, in_product_sizes};
   return rewrite_each(module, rewrites);
 }
 
