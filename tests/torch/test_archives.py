@@ -208,15 +208,52 @@ def test_newer_schema(counter):
         weft.compile(rewritten(counter, change_json("models/model.json", edit)))
 
 
+def sizes_with_guard(guard):
+    """Returns the archive of the example "sizes" whose only guard is this text."""
+
+    def edit(program):
+        program["guards_code"] = [guard]
+
+    return rewritten(archive(exported(*examples()["sizes"])), change_json("models/model.json", edit))
+
+
 @pytest.mark.parametrize("axis", [2, 9223372036854775807, -1])
 def test_guards_on_axes_that_an_input_lacks(axis):
-    def edit(program):
-        program["guards_code"] = [f"L['x'].size()[{axis}] <= 8"]
-
-    model, inputs, shapes = examples()["sizes"]
-    file = archive(exported(model, inputs, shapes))
     with pytest.raises(weft.UnsupportedError, match=rf"E190.*reads axis {axis} of an input with 2"):
-        weft.compile(rewritten(file, change_json("models/model.json", edit)))
+        weft.compile(sizes_with_guard(f"L['x'].size()[{axis}] <= 8"))
+
+
+@pytest.mark.parametrize("guard, right", [
+    ("{n} == 4 or {n} == 10", [4, 10]),
+    ("({n} == 4) or ({n} > 8 and {n} % 4 != 2)", [4, 12]),
+    ("not {n} // 2 == 3", [4, 8, 10, 12]),
+    ("not ({n} < 6 or 2 * ({n} - 2) >= 20)", [6, 8, 10]),
+    ("max({n}, 8) == 8 and not not {n} >= 6", [6, 8]),
+])
+def test_guards_that_join_comparisons(guard, right):
+    """Prints of torch's Or, And and Not. Each size is allowed exactly if the guard holds."""
+    compiled = weft.compile(sizes_with_guard(guard.format(n="L['x'].size()[0]")), device="cpu")
+    model = examples()["sizes"][0]
+    for rows in range(4, 14, 2):
+        x, y = torch.randn(rows, 4), torch.randn(rows, 4)
+        if rows in right:
+            compare(outputs_of(compiled, (x, y)), model(x, y))
+        else:
+            with pytest.raises(weft.Error, match="E312|E311"):
+                compiled(x, y)
+
+
+@pytest.mark.parametrize("guard, error", [
+    ("(" * 100_000, "nested more than 64 deep"),
+    ("-" * 100_000 + "1 == 1", "nested more than 64 deep"),
+    ("L['x'].size()[0]", "is not a comparison"),
+    ("(L['x'].size()[0] == 1) + 1 == 2", "computes with a comparison"),
+    ("L['x'].size()[0] == 1 or 2", "is not a comparison"),
+    ("L['x'].size()[0] == 1 xor 1 == 1", "goes on where it should end"),
+])
+def test_guards_that_are_no_conditions(guard, error):
+    with pytest.raises(weft.UnsupportedError, match=f"E190.*{error}"):
+        weft.compile(sizes_with_guard(guard))
 
 
 def test_pickled_weights(counter):

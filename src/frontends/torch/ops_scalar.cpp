@@ -10,17 +10,18 @@
 namespace weft::torch {
 namespace {
 
+Values give(Call& c, Operand result) {
+  c.give({.scalar = std::move(result)});
+  return {};
+}
+Values give_size(Call& c, Dim size) { return give(c, {.kind = Operand::Kind::integer, .integer = std::move(size)}); }
+
 Values size_of(Call& c) {
   Expr x = c.tensor("self");
-  c.give({.scalar = Operand{.kind = Operand::Kind::integer,
-                            .integer = x.dims()[static_cast<size_t>(c.axis_of("dim", x.rank()))]}});
-  return {};
+  return give_size(c, x.dims()[static_cast<size_t>(c.axis_of("dim", x.rank()))]);
 }
 
-Values count_of(Call& c) {
-  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = c.tensor("self").value.shape().elements()}});
-  return {};
-}
+Values count_of(Call& c) { return give_size(c, c.tensor("self").value.shape().elements()); }
 
 /// Returns the name of argument i, because names of arguments of Python's operators are not fixed.
 std::string_view named(Call& c, size_t i) {
@@ -31,8 +32,7 @@ std::string_view named(Call& c, size_t i) {
 template <class F>
 Values on_sizes(Call& c, F f) {
   Dim a = c.size(named(c, 0)), b = c.size(named(c, 1));
-  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = f(a, b)}});
-  return {};
+  return give_size(c, f(a, b));
 }
 
 bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
@@ -43,8 +43,7 @@ Values on_floats(Call& c, F f) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1)), result{.kind = Operand::Kind::number};
   if (a.is_constant() && b.is_constant()) result.number = f(a.value(), b.value());
   else result.tensor = f(a.as(c, DType::f64), b.as(c, DType::f64)).value;
-  c.give({.scalar = result});
-  return {};
+  return give(c, result);
 }
 
 /// Computes f: of two sizes the result is a size, else a float.
@@ -54,17 +53,13 @@ Values arithmetic(Call& c, F f) {
   return is_size ? on_sizes(c, f) : on_floats(c, f);
 }
 
-Values negated(Call& c) {
-  c.give({.scalar = Operand{.kind = Operand::Kind::integer, .integer = Dim(0) - c.size(named(c, 0))}});
-  return {};
-}
+Values negated(Call& c) { return give_size(c, 0 - c.size(named(c, 0))); }
 
 Values as_float(Call& c) {
   Operand a = c.operand(named(c, 0)), result{.kind = Operand::Kind::number};
   if (a.is_constant()) result.number = a.value();
   else result.tensor = a.as(c, DType::f64).value;
-  c.give({.scalar = result});
-  return {};
+  return give(c, result);
 }
 
 /// Imports a comparison: a <= b + offset (a < b is a <= b - 1), a == b or a != b; `swap` exchanges a and b.
@@ -109,14 +104,9 @@ Values check_metadata(Call& c) {
 Values item(Call& c) {
   Expr x = c.tensor("self");
   x = reshape(x, {});
-  if (is_float(x.dtype())) {
-    c.give({.scalar = Operand{.kind = Operand::Kind::number, .tensor = x}});
-    return {};
-  }
+  if (is_float(x.dtype())) return give(c, {.kind = Operand::Kind::number, .tensor = x});
   Dim size = sizes_in(c.module(), convert(x, DType::i64), INT64_MIN)[0];
-  c.give({.scalar = Operand{.kind = x.dtype() == DType::boolean ? Operand::Kind::flag : Operand::Kind::integer,
-                            .integer = size}});
-  return {};
+  return give(c, {.kind = x.dtype() == DType::boolean ? Operand::Kind::flag : Operand::Kind::integer, .integer = size});
 }
 
 Dim whole_power(const Dim& base, const Dim& exponent) {
@@ -129,8 +119,7 @@ Values power(Call& c) {
   bool is_small = b.is_constant() && b.value() >= 0 && b.value() <= 8;
   if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, whole_power);
   if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
-  c.give({.scalar = Operand{.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())}});
-  return {};
+  return give(c, {.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())});
 }
 
 constexpr auto add = [](auto a, auto b) { return a + b; };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <variant>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -11,83 +12,106 @@
 namespace weft::torch {
 namespace {
 
-/// Parses name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
-class Parser {
- public:
-  Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)
-      : text_(text), symbol_of_(symbol_of) {}
-
-  Dim whole() {
-    Dim result = term(0);
-    if (at_ != text_.size()) fail("goes on where it should end");
-    return result;
-  }
-
- private:
+/// Reads a text from left to right. Both notations are built on it.
+class Scanner {
+ protected:
   static constexpr int max_nesting = 64;
 
-  [[noreturn]] void fail(std::string_view what) const {
-    throw Error({.kind = ErrorKind::model,
+  Scanner(std::string_view text, ErrorKind kind, std::string_view what) : text_(text), kind_(kind), what_(what) {}
+
+  [[noreturn]] void fail(std::string_view why) const {
+    throw Error({.kind = kind_,
                  .code = "E190",
-                 .what = cat("size '", printable(text_.substr(0, 200)), "' ", what, " (character ", at_, ")")});
+                 .what = cat(what_, " '", printable(text_.substr(0, 200)), "' ", why, " (character ", at_, ")")});
   }
   void skip_spaces() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }
-  bool take(char c) {
+  bool take(std::string_view word) {
     skip_spaces();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
     return true;
   }
-  void expect(char c) {
-    if (!take(c)) fail(cat("lacks '", c, "'"));
+  void expect(std::string_view word) {
+    if (!take(word)) fail(cat("lacks '", word, "'"));
   }
+  void expect_end() {
+    skip_spaces();
+    if (at_ != text_.size()) fail("goes on where it should end");
+  }
+  int64_t number() {
+    skip_spaces();
+    int64_t value = 0;
+    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error != std::errc()) fail("lacks a number of 64 bits");
+    at_ = static_cast<size_t>(end - text_.data());
+    return value;
+  }
+  /// Returns the text up to the next quote, and skips that.
+  std::string_view quoted() {
+    size_t begin = at_, end = text_.find('\'', at_);
+    if (end == text_.npos) fail("has a name without end");
+    at_ = end + 1;
+    return text_.substr(begin, end - begin);
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+
+ private:
+  ErrorKind kind_;
+  std::string_view what_;
+};
+
+/// Parses name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
+class Parser : Scanner {
+ public:
+  Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)
+      : Scanner(text, ErrorKind::model, "size"), symbol_of_(symbol_of) {}
+
+  Dim whole() {
+    Dim result = term(0);
+    expect_end();
+    return result;
+  }
+
+ private:
   std::string_view word() {
     skip_spaces();
     size_t begin = at_;
-    auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; };
+    auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     while (at_ < text_.size() && is_part(text_[at_])) ++at_;
-    if (at_ == begin) fail("lacks a name or number");
+    if (at_ == begin) fail("lacks a name");
     return text_.substr(begin, at_ - begin);
-  }
-  int64_t number(std::string_view digits) const {
-    int64_t value = 0;
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || end != digits.data() + digits.size())
-      fail(cat("has no number of 64 bits in '", digits, "'"));
-    return value;
   }
 
   Dim symbol() {
-    expect('\'');
-    size_t end = text_.find('\'', at_);
-    if (end == text_.npos) fail("has a name without end");
-    std::string_view name = text_.substr(at_, end - at_);
-    at_ = end + 1;
-    while (take(',')) {  // its assumptions: integer=True
+    expect("'");
+    std::string_view name = quoted();
+    while (take(",")) {  // its assumptions: integer=True
       word();
-      expect('=');
+      expect("=");
       word();
     }
-    expect(')');
+    expect(")");
     return Dim::symbol(symbol_of_(name));
   }
 
   Dim term(int depth) {
     if (depth > max_nesting) fail(cat("is nested more than ", max_nesting, " deep"));
     std::string_view name = word();
-    expect('(');
+    expect("(");
     if (name == "Symbol") return symbol();
     if (name == "Integer") {
-      Dim value = number(word());
-      expect(')');
+      Dim value = number();
+      expect(")");
       return value;
     }
     std::vector<Dim> operands;
     do operands.push_back(term(depth + 1));
-    while (take(','));
-    expect(')');
+    while (take(","));
+    expect(")");
     return computed(name, operands);
   }
 
@@ -118,127 +142,113 @@ class Parser {
     return all;
   }
 
-  std::string_view text_;
   const std::function<Symbol(std::string_view)>& symbol_of_;
-  size_t at_ = 0;
 };
 
-/// Parses comparisons of integer expressions in Python's syntax.
-class RelationParser {
+/// Parses comparisons of integer expressions, joined by "and", "or" and "not", in Python's syntax.
+class RelationParser : Scanner {
  public:
   RelationParser(std::string_view text, const std::function<Dims(const std::string&)>& sizes_of)
-      : text_(text), sizes_of_(sizes_of) {}
+      : Scanner(text, ErrorKind::unsupported, "guard"), sizes_of_(sizes_of) {}
 
   Relation whole() {
-    Relation result = comparison();
-    skip_spaces();
-    if (at_ != text_.size()) fail("goes on where it should end");
+    Relation result = condition(disjunction());
+    expect_end();
     return result;
   }
 
  private:
-  static constexpr int max_nesting = 64;
+  using Term = std::variant<Dim, Relation>;
 
-  [[noreturn]] void fail(std::string_view what) const {
-    throw Error({.kind = ErrorKind::unsupported,
-                 .code = "E190",
-                 .what = cat("guard '", printable(text_.substr(0, 200)), "' ", what, " (character ", at_, ")")});
+  Dim value(const Term& term) const {
+    if (const auto* dim = std::get_if<Dim>(&term)) return *dim;
+    fail("computes with a comparison");
   }
-  void skip_spaces() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool take(std::string_view word) {
-    skip_spaces();
-    if (!text_.substr(at_).starts_with(word)) return false;
-    at_ += word.size();
-    return true;
-  }
-  void expect(std::string_view word) {
-    if (!take(word)) fail(cat("lacks '", word, "'"));
-  }
-
-  Relation comparison() {
-    using enum Relation::Kind;
-    size_t begin = at_;
-    if (take("(")) {  // the whole text may be in brackets
-      try {
-        Relation inner = comparison();
-        expect(")");
-        skip_spaces();
-        if (at_ == text_.size()) return inner;
-      } catch (const Error&) {  // an expression, not a comparison
-      }
-    }
-    at_ = begin;
-    Dim a = sum();
-    if (take("==")) return {equal, a, sum()};
-    if (take("!=")) return {different, a, sum()};
-    if (take("<=")) return {less_equal, a, sum()};
-    if (take(">=")) return {less_equal, sum(), a};
-    if (take("<")) return {less_equal, a + 1, sum()};
-    if (take(">")) return {less_equal, sum() + 1, a};
+  Relation condition(const Term& term) const {
+    if (const auto* relation = std::get_if<Relation>(&term)) return *relation;
     fail("is not a comparison");
   }
-  Dim sum() {
-    Dim all = product();
+  /// Returns a number that is at most 0 where the condition holds.
+  Dim excess(const Term& term) const {
+    auto [kind, a, b] = condition(term);
+    if (kind == Relation::Kind::less_equal) return a - b;
+    Dim distance = max(a - b, b - a);
+    return kind == Relation::Kind::equal ? distance : 1 - distance;
+  }
+
+  Term disjunction() {
+    Term all = conjunction();
+    while (take("or ")) all = Relation{Relation::Kind::less_equal, min(excess(all), excess(conjunction())), 0};
+    return all;
+  }
+  Term conjunction() {
+    Term all = negation();
+    while (take("and ")) all = Relation{Relation::Kind::less_equal, max(excess(all), excess(negation())), 0};
+    return all;
+  }
+  Term negation() {
+    bool is_negated = false;
+    while (take("not ")) is_negated = !is_negated;
+    Term term = comparison();
+    return is_negated ? Relation{Relation::Kind::less_equal, 1, excess(term)} : term;
+  }
+  Term comparison() {
+    using enum Relation::Kind;
+    Term a = sum();
+    auto other = [&] { return value(sum()); };
+    if (take("==")) return Relation{equal, value(a), other()};
+    if (take("!=")) return Relation{different, value(a), other()};
+    if (take("<=")) return Relation{less_equal, value(a), other()};
+    if (take(">=")) return Relation{less_equal, other(), value(a)};
+    if (take("<")) return Relation{less_equal, value(a) + 1, other()};
+    if (take(">")) return Relation{less_equal, other() + 1, value(a)};
+    return a;
+  }
+  Term sum() {
+    Term all = product();
     for (;;) {
-      if (take("+")) all = all + product();
-      else if (take("-")) all = all - product();
+      if (take("+")) all = value(all) + value(product());
+      else if (take("-")) all = value(all) - value(product());
       else return all;
     }
   }
-  Dim product() {
-    Dim all = factor();
+  Term product() {
+    Term all = factor();
     for (;;) {
-      if (take("//")) all = floordiv(all, factor());
-      else if (take("*")) all = all * factor();
-      else if (take("%")) all = mod(all, factor());
+      if (take("//")) all = floordiv(value(all), value(factor()));
+      else if (take("*")) all = value(all) * value(factor());
+      else if (take("%")) all = mod(value(all), value(factor()));
       else return all;
     }
   }
-  Dim factor() {
+  Term factor() {
     if (++depth_ > max_nesting) fail(cat("is nested more than ", max_nesting, " deep"));
-    Dim value = plain_factor();
+    Term term = plain_factor();
     --depth_;
-    return value;
+    return term;
   }
-  Dim plain_factor() {
-    if (take("-")) return Dim(0) - factor();
+  Term plain_factor() {
+    if (take("-")) return 0 - value(factor());
     if (take("(")) {
-      Dim inner = sum();
+      Term inner = disjunction();
       expect(")");
       return inner;
     }
     bool is_max = take("max(");
     if (is_max || take("min(")) {
-      Dim a = sum();
-      while (take(",")) a = is_max ? max(a, sum()) : min(a, sum());
+      Dim a = value(sum());
+      while (take(",")) a = is_max ? max(a, value(sum())) : min(a, value(sum()));
       expect(")");
       return a;
     }
     return take("L") ? size() : Dim(number());
-  }
-  int64_t number() {
-    skip_spaces();
-    int64_t value = 0;
-    auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error != std::errc()) fail("lacks a number");
-    at_ = static_cast<size_t>(end - text_.data());
-    return value;
   }
   /// Parses the size of an input's axis, as in ['ids'][0].size()[1].
   Dim size() {
     std::string input;
     while (take("[")) {
       if (!input.empty()) input += '_';
-      if (take("'")) {
-        size_t end = text_.find('\'', at_);
-        if (end == text_.npos) fail("has a name without end");
-        input += text_.substr(at_, end - at_);
-        at_ = end + 1;
-      } else {
-        input += std::to_string(number());
-      }
+      input += take("'") ? std::string(quoted()) : std::to_string(number());
       expect("]");
     }
     expect(".size()[");
@@ -249,9 +259,7 @@ class RelationParser {
     return sizes[static_cast<size_t>(axis)];
   }
 
-  std::string_view text_;
   const std::function<Dims(const std::string&)>& sizes_of_;
-  size_t at_ = 0;
   int depth_ = 0;
 };
 

@@ -17,8 +17,9 @@ struct Relation {
   Kind kind = Kind::equal;
   Dim a, b;
 };
-/// Parses a comparison in Python's notation, where inputs are named by path: "L['x'].size()[0] % 8 == 0",
-/// "L['ids'][0].size()[1] <= 64" for input ids_0. Throws E190 for other expressions and for axes that the input lacks.
+/// Parses a condition in Python's notation, where inputs are named by path: "L['x'].size()[0] % 8 == 0",
+/// "L['ids'][0].size()[1] <= 64 or L['x'].size()[0] == 1" for inputs ids_0 and x. Throws E190 for other expressions and
+/// for axes that the input lacks.
 Relation parse_relation(std::string_view text, const std::function<Dims(const std::string& input)>& sizes_of);
 
 }  // namespace weft::torch
