@@ -323,8 +323,7 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// For `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of
-/// Micro::run.
+/// For `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
   const auto* const* rows = call.rows;
