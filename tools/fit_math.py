@@ -87,6 +87,7 @@ erf_weight = lambda a: erfc(a) / erf(a)
 fits = {
     "exp": (exp_tail, lambda x: (x * x + mpf("1e-3")) / exp(x), -half_log2, half_log2, 4, 9),
     "exp2": (exp2_slope, lambda x: (abs(x) + tiny) / mpf(2) ** x, -mpf(1) / 2, mpf(1) / 2, 4, None),
+    "sigmoid": (exp2_slope, lambda x: (abs(x) + tiny) / mpf(2) ** x, -mpf(1) / 2, mpf(1) / 2, 5, None),
     "gelu": (log_tail_share, tail_weight, 0, mpf("5.5"), 10, None),
     "log": (log_tail, lambda x: abs(x) ** 2 + mpf("1e-3"), 1 / root - 1, root - 1, 7, None),
     "atanh": (atanh_tail, lambda z: z + mpf("1e-3"), 0, ((root - 1) / (root + 1)) ** 2, None, 6),

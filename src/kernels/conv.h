@@ -257,11 +257,10 @@ WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, 
 /// every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
-/// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks.
-/// `x`: input, [batch][spatial][pixel]; group g reads channels from g * channels_in. `w`: packed weights.
-/// `outside` is the value of padding (a zero point; 0 for floats). `store(group, row, channel of the group, Vec<Acc,
-/// lanes>, lanes)`, row = flat output pixel of all images. Scratch: tasks::conv_scratch. `is_short`: see gemm; for
-/// Im2col only.
+/// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks. `x`: input, [batch][spatial][pixel];
+/// group g reads channels from g * channels_in. `w`: packed weights. `outside` is the value of padding (a zero point; 0
+/// for floats). `store(group, row, channel of the group, Vec<Acc, lanes>, lanes)`, row = flat output pixel of all
+/// images. Scratch: tasks::conv_scratch. `is_short`: see gemm; for Im2col only.
 template <class Mac, GemmTile tile, ConvMode mode, bool is_short = false, class L, class X, class Store>
 WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                       const Store& store) {
@@ -285,14 +284,16 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
       in_place ? reinterpret_cast<Unit*>(table + blocks.tiles * taps * tile.mr) : reinterpret_cast<Unit*>(table);
   if constexpr (mode == ConvMode::Direct) {
     auto* zeros = reinterpret_cast<X*>(filled);
-    WEFT_NO_UNROLL for (i64 i = 0; i < units * Mac::group; ++i) zeros[i] = outside;
+    WEFT_NO_UNROLL for (i64 i = 0; i < s.groups * units * Mac::group; ++i) zeros[i] = outside;
   }
   i64 table_of = -1;
   for_tasks(launch, g.tasks, [&](i64 task) WEFT_LAMBDA {
-    const i64 per_group = g.m_blocks * g.n_blocks, group = task / per_group, at = task % per_group;
-    const i64 mb = g.n_outer ? at % g.m_blocks : at / g.n_blocks, nb = g.n_outer ? at / g.m_blocks : at % g.n_blocks;
-    const i64 row0 = mb * g.mc, col0 = nb * g.nc;
-    const X* from = x + group * s.channels_in;
+    // All groups of some rows follow each other: they lie in the same cache lines, and share a table.
+    const i64 columns = s.groups * g.n_blocks;
+    const i64 mb = g.n_outer ? task % g.m_blocks : task / columns, at = g.n_outer ? task / g.m_blocks : task % columns;
+    const i64 group = at / g.n_blocks, nb = at % g.n_blocks, row0 = mb * g.mc, col0 = nb * g.nc;
+    const i64 first = in_place ? group * units : 0;
+    const X* from = in_place ? x : x + group * s.channels_in;
     const Block<Mac> block{.rows = tasks::at_most(g.mc, all_rows - row0),
                            .cols = tasks::at_most(g.nc, s.channels_out - col0),
                            .panel_units = panel_units,
@@ -301,8 +302,8 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
                            .stride = g.nc,
                            .far = g.n_outer && g.mc >= 4 * tile.mr,
                            .zeros = mode == ConvMode::Direct ? filled : nullptr};
-    if (in_place && table_of != group * g.m_blocks + mb) {
-      table_of = group * g.m_blocks + mb;
+    if (in_place && table_of != mb) {
+      table_of = mb;
       const i64 step = s.stride[2] * s.pixel * i64(sizeof(X));
       fill_row_table<tile>(
           s, row0, block.rows, taps, step, table, [&](i64 row, const ConvPixel& pixel, const Unit** to) WEFT_LAMBDA {
@@ -321,7 +322,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
     do {
       const i64 segments = tasks::at_most(blocks.taps_step, taps - tap),
                 length = tasks::at_most(blocks.units_step, units - unit);
-      BlockStep step{tap, segments, unit, length, tap * units + unit, (tap | unit) == 0, false};
+      BlockStep step{tap, segments, first + unit, length, tap * units + unit, (tap | unit) == 0, false};
       unit += length;
       if (unit >= units) unit = 0, tap += segments;
       step.last = tap >= taps;

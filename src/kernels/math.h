@@ -322,15 +322,13 @@ WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
 inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to a whole number, leaves an exponent at the bottom
-/// 2^(n + r) in f32; shifted = n + exponent_shift, n is whole, from -127 (gives 0) to 128 (infinity), |r| <= 1/2.
+/// power * 2^r in f32 for |r| <= 1/2.
 template <class V>
-WEFT_INLINE V exp2_split(V shifted, V r) {
-  const V y =
-      fma(r, poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685}), constant<V>(1));
-  return y * __builtin_bit_cast(V, as_uint(shifted) << 23);
+WEFT_INLINE V exp2_split(V power, V r) {
+  const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
+  return fma(r, p, constant<V>(1)) * power;
 }
-/// 2^x for softmax and gelu, which spend most time on it: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity.
-/// f32: within 2 ulp.
+/// 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA
@@ -340,16 +338,15 @@ WEFT_INLINE V exp2_within(V x) {
     return exp2(x);
   } else {
     const V shift = constant<V>(exponent_shift), shifted = x + shift;
-    return exp2_split(shifted, x - (shifted - shift));
+    return exp2_split(__builtin_bit_cast(V, as_uint(shifted) << 23), x - (shifted - shift));
   }
 }
-/// e^x in f32 for x that is NaN or in [-88.03, 88.75]: those give 0 and infinity. Within 2 ulp.
-template <class V>
-WEFT_INLINE V exp_within(V x) {
-  using F = FormatOf<V>;
-  const V shift = constant<V>(exponent_shift), shifted = fma(x, constant<V>(F::log2e), shift);
-  const V r = fma(x, constant<V>(F::log2e), shift - shifted);  // exact but for the rounding of log2(e)
-  return exp2_split(shifted, fma(x, constant<V>(F::log2e_lo), r));
+/// Calls use(2^n, r) with e^x = 2^(n + r) and |r| <= 1/2 for f32 x that is NaN or in [-88.03, 88]; -88.03 gives 2^n = 0.
+template <class V, class Use>
+WEFT_INLINE V with_split_log2(V x, const Use& use) {
+  const V shift = constant<V>(exponent_shift), shifted = fma(x, constant<V>(FormatOf<V>::log2e), shift);
+  const V r = fma(x, constant<V>(FormatOf<V>::log2e), shift - shifted);  // exact but for the rounding of log2(e)
+  return use(__builtin_bit_cast(V, as_uint(shifted) << 23), fma(x, constant<V>(FormatOf<V>::log2e_lo), r));
 }
 template <class V>
 WEFT_INLINE V expm1(V x) {
@@ -379,7 +376,8 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
   if constexpr (is_f64<V> || on_nvidia) return exp(x);
-  else return exp_within(select(x < constant<V>(-87.33654), constant<V>(-88.03), x));
+  x = select(x < constant<V>(-87.33654), constant<V>(-88.03), x);
+  return with_split_log2(x, [](V power, V r) WEFT_LAMBDA { return exp2_split(power, r); });
 }
 /// 1 / (1 + e^-x); in f32, results that would be denormal are 0.
 template <class V>
@@ -389,8 +387,13 @@ WEFT_INLINE V sigmoid(V x) {
     const V e = exp_not_above_0(-absolute(x));
     return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
   } else {
-    const V y = bounded_below(-x, constant<V>(-88.03));
-    return one / (one + exp_within(select(y > constant<V>(87.33654), constant<V>(88.75), y)));
+    // (1 + 2^n) + 2^n (2^r - 1) is rounded once near r = 0, where an error of 1 + e^-x weighs most.
+    const V sum = with_split_log2(bounded_below(-x, constant<V>(-50)), [&](V power, V r) WEFT_LAMBDA {
+      return fma(r * power,
+                 poly(r, {0.6931472029, 0.2402264791, 0.05550332471, 0.009618437351, 0.001339887448, 0.0001535336377}),
+                 one + power);
+    });
+    return select(x < constant<V>(-87.33654), constant<V>(0), one / sum);
   }
 }
 

@@ -35,10 +35,9 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>`
-/// reads the input ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel,
-/// Vec<Acc, L>, count, lanes)` takes the result with the number of taps that an average divides by. L is
-/// whole_lanes<Acc>. No scratch.
+/// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
+/// ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel, Vec<Acc, L>, count,
+/// lanes)` takes the result with the number of taps that an average divides by. L is whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {

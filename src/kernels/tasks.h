@@ -169,7 +169,7 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
   const i64 sums = b.gemm.mc * b.gemm.nc * acc_bytes + 128;
   if (copies_windows(mode)) return sums + b.gemm.mc * filled_stride(b.gemm.kc) * acc_bytes;
   const i64 pixels =
-      mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(units, 16);
+      mode == ConvMode::Lines ? (b.gemm.mc + tile.mr) * filled_stride(taps * units) : round_up(groups * units, 16);
   return sums + b.tiles * taps * tile.mr * 8 + pixels * acc_bytes;
 }
 

@@ -264,20 +264,18 @@ WEFT_INLINE void masked_move(void* p, V& v, int n) {
   WEFT_MASKED(64, wide, 8, di512, wide)
 }
 #elif defined(__AVX2__)
-#define WEFT_MASKED(bytes, type, N, load_name, store_name)                  \
-  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {          \
-    using R = WEFT_VEC_OF(type, N);                                         \
-    R mask = __builtin_bit_cast(R, lane_mask<type, N>(n));                  \
-    if constexpr (Store) store_name((R*)p, mask, __builtin_bit_cast(R, v)); \
-    else v = __builtin_bit_cast(V, load_name((const R*)p, mask));           \
+#define WEFT_MASKED(bytes, type, N, load_name)                                         \
+  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {                     \
+    const auto mask = __builtin_bit_cast(WEFT_VEC_OF(type, N), lane_mask<type, N>(n)); \
+    v = __builtin_bit_cast(V, load_name((const WEFT_VEC_OF(type, N)*)p, mask));        \
   }
 template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void* p, V& v, int n) {
   using wide = long long;
-  WEFT_MASKED(16, int, 4, __builtin_ia32_maskloadd, __builtin_ia32_maskstored)
-  WEFT_MASKED(32, int, 8, __builtin_ia32_maskloadd256, __builtin_ia32_maskstored256)
-  WEFT_MASKED(16, wide, 2, __builtin_ia32_maskloadq, __builtin_ia32_maskstoreq)
-  WEFT_MASKED(32, wide, 4, __builtin_ia32_maskloadq256, __builtin_ia32_maskstoreq256)
+  WEFT_MASKED(16, int, 4, __builtin_ia32_maskloadd)
+  WEFT_MASKED(32, int, 8, __builtin_ia32_maskloadd256)
+  WEFT_MASKED(16, wide, 2, __builtin_ia32_maskloadq)
+  WEFT_MASKED(32, wide, 4, __builtin_ia32_maskloadq256)
 }
 #else
 template <bool Store, class T, class V>
@@ -392,11 +390,13 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
 #ifdef WEFT_CPU
-  if constexpr (has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
-  else if constexpr (N > 1 && int(sizeof(T)) * N > widest_register) {
-    const int low = part.n < N / 2 ? part.n : N / 2;
-    store(p, low_lanes<N / 2>(v), Part{low});
-    return store(p + low, high_lanes<N / 2>(v), Part{part.n - low});
+  // Masked stores of AVX2 take 12 cycles and more on processors of AMD: half by half, branches repeat and cost little.
+  if constexpr (native_lanes == 16 && has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
+  else if constexpr (N > 1) {
+    if (part.n >= N) return store(p, v, Full{});
+    const int low = part.n < N / 2 ? 0 : N / 2;
+    if (low) store(p, low_lanes<N / 2>(v), Full{});
+    return store(p + low, low ? high_lanes<N / 2>(v) : low_lanes<N / 2>(v), Part{part.n - low});
   } else
 #endif
   {
@@ -447,8 +447,7 @@ WEFT_INLINE void store_whole(CheckedPointer<T> p, V v, L lanes) {
 }
 #endif
 
-// ---- masks ----
-// A comparison of vectors gives an integer vector of 0 and -1, one of scalars a bool.
+// ---- masks ---- A comparison of vectors gives an integer vector of 0 and -1, one of scalars a bool.
 /// Returns mask ? a : b, lane by lane; the mask may have any width.
 template <class M, class V>
 WEFT_INLINE V select(M mask, V a, V b) {
