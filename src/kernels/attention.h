@@ -4,8 +4,7 @@
 /// pass in blocks; each row keeps its maximum and its sum, and rescales its earlier results when the maximum grows.
 ///
 /// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
-/// bytes, numbers or pairs, so that any storage and strides cost little. Heads that share a key-value head share its
-/// packing.
+/// bytes, so any storage and strides cost little. Heads that share a key-value head share its packing.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"

@@ -99,8 +99,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
 template <class To, class From>
 inline constexpr int copied_lanes = is_same<To, From> ? whole_lanes<To> : native_lanes;
 
-/// Copies `count` elements, converting them. Writes whole vectors: up to one vector past the end, which filled rows
-/// have room for.
+/// Copies and converts `count` elements. Writes whole vectors: up to one past the end, for which filled rows have room.
 template <class To, class From>
 WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   constexpr int W = copied_lanes<To, From>;
@@ -235,8 +234,7 @@ WEFT_INLINE void fill_windows(const ConvSizes& s, i64 row0, i64 rows, const Bloc
   }
 }
 
-/// Writes the windows of rows [row0, row0 + rows) as they lie in the image, line after line, with zeros up to whole
-/// units.
+/// Writes the windows of rows [row0, row0 + rows) as they lie in the image, by lines, with zeros up to whole units.
 template <class Mac, class X>
 WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
                              typename Mac::Unit* out, i64 stride) {

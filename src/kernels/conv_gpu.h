@@ -105,8 +105,7 @@ struct ConvRows {
       const Walk w = walk(k);
       if (is_there(r, w)) v = convert<T>(kernel::load<V>(at(r, w), lanes));
     } else if constexpr (sizeof(T) == 1) {
-      // The positions of 16 bytes would not all fit in registers, so they are computed one after the other and shifted
-      // in.
+      // The positions of 16 bytes would not all fit in registers: they are computed one by one and shifted in.
       u64 low = 0, high = 0;
       WEFT_NO_UNROLL for (int i = 0; i < V; i++) {
         const Walk w = walk(k + i);

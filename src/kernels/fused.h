@@ -6,8 +6,7 @@
 #include "math.h"
 #include "vec.h"
 
-/// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; }: how the host launches the kernel for given
-/// run-time sizes.
+/// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; }: how the host launches it for its sizes.
 #ifdef WEFT_CPU
 #define WEFT_PLAN(name) \
   extern "C"            \

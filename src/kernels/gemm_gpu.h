@@ -118,8 +118,7 @@ WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core:
   }
 }
 
-/// Multiplies a wave's share of one step of k: `a` and `b` are its rows of A and columns of B in shared memory,
-/// `Stride` apart.
+/// Multiplies a wave's share of a step of k: `a`, `b` are its rows and columns in shared memory, `Stride` apart.
 template <class Core, int Depth, int Stride, class P, int FM, int FN>
 WEFT_INLINE void multiply_step(P a, P b, typename Core::C (&c)[FM][FN]) {
   WEFT_UNROLL for (int k = 0; k < Depth; k += Core::k) {
@@ -190,8 +189,7 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// Computes one block of C, with tile.stages steps in flight. A step costs one barrier, and no register holds data in
-/// transit.
+/// Computes a block of C, with tile.stages steps in flight. A step costs one barrier; registers hold no data in transit.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {

@@ -262,8 +262,7 @@ WEFT_INLINE V exp_tail(V r) {
 /// Clamps x to [low, high], so that the integer arithmetic stays in range; NaN stays NaN.
 template <class V>
 WEFT_INLINE V limit(V x, f64 low, f64 high) {
-  x = select(x < constant<V>(low), constant<V>(low), x);
-  return select(x > constant<V>(high), constant<V>(high), x);
+  return bounded_above(bounded_below(x, constant<V>(low)), constant<V>(high));
 }
 template <class V>
 struct Reduced {
@@ -298,8 +297,7 @@ template <class V>
 WEFT_INLINE V exp(V x) {
 #ifdef WEFT_NVIDIA
   if constexpr (!is_f64<V>) {
-    // The product with log2(e) in two parts: the rounded product, and the rounding errors of the product and of
-    // log2(e).
+    // The product with log2(e) in two parts: the rounded one, and the rounding errors of product and log2(e).
     x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
     const V high = x * constant<V>(1.44269502162933349609375);
     const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
@@ -341,7 +339,7 @@ WEFT_INLINE V exp2_within(V x) {
     return exp2_split(__builtin_bit_cast(V, as_uint(shifted) << 23), x - (shifted - shift));
   }
 }
-/// Calls use(2^n, r) with e^x = 2^(n + r) and |r| <= 1/2 for f32 x that is NaN or in [-88.03, 88]; -88.03 gives 2^n = 0.
+/// Calls use(2^n, r) with e^x = 2^(n + r), |r| <= 1/2, for f32 x that is NaN or in [-88.03, 88]; -88.03 gives 2^n = 0.
 template <class V, class Use>
 WEFT_INLINE V with_split_log2(V x, const Use& use) {
   const V shift = constant<V>(exponent_shift), shifted = fma(x, constant<V>(FormatOf<V>::log2e), shift);

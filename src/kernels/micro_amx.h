@@ -133,8 +133,7 @@ WEFT_INLINE void add_even_rows(const Call& call) {
   }
 }
 
-/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. There are no partial sums: AMX sums
-/// bf16 in f32.
+/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. No partial sums: AMX sums bf16 in f32.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;

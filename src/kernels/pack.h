@@ -39,8 +39,7 @@ WEFT_INLINE int panel_slot(int j, int k) {
   }
 }
 
-/// Converts an element to the type that the Mac stores. u8 weights become s8 by subtracting 128; their zero point is
-/// shifted too.
+/// Converts an element to the type that the Mac stores. u8 weights and their zero point become s8, less 128.
 template <class To, class From>
 WEFT_INLINE To pack_convert(From x) {
   if constexpr (__is_same(From, u8) && __is_same(To, i8)) return static_cast<i8>(x ^ 0x80);

@@ -232,8 +232,7 @@ WEFT_INLINE Found<T> team_best(Found<T> best) {
 }
 #endif
 
-/// Finds the position of the best element of each row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols <
-/// 2^31.
+/// Finds the position of the best element of a row: load(row, col, lanes) -> Vec<T, N>, store(row, i64). cols < 2^31.
 template <class Rule, class T, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU

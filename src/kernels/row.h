@@ -211,8 +211,7 @@ WEFT_INLINE T team_reduce(T v) {
   return v;
 }
 
-/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold all of it; otherwise by each
-/// pass.
+/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold it all, otherwise by each pass.
 template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
   static constexpr bool kept = Held > 0, in_registers = kept;

@@ -264,18 +264,13 @@ WEFT_INLINE void masked_move(void* p, V& v, int n) {
   WEFT_MASKED(64, wide, 8, di512, wide)
 }
 #elif defined(__AVX2__)
-#define WEFT_MASKED(bytes, type, N, load_name)                                         \
-  if constexpr (sizeof(T) == sizeof(type) && sizeof(V) == bytes) {                     \
-    const auto mask = __builtin_bit_cast(WEFT_VEC_OF(type, N), lane_mask<type, N>(n)); \
-    v = __builtin_bit_cast(V, load_name((const WEFT_VEC_OF(type, N)*)p, mask));        \
-  }
 template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void* p, V& v, int n) {
-  using wide = long long;
-  WEFT_MASKED(16, int, 4, __builtin_ia32_maskloadd)
-  WEFT_MASKED(32, int, 8, __builtin_ia32_maskloadd256)
-  WEFT_MASKED(16, wide, 2, __builtin_ia32_maskloadq)
-  WEFT_MASKED(32, wide, 4, __builtin_ia32_maskloadq256)
+  constexpr int N = sizeof(V) / 4;
+  using R = WEFT_VEC_OF(int, N);
+  const R mask = __builtin_bit_cast(R, lane_mask<int, N>(n * int(sizeof(T) / 4)));
+  if constexpr (N == 4) v = __builtin_bit_cast(V, __builtin_ia32_maskloadd((const R*)p, mask));
+  else v = __builtin_bit_cast(V, __builtin_ia32_maskloadd256((const R*)p, mask));
 }
 #else
 template <bool Store, class T, class V>

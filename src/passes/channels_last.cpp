@@ -73,8 +73,24 @@ class LayoutChange {
     if (i.types.empty() || !i.types[0].is_tensor()) return {};
     if (const auto* op = i.as<Convolution>()) return windowed(i, *op);
     if (const auto* op = i.as<Pool>()) return windowed(i, *op);
+    if (Value image = normed_image(i)) return renormed(i, *i.inputs[0].def, image);
     if (i.types.size() != 1 || !carries(i)) return {};
     return followed(i);
+  }
+
+  /// Returns the channels-first image that `i` restores after a norm over all its elements, in whatever order.
+  Value normed_image(const Instruction& i) const {
+    const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
+    Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};
+    if (!rows || !rows.def->is<Reshape>() || norm->axis != rows.rank() - 1) return {};
+    Value image = rows.def->inputs[0];
+    const Dims& dims = image.dims();
+    bool is_whole = known_equal(product({dims.begin() + 1, dims.end()}), rows.dims().back());
+    return is_whole && dims == i.types[0].shape.dims && last_of_.contains(image.def) ? image : Value{};
+  }
+  Value renormed(Instruction& i, const Instruction& norm, Value image) {
+    Value rows = insert(i, Reshape{.dims = norm.types[0].shape.dims}, {last_form(i, image)});
+    return insert(i, Reshape{.dims = permuted(image.dims())}, {insert(i, norm.op, {rows})});
   }
 
   template <class T>
