@@ -18,21 +18,6 @@ set(clang_archives
 set(targets X86 AArch64 AMDGPU NVPTX)
 set(llvm_components ${targets} passes lto coverage frontendhlsl frontendopenmp frontenddriver windowsdriver option)
 
-# embed_kernels(OUT): the source file that holds every device header as a string, remade when one of them changes.
-function(embed_kernels out)
-  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
-       ${PROJECT_SOURCE_DIR}/src/kernels/*.h ${PROJECT_SOURCE_DIR}/src/ops/*.kernel.h
-       ${PROJECT_SOURCE_DIR}/src/ops/elementwise.def)
-  list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/src/ OUTPUT_VARIABLE paths)
-  list(JOIN files "|" joined)
-  set(made ${PROJECT_BINARY_DIR}/generated/embedded.cpp)
-  add_custom_command(OUTPUT ${made} VERBATIM
-    COMMAND ${CMAKE_COMMAND} -DOUT=${made} -DROOT=${PROJECT_SOURCE_DIR}/src "-DFILES=${joined}"
-            -P ${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake
-    DEPENDS ${paths} ${PROJECT_SOURCE_DIR}/cmake/embed_files.cmake COMMENT "Embedding the kernel headers")
-  set(${out} ${made} PARENT_SCOPE)
-endfunction()
-
 # leave_out_targets(OUT): lld sets up every target that LLVM was built with; empty set-up functions keep those we do not
 # use out of the library.
 function(leave_out_targets out)
@@ -64,13 +49,18 @@ function(add_codegen_library)
   message(STATUS "embedding clang, LLVM and lld ${version} from ${library_folder}")
 
   sources(codegen_sources src/codegen/*.cpp)
-  embed_kernels(embedded)
+  batches(codegen_sources)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/kernels/*.h
+       ${PROJECT_SOURCE_DIR}/src/ops/*.kernel.h ${PROJECT_SOURCE_DIR}/src/ops/elementwise.def)
+  embed_files(embedded codegen/embedded.h weft::codegen embedded_files ${PROJECT_SOURCE_DIR}/src ${headers})
   leave_out_targets(other_targets)
   add_library(weft-codegen SHARED ${codegen_sources} ${embedded} ${other_targets})
   target_compile_options(weft-codegen PRIVATE ${WEFT_RUNS_ONCE})
   target_include_directories(weft-codegen SYSTEM PRIVATE ${include_folder})
-  read_once(clang_headers ${include_folder} clang/Frontend/CompilerInstance.h llvm/IR/Module.h llvm/Target/TargetMachine.h)
-  use_headers(weft-codegen clang_headers)
+  if(NOT WEFT_BATCHES)
+    read_once(clang_headers ${include_folder} clang/Frontend/CompilerInstance.h llvm/IR/Module.h llvm/Target/TargetMachine.h)
+    use_headers(weft-codegen clang_headers)
+  endif()
   target_compile_definitions(weft-codegen PRIVATE WEFT_LLVM_VERSION="${version}")
   list(JOIN llvm_archives "," group)
   target_link_libraries(weft-codegen PRIVATE weft_base "$<LINK_GROUP:RESCAN,${group}>" z zstd)

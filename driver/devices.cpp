@@ -35,7 +35,7 @@ std::vector<DeviceRow> find_devices() {
 
 /// Returns the driver's library and version, "libcuda.so.1 (570)"; or the libraries that were tried and why they cannot
 /// be used.
-std::string describe(const gpu::DriverSearch& search) {
+std::string driver_text(const gpu::DriverSearch& search) {
   if (search.driver) return cat(search.driver->path(), ", ", search.driver->device_count(), " devices");
   return cat("none: ", search.why);
 }
@@ -63,7 +63,7 @@ int devices_verb(Words words) {
   std::vector<std::vector<std::string>> rows{{"device", "chip", ""}};
   for (const DeviceRow& d : devices) rows.push_back({d.name, d.chip, d.about});
   print(table(rows));
-  for (const gpu::DriverSearch& d : gpu::drivers()) detail(cat("driver of ", d.vendor, " GPUs: ", describe(d)));
+  for (const gpu::DriverSearch& d : gpu::drivers()) detail(cat("driver of ", d.vendor, " GPUs: ", driver_text(d)));
   return exit_done;
 }
 

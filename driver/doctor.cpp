@@ -71,7 +71,7 @@ void add_machine(Report& report) {
     report.add(cat("driver of ", search.vendor, " GPUs"), search.driver ? search.driver->path() : search.why);
 }
 
-std::string json_text(const Report& report) {
+std::string doctor_json(const Report& report) {
   nlohmann::ordered_json facts = nlohmann::ordered_json::object();
   for (const Fact& fact : report.facts) facts[fact.name] = fact.value;
   return nlohmann::ordered_json{{"schema", "weft.doctor.1"}, {"facts", facts}, {"problems", report.problems}}.dump(1) +
@@ -92,7 +92,7 @@ int doctor_verb(Words words) {
   Report report;
   add_installation(report);
   add_machine(report);
-  if (!json.empty()) return write_result_file(json, json_text(report)), exit_done;
+  if (!json.empty()) return write_result_file(json, doctor_json(report)), exit_done;
   std::vector<std::vector<std::string>> rows;
   for (const Fact& fact : report.facts) rows.push_back({fact.name, fact.value});
   print(table(rows));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <string_view>
+#include "base/embedded.h"
 
 namespace weft::driver {
 
-/// Return the texts of files that are compiled into the command line (by cmake/embed_texts.cmake).
-std::string_view errors_text();     ///< docs/errors.md
-std::string_view perf_page_text();  ///< driver/perf.html
+/// Returns the files that are compiled into the command line.
+std::span<const EmbeddedFile> embedded_texts();
+inline std::string_view errors_text() { return embedded_texts()[0].text; }     ///< docs/errors.md
+inline std::string_view perf_page_text() { return embedded_texts()[1].text; }  ///< driver/perf.html
 
 }  // namespace weft::driver

@@ -19,7 +19,7 @@
 namespace weft::driver {
 namespace {
 
-[[noreturn]] void refuse(std::string code, std::string what, std::string hint) {
+[[noreturn]] void refuse_inputs(std::string code, std::string what, std::string hint) {
   throw Error({.kind = ErrorKind::usage, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
 }
 
@@ -58,8 +58,9 @@ class Inputs {
       if (ports_[i].name == name) return i;
     }
     std::string near = nearest_names(name, names_of(ports_));
-    refuse("E310", cat("the model has no input '", printable(name), "'"),
-           near.empty() ? cat("its inputs: ", printable(cat(names_of(ports_)))) : cat("did you mean ", near, "?"));
+    refuse_inputs(
+        "E310", cat("the model has no input '", printable(name), "'"),
+        near.empty() ? cat("its inputs: ", printable(cat(names_of(ports_)))) : cat("did you mean ", near, "?"));
   }
 
   /// Throws E310 if --at names a size that no input has.
@@ -71,16 +72,17 @@ class Inputs {
         for (const Dim& dim : port.type.shape.dims) dim.evaluate(learn);
     for (const auto& [name, size] : options_.at)
       if (!known.contains(name))
-        refuse("E310", cat("no input has an open size '", printable(name), "' (--at)"),
-               known.empty() ? "the sizes of all inputs are fixed"
-                             : cat("open sizes: ", printable(cat(std::vector(known.begin(), known.end())))));
+        refuse_inputs("E310", cat("no input has an open size '", printable(name), "' (--at)"),
+                      known.empty() ? "the sizes of all inputs are fixed"
+                                    : cat("open sizes: ", printable(cat(std::vector(known.begin(), known.end())))));
   }
 
   size_t first_free() const {
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (!is_given_[i]) return i;
     }
-    refuse("E310", cat("more files than inputs: the model has ", ports_.size()), "name the input: --input x=file.npy");
+    refuse_inputs("E310", cat("more files than inputs: the model has ", ports_.size()),
+                  "name the input: --input x=file.npy");
   }
 
   bool is_input(std::string_view name) const { return std::ranges::find(ports_, name, &Port::name) != ports_.end(); }
@@ -98,8 +100,8 @@ class Inputs {
   /// A folder of ONNX test data: input_0.pb, input_1.pb, ...
   void take_folder(const std::filesystem::path& folder) {
     if (!std::filesystem::exists(folder / "input_0.pb"))
-      refuse("E212", cat(printable(folder.string()), " is a folder without input_0.pb"),
-             "give files, or a test_data_set folder");
+      refuse_inputs("E212", cat(printable(folder.string()), " is a folder without input_0.pb"),
+                    "give files, or a test_data_set folder");
     for (size_t i = 0; i < ports_.size(); ++i) {
       auto file = folder / cat("input_", i, ".pb");
       if (std::filesystem::exists(file)) take_file(i, file);
@@ -123,13 +125,13 @@ class Inputs {
     for (auto& [name, tensor] : tensors) {
       if (name == ports_[i].name) return accept(i, std::move(tensor), file.string());
     }
-    refuse("E310", cat(printable(file.string()), " holds no '", printable(ports_[i].name), "'"), "");
+    refuse_inputs("E310", cat(printable(file.string()), " holds no '", printable(ports_[i].name), "'"), "");
   }
 
   const Shape& port_shape(size_t i) const {
     if (!ports_[i].type.is_tensor())
-      refuse("E310", cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type)),
-             "give it as ONNX test data (.pb), or use the Python interface");
+      refuse_inputs("E310", cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type)),
+                    "give it as ONNX test data (.pb), or use the Python interface");
     return ports_[i].type.shape;
   }
 
@@ -137,10 +139,10 @@ class Inputs {
     DType wanted = port_shape(i).dtype;
     if (tensor.dtype != wanted) {
       if (!options_.cast || tensor.dtype == DType::string || wanted == DType::string)
-        refuse("E310",
-               cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type), ", ", printable(file),
-                   " holds ", to_string(tensor.shape())),
-               "--cast-inputs converts");
+        refuse_inputs("E310",
+                      cat("input '", printable(ports_[i].name), "' is ", to_string(ports_[i].type), ", ",
+                          printable(file), " holds ", to_string(tensor.shape())),
+                      "--cast-inputs converts");
       tensor = is_integer(wanted) ? make_tensor(wanted, tensor.dims, to_int64s(tensor))
                                   : make_tensor(wanted, tensor.dims, to_doubles(tensor));
     }
@@ -203,8 +205,8 @@ class Inputs {
       return;
     }
     if (kind.empty() && options_.is_complete)
-      refuse("E310", cat("nothing is given for input '", printable(port.name), "', ", to_string(port.type)),
-             "give every input a value");
+      refuse_inputs("E310", cat("nothing is given for input '", printable(port.name), "', ", to_string(port.type)),
+                    "give every input a value");
     if (kind.empty() && fill_static(i)) return;
     std::vector<int64_t> dims;
     for (const Dim& dim : port_shape(i).dims) dims.push_back(dim.evaluate([&](const Symbol& s) { return size_of(s); }));
@@ -258,7 +260,7 @@ class Random {
   void parse_range(const std::string& kind) {
     size_t dots = kind.find("..");
     if (kind[4] != ':' || dots == std::string::npos)
-      refuse("E203", cat("'", printable(kind), "' is not a fill"), "write rand:0..999");
+      refuse_inputs("E203", cat("'", printable(kind), "' is not a fill"), "write rand:0..999");
     low_ = static_cast<double>(parse_number(kind.substr(5, dots - 5), "the low end of rand"));
     high_ = static_cast<double>(parse_number(kind.substr(dots + 2), "the high end of rand"));
   }
@@ -300,7 +302,7 @@ Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, ui
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
   else if (kind.starts_with("rand")) std::ranges::generate(values, Random(kind, type, seed));
   else if (kind != "zeros")
-    refuse("E203", cat("'", printable(kind), "' is not a fill"), "rand, rand:0..999, zeros, ones, range");
+    refuse_inputs("E203", cat("'", printable(kind), "' is not a fill"), "rand, rand:0..999, zeros, ones, range");
   if (type == DType::string) {
     Tensor tensor{.dtype = type, .dims = std::move(dims)};
     tensor.strings = std::make_shared<std::vector<std::string>>(values.size());

@@ -136,7 +136,7 @@ int inspect_support(const InspectSettings& s) {
   return all ? exit_done : static_cast<int>(ErrorKind::unsupported);
 }
 
-std::string json_text(const Program& program) {
+std::string inspect_json(const Program& program) {
   nlohmann::ordered_json json{{"schema", "weft.inspect.1"}, {"name", printable(program.name)}};
   for (Value p : program.main().parameters())
     json["inputs"].push_back({{"name", printable(p.def->as<Parameter>()->parameter)}, {"type", to_string(p.type())}});
@@ -174,7 +174,7 @@ int inspect_verb(Words words) {
   return reading_files([&] {
     auto program = import_file(s.model.model, s.model.compile);
     if (!s.stage.empty()) program = optimised(std::move(program), s.model.compile, s.stage);
-    if (!s.json.empty()) write_result_file(s.json, json_text(*program));
+    if (!s.json.empty()) write_result_file(s.json, inspect_json(*program));
     if (s.ir || s.dot || !s.output.empty())
       write_result_file(s.output.empty() ? "-" : s.output, s.dot ? dot_text(*program) : print(*program));
     if (s.params) print_weights(*program);

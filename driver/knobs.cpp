@@ -11,7 +11,7 @@
 namespace weft::driver {
 namespace {
 
-std::string json_text(const std::vector<KnobInfo>& knobs) {
+std::string knobs_json(const std::vector<KnobInfo>& knobs) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const KnobInfo& knob : knobs)
     list.push_back({{"variable", knob.variable},
@@ -31,7 +31,7 @@ int knobs_verb(Words words) {
   line.value("--json,-o", "FILE", json, "write the list as JSON (- is standard output)");
   if (!line.parse(words)) return exit_done;
   auto knobs = knob_list();
-  if (!json.empty()) return write_result_file(json, json_text(knobs)), exit_done;
+  if (!json.empty()) return write_result_file(json, knobs_json(knobs)), exit_done;
   for (const KnobInfo& knob : knobs) {
     std::string value = knob.value == knob.default_value ? knob.value : paint(printable(knob.value), Ink::yellow);
     print(cat(paint(knob.variable, Ink::bold), "=", value, "\n    ", knob.sentence));

@@ -78,7 +78,7 @@ std::vector<StepFigures> figures(const Executable& executable, const std::vector
   return steps;
 }
 
-nlohmann::ordered_json to_json(const StepFigures& step) {
+nlohmann::ordered_json step_json(const StepFigures& step) {
   return {{"kernel", step.info.kernel},
           {"source", printable(step.info.source)},
           {"device", step.info.device},
@@ -91,7 +91,7 @@ nlohmann::ordered_json to_json(const StepFigures& step) {
           {"roofline", step.roofline}};
 }
 
-nlohmann::ordered_json milliseconds(const Latency& l) {
+nlohmann::ordered_json milliseconds_json(const Latency& l) {
   return {{"min", l.min * 1e3}, {"mean", l.mean * 1e3}, {"median", l.median * 1e3}, {"p90", l.p90 * 1e3},
           {"p95", l.p95 * 1e3}, {"p99", l.p99 * 1e3},   {"max", l.max * 1e3}};
 }
@@ -159,12 +159,12 @@ nlohmann::ordered_json to_json(const Measurement& m, const Executable& executabl
   nlohmann::ordered_json phases = nlohmann::ordered_json::array(), steps = phases;
   for (const auto& [phase, seconds] : executable.report().phase_seconds)
     phases.push_back({{"phase", phase}, {"seconds", seconds}});
-  for (const StepFigures& step : m.steps) steps.push_back(to_json(step));
+  for (const StepFigures& step : m.steps) steps.push_back(step_json(step));
   const CompileReport& report = executable.report();
   return {{"schema", "weft.perf.1"},
           {"device", executable.device()},
           {"runs", m.seconds.size()},
-          {"latency_ms", milliseconds(latency)},
+          {"latency_ms", milliseconds_json(latency)},
           {"start", is_cold(report) ? "cold" : "warm"},
           {"first_ms", m.first_seconds * 1e3},
           {"cpu_ms", m.cpu_seconds * 1e3},

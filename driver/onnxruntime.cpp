@@ -18,7 +18,7 @@ namespace weft::driver {
 namespace {
 
 // Inputs are named by position, because names of tensors may not be valid file names.
-constexpr const char* script = R"(
+constexpr const char* reference_script = R"(
 import sys
 import numpy, onnxruntime
 model, inputs, outputs = sys.argv[1:]
@@ -30,7 +30,7 @@ feeds = {port.name: given[str(i)] for i, port in enumerate(session.get_inputs())
 numpy.savez(outputs, **{str(i): value for i, value in enumerate(session.run(None, feeds))})
 )";
 
-[[noreturn]] void refuse(std::string what, std::string why, std::string hint) {
+[[noreturn]] void refuse_python(std::string what, std::string why, std::string hint) {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E216",
                .what = std::move(what),
@@ -43,7 +43,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "weft-verify-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) refuse(cat("cannot make a folder like ", pattern), "", "set TMPDIR");
+    if (!mkdtemp(pattern.data())) refuse_python(cat("cannot make a folder like ", pattern), "", "set TMPDIR");
     path_ = pattern;
   }
   ~TemporaryFolder() {
@@ -89,12 +89,12 @@ std::vector<Tensor> run_onnxruntime(const std::string& python, const std::filesy
   NamedTensors given;
   for (size_t i = 0; i < inputs.size(); ++i) given.emplace_back(cat(i), inputs[i]);
   write_tensors(folder / "inputs.npz", given);
-  int code = run_program({python, "-c", script, model.string(), folder / "inputs.npz", folder / "outputs.npz"},
-                         folder / "log");
+  int code = run_program(
+      {python, "-c", reference_script, model.string(), folder / "inputs.npz", folder / "outputs.npz"}, folder / "log");
   if (code != 0)
-    refuse(cat("onnxruntime did not run the model (", python,
-               code < 0 ? " did not start" : cat(" gave exit code ", code), ")"),
-           last_line(folder / "log"), "--python PATH names a Python with onnxruntime and numpy");
+    refuse_python(cat("onnxruntime did not run the model (", python,
+                      code < 0 ? " did not start" : cat(" gave exit code ", code), ")"),
+                  last_line(folder / "log"), "--python PATH names a Python with onnxruntime and numpy");
   NamedTensors results = read_tensors(folder / "outputs.npz");
   check(results.size() == executable.outputs().size(), "onnxruntime gives as many outputs as the program");
   std::vector<Tensor> outputs;

@@ -42,7 +42,7 @@ std::string wrapped(std::string_view text) {
   return out;
 }
 
-std::string row(const std::string& left, const std::string& right) {
+std::string help_row(const std::string& left, const std::string& right) {
   std::string text = "  " + left;
   if (text.size() + 2 > help_column) text += "\n" + std::string(help_column, ' ');
   else text.resize(help_column, ' ');
@@ -137,7 +137,7 @@ std::string CommandLine::usage() const {
 std::string CommandLine::help() const {
   std::string text = cat(info_.purpose, "\n\nusage: ", usage(), "\n");
   if (!positionals_.empty()) text += "\n";
-  for (const Positional& p : positionals_) text += row(p.metavar, p.help);
+  for (const Positional& p : positionals_) text += help_row(p.metavar, p.help);
   text += "\n";
   for (const Option& option : options_) {
     if (option.is_heading) {
@@ -147,10 +147,10 @@ std::string CommandLine::help() const {
     if (option.help.empty()) continue;
     std::string left;
     for (const std::string& name : option.names) left += (left.empty() ? "" : ", ") + name;
-    text += row(option.metavar.empty()
-                    ? left
-                    : cat(left, option.is_optional ? "[=" : " ", option.metavar, option.is_optional ? "]" : ""),
-                option.help);
+    text += help_row(option.metavar.empty()
+                         ? left
+                         : cat(left, option.is_optional ? "[=" : " ", option.metavar, option.is_optional ? "]" : ""),
+                     option.help);
   }
   text += "\nexamples:\n";
   for (const std::string& example : info_.examples) text += cat("  ", example, "\n");

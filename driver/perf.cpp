@@ -24,7 +24,7 @@ struct PerfSettings {
   int kernels = 8;
 };
 
-std::string milliseconds(double seconds) { return show_number(seconds * 1e3); }
+std::string milliseconds_text(double seconds) { return show_number(seconds * 1e3); }
 
 /// Returns where the machine code came from: first runs can be compared only if their starts are equal.
 std::string start_of(const CompileReport& report) {
@@ -36,17 +36,18 @@ std::string start_of(const CompileReport& report) {
 void print_figures(const Measurement& m, const Executable& executable) {
   Latency l = latency_of(m);
   print(cat("device       ", executable.device()));
-  print(cat("latency      ", paint(milliseconds(l.median) + " ms", Ink::bold), " median; min ", milliseconds(l.min),
-            ", mean ", milliseconds(l.mean), ", p90 ", milliseconds(l.p90), ", p95 ", milliseconds(l.p95), ", p99 ",
-            milliseconds(l.p99), ", max ", milliseconds(l.max), "; ", m.seconds.size(), " runs"));
+  print(cat("latency      ", paint(milliseconds_text(l.median) + " ms", Ink::bold), " median; min ",
+            milliseconds_text(l.min), ", mean ", milliseconds_text(l.mean), ", p90 ", milliseconds_text(l.p90),
+            ", p95 ", milliseconds_text(l.p95), ", p99 ", milliseconds_text(l.p99), ", max ", milliseconds_text(l.max),
+            "; ", m.seconds.size(), " runs"));
   print(cat("throughput   ", show_number(1 / l.mean), " inferences/s",
             m.items == 1
                 ? ""
                 : cat(", ", show_number(static_cast<double>(m.items) / l.mean), " items/s (", m.items, " each)")));
-  print(cat("processor    ", milliseconds(m.cpu_seconds), " ms CPU each (", show_number(m.cpu_seconds / l.mean, 2),
+  print(cat("processor    ", milliseconds_text(m.cpu_seconds), " ms CPU each (", show_number(m.cpu_seconds / l.mean, 2),
             " cores); load ", show_number(m.load_before), " before, ", show_number(m.load_after), " after"));
   print(cat("start        ", start_of(executable.report())));
-  print(cat("first run    ", milliseconds(m.first_seconds), " ms"));
+  print(cat("first run    ", milliseconds_text(m.first_seconds), " ms"));
   print(cat("memory       ", show_bytes(static_cast<double>(m.peak_memory)), " peak of the process, ",
             show_bytes(static_cast<double>(m.arena)), " working memory, ",
             show_bytes(static_cast<double>(executable.report().constant_bytes)), " constants"));
@@ -89,7 +90,7 @@ void print_kernels(const Measurement& m, int most) {
   std::vector<std::vector<std::string>> rows{{"share %", "ms", "calls", "GFLOP/s", "GB/s", "roofline %", "kernel"}};
   for (const auto& [name, row] : order) {
     if (most-- == 0) break;
-    rows.push_back({show_number(row.share * 100), milliseconds(row.seconds), cat(row.calls),
+    rows.push_back({show_number(row.share * 100), milliseconds_text(row.seconds), cat(row.calls),
                     rate(row.flops, row.seconds), rate(row.bytes, row.seconds),
                     row.least_seconds > 0 ? show_number(row.least_seconds / row.seconds * 100) : "", name});
   }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t max_nodes = 5'000;
 
-nlohmann::ordered_json node_of(const Instruction& i) {
+nlohmann::ordered_json node_json(const Instruction& i) {
   const auto* parameter = i.as<Parameter>();
   std::string op = parameter ? cat("input ", printable(parameter->parameter)) : std::string(display_name(i.op));
   return {{"op", op}, {"source", printable(i.source)}, {"type", i.types.empty() ? "" : to_string(i.types[0])}};
@@ -33,7 +33,7 @@ nlohmann::ordered_json program_graph(const ModelOptions& model) {
       if (auto from = numbers.find(input.def); from != numbers.end()) edges.push_back({from->second, nodes.size()});
     }
     numbers.emplace(&i, nodes.size());
-    nodes.push_back(node_of(i));
+    nodes.push_back(node_json(i));
   }
   for (const Result& result : program->main().results()) {
     if (auto from = numbers.find(result.value.def); from != numbers.end())

@@ -69,7 +69,7 @@ std::string range(const Json& layer) {
   return cat(show_number(ends[0].get<double>()), " to ", show_number(ends[1].get<double>()));
 }
 
-std::string row(const Json& layer) {
+std::string layer_row(const Json& layer) {
   bool is_float = layer["becomes"] == "float";
   std::string why = layer.contains("why") ? cat(": ", escaped(layer["why"].get<std::string>())) : "";
   return cat("<tr", is_float ? " class=\"float\"" : "", "><td class=\"text\">",
@@ -103,7 +103,7 @@ std::string quantize_page(const Json& report, const std::string& model) {
   text +=
       "</p><table><tr><th class=\"text\">layer<th class=\"text\">operator<th class=\"text\">becomes<th>weights, dB"
       "<th>input, dB<th>share of the loss<th>range of the input<th>how it is spread</tr>\n";
-  for (const Json& layer : report["layers"]) text += row(layer);
+  for (const Json& layer : report["layers"]) text += layer_row(layer);
   return text + "</table>" + search(report) + "</html>\n";
 }
 

@@ -156,11 +156,11 @@ class NumericsCheck {
   bool is_found_ = false;
 };
 
-nlohmann::ordered_json to_json(const Tensor& tensor) {
+nlohmann::ordered_json tensor_json(const Tensor& tensor) {
   if (!tensor.is_tensor()) {
     constexpr const char* kinds[] = {"tensor", "sequence", "optional", "map"};
     nlohmann::ordered_json entry{{"type", kinds[static_cast<size_t>(tensor.kind)]}, {"items", nlohmann::json::array()}};
-    for (const Tensor& item : *tensor.items) entry["items"].push_back(to_json(item));
+    for (const Tensor& item : *tensor.items) entry["items"].push_back(tensor_json(item));
     return entry;
   }
   nlohmann::ordered_json entry{{"type", std::string(name(tensor.dtype))}, {"dims", tensor.dims}};
@@ -178,7 +178,7 @@ void write_json(const std::string& file, const std::vector<Port>& ports, const s
   nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
   for (size_t i = 0; i < ports.size(); ++i) {
     nlohmann::ordered_json entry{{"name", printable(ports[i].name)}};
-    entry.update(to_json(tensors[i]));
+    entry.update(tensor_json(tensors[i]));
     outputs.push_back(std::move(entry));
   }
   write_result_file(file, nlohmann::ordered_json{{"schema", "weft.run.1"}, {"outputs", outputs}}.dump(1) + "\n");

@@ -70,7 +70,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
   return values;
 }
 
-[[noreturn]] void refuse(const fs::path& file, const Port& port, const Tensor& array) {
+[[noreturn]] void refuse_sample(const fs::path& file, const Port& port, const Tensor& array) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E310",
                .what = cat(printable(file.string()), " holds ", to_string(array.shape()), ", input '",
@@ -85,7 +85,7 @@ size_t item_count(const std::vector<Tensor>& arrays, const Executable& model, co
     if (arrays[i].data.empty()) continue;
     const Port& port = model.inputs()[i];
     size_t now = port.type.is_tensor() && arrays[i].dtype == port.type.shape.dtype ? items_in(arrays[i], port) : 0;
-    if (now == 0 || (now != 1 && count != 1 && now != count)) refuse(file, port, arrays[i]);
+    if (now == 0 || (now != 1 && count != 1 && now != count)) refuse_sample(file, port, arrays[i]);
     count = std::max(count, now);
   }
   return count;
@@ -98,7 +98,7 @@ std::deque<std::vector<Tensor>> split_items(const std::vector<Tensor>& arrays, c
   for (size_t item = 0; item < count; ++item) {
     for (size_t i = 0; i < arrays.size(); ++i) {
       const Port& port = model.inputs()[i];
-      if (arrays[i].data.empty() && !port.default_value) refuse(file, port, arrays[i]);
+      if (arrays[i].data.empty() && !port.default_value) refuse_sample(file, port, arrays[i]);
       if (arrays[i].data.empty()) items[item].push_back(*port.default_value);
       else if (items_in(arrays[i], port) == 1) items[item].push_back(item_of(arrays[i], port, 0, 1));
       else items[item].push_back(item_of(arrays[i], port, item, count));

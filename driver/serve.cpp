@@ -16,7 +16,7 @@
 namespace weft::driver {
 namespace {
 
-constexpr const char* script = R"(
+constexpr const char* server_script = R"(
 import importlib.util, sys
 if importlib.util.find_spec("weft") is None:
     print(f"error[E219]: {sys.executable} has no package weft\n   hint: pip install 'weft[serve]', or name a Python that has it with --python", file=sys.stderr)
@@ -50,7 +50,7 @@ std::string take_python(std::vector<std::string>& words) {
 }
 
 [[noreturn]] void exec_python(std::string python, std::vector<std::string> words) {
-  words.insert(words.begin(), {python, "-c", script});
+  words.insert(words.begin(), {python, "-c", server_script});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -43,7 +43,7 @@ std::shared_ptr<Executable> compile_reference(const ModelOptions& model) {
   return compile_model(reference);
 }
 
-nlohmann::ordered_json to_json(const std::string& name, const Difference& d) {
+nlohmann::ordered_json difference_json(const std::string& name, const Difference& d) {
   return {{"name", printable(name)},  {"same", d.is_equal},         {"norm", d.norm},
           {"max_abs", d.max_abs},     {"max_rel", d.max_rel},       {"rms", d.rms},
           {"cosine", d.cosine},       {"mismatches", d.mismatches}, {"elements", d.elements},
@@ -55,7 +55,7 @@ class OutputCheck {
  public:
   explicit OutputCheck(const Tolerance& tolerance) : tolerance_(tolerance) {}
   void check(const std::string& name, const Tensor& value, const Tensor& reference) {
-    json_.push_back(to_json(name, table_.add(name, value, reference, tolerance_)));
+    json_.push_back(difference_json(name, table_.add(name, value, reference, tolerance_)));
   }
   int finish(const std::string& json_file) const {
     if (json_file != "-") print(table_.text());
@@ -77,7 +77,7 @@ class OutputCheck {
 using Observed = std::multimap<std::string, Tensor>;
 
 /// Returns the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
-std::string node_of(const std::string& value) {
+std::string node_in_name(const std::string& value) {
   size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
   return of == std::string::npos ? value : value.substr(of + 4);
 }
@@ -88,7 +88,7 @@ Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
     Tensor copy = tensor;
     if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // because the arena is overwritten
-    values.emplace(node_of(name), std::move(copy));
+    values.emplace(node_in_name(name), std::move(copy));
   };
   executable.new_context()->run(inputs, options);
   return values;
@@ -145,7 +145,7 @@ Tensor as_signed(const Tensor& reference) {
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
-  auto [begin, end] = reference.equal_range(node_of(name));
+  auto [begin, end] = reference.equal_range(node_in_name(name));
   for (auto it = begin; it != end && !(best && best->is_equal); ++it) {
     bool is_moved = tensor.dtype == DType::i8 && it->second.dtype == DType::u8;
     compare_layouts(best, tensor, is_moved ? as_signed(it->second) : it->second, tolerance);
@@ -186,7 +186,7 @@ StepCheck check_steps(const Executable& executable, const Observed& reference, s
   return result;
 }
 
-std::string describe(const Culprit& culprit, const Executable& executable) {
+std::string culprit_text(const Culprit& culprit, const Executable& executable) {
   auto steps = executable.steps();
   const StepInfo& step = steps.at(culprit.step);
   const Difference& d = culprit.difference;
@@ -208,7 +208,7 @@ int verify_steps(const Executable& executable, const Executable& reference, std:
     print(cat("all ", result.compared, " values that were compared agree"));
     return exit_done;
   }
-  print(describe(*result.first, executable));
+  print(culprit_text(*result.first, executable));
   return exit_differs;
 }
 

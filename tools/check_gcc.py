@@ -3,10 +3,10 @@
 """check_gcc.py BUILD [--all]: g++ reads the sources with the flags of the build in BUILD, warnings being errors, and writes
 nothing.
 
-The usual build uses clang; this checks g++ at a fraction of the cost of a build. Without --all it reads
-the files that the last commits or the working tree changed, the files behind headers that did, as far as the time allows, and
-some of the rest, others each day. src/codegen is left out, for LLVM's headers take longer than all else (`./x build gcc` has it), and so
-are the tests of kernels, which are written for clang.
+The usual build uses clang, and compiles many files together; this reads each file alone, so it must include what it uses. It costs a
+fraction of a build. Without --all it reads the files that the last commits or the working tree changed, the files behind headers that
+did, as far as the time allows, and some of the rest, others each day. src/codegen is left out, for LLVM's headers take longer than all
+else (`./x build gcc` has it), and so are the tests of kernels, which are written for clang.
 """
 import argparse
 import concurrent.futures
@@ -27,6 +27,14 @@ CLANG_ONLY_PAIRS = ("-Xclang", "-include-pch")
 CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option", "-mllvm=")
 
 
+def compiled_by(file, build):
+    """The sources that a command compiles: those of a batch (cmake/weft_flags.cmake), or the file alone."""
+    if build not in file.parents:
+        return [file]
+    is_batch = file.stem[-1].isdigit()
+    return [ROOT / line.split('"')[1] for line in file.read_text().splitlines()] if is_batch else []
+
+
 def commands(build):
     """Returns {source file, relative to the root: (command that checks it with g++, folder to run it in)}."""
     found = {}
@@ -34,13 +42,15 @@ def commands(build):
         file = pathlib.Path(entry["file"])
         words = shlex.split(entry["command"])
         is_foreign = any(word.startswith("--target=") for word in words)  # clang's alone can compile for other processors
-        if file.suffix != ".cpp" or ROOT not in file.parents or build in file.parents or is_foreign:
+        if file.suffix != ".cpp" or ROOT not in file.parents or is_foreign:
             continue
         words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
         left_out = ("-o", *CLANG_ONLY_PAIRS)
         kept = [w for i, w in enumerate(words)
                 if w not in ("-c", *left_out) and words[i - 1] not in left_out and not w.startswith(CLANG_ONLY)]
-        found[str(file.relative_to(ROOT))] = (["g++", "-fsyntax-only", "-Werror", *kept], entry["directory"])
+        kept = ["g++", "-fsyntax-only", "-Werror", *(w for w in kept if w != entry["file"])]
+        for source in compiled_by(file, build):
+            found[str(source.relative_to(ROOT))] = ([*kept, str(source)], entry["directory"])
     return found
 
 

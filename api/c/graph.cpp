@@ -33,7 +33,7 @@ ParseContext parse_context(Program& program) {
           .blob_of = {}};
 }
 
-weft_value number(weft_graph& graph, Value value) {
+weft_value numbered(weft_graph& graph, Value value) {
   graph.instructions.push_back(value.def);
   return {static_cast<uint32_t>(graph.instructions.size() - 1), value.index};
 }
@@ -162,7 +162,7 @@ weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* t
     required(value, "value");
     Type parsed;
     fields::parse(&required(type, "type"), parsed, parse_context(program));
-    *value = number(*graph, program.main().parameter(&required(name, "name"), std::move(parsed)));
+    *value = numbered(*graph, program.main().parameter(&required(name, "name"), std::move(parsed)));
   });
 }
 
@@ -170,7 +170,7 @@ weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, w
   return guarded([&] {
     Program& program = open_program(graph);
     required(value, "value");
-    *value = number(*graph, program.main().append(Constant{required(tensor, "tensor").tensor}, {}));
+    *value = numbered(*graph, program.main().append(Constant{required(tensor, "tensor").tensor}, {}));
   });
 }
 
@@ -190,12 +190,12 @@ weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_val
       std::vector<std::string> attributes;
       for (const Attribute& attribute : parsed.attributes)
         attributes.push_back(cat(attribute.name, "=", attribute.text));
-      *result = number(*graph, append_custom(program.main(), *custom, std::move(attributes), std::move(operands))[0]);
+      *result = numbered(*graph, append_custom(program.main(), *custom, std::move(attributes), std::move(operands))[0]);
       return;
     }
     Op parsed = parse_op(program, text);
     if (parsed.is<Parameter>()) usage_error("E211", "an input is made by weft_graph_input");
-    *result = number(*graph, program.main().append(std::move(parsed), std::move(operands)));
+    *result = numbered(*graph, program.main().append(std::move(parsed), std::move(operands)));
   });
 }
 

@@ -13,7 +13,7 @@ namespace {
   throw Error({.kind = ErrorKind::usage, .code = "E203", .what = std::move(what), .hint = std::move(hint)});
 }
 
-std::optional<int64_t> number(std::string_view text) {
+std::optional<int64_t> parsed_number(std::string_view text) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -30,10 +30,10 @@ ShapeRequest::Size parse_size(std::string_view text, std::string_view whole) {
   text = trim(text);
   if (text == "?" || text == "-1") return {};
   size_t dots = text.find("..");
-  auto low = number(text.substr(0, dots));
+  auto low = parsed_number(text.substr(0, dots));
   size_t colon = dots == std::string_view::npos ? dots : text.find(':', dots);
-  auto high = dots == std::string_view::npos ? low : number(text.substr(dots + 2, colon - dots - 2));
-  auto best = colon == std::string_view::npos ? -1 : number(text.substr(colon + 1));
+  auto high = dots == std::string_view::npos ? low : parsed_number(text.substr(dots + 2, colon - dots - 2));
+  auto best = colon == std::string_view::npos ? -1 : parsed_number(text.substr(colon + 1));
   if (!low || !high || !best || *low < 0 || *high < *low) refuse_size(text, whole);
   if (colon != std::string_view::npos && (*best < *low || *best > *high)) refuse_size(text, whole);
   return {*low, *high, *best};
@@ -83,7 +83,7 @@ std::vector<ShapeRequest> parse_shapes(std::string_view text) {
 
 std::pair<std::string, int64_t> parse_symbol(std::string_view text) {
   size_t equals = text.find('=');
-  auto value = equals == std::string_view::npos ? std::nullopt : number(trim(text.substr(equals + 1)));
+  auto value = equals == std::string_view::npos ? std::nullopt : parsed_number(trim(text.substr(equals + 1)));
   if (!value || *value < 0 || equals == 0) refuse(cat("'", printable(text), "' is not NAME=SIZE"), "write batch=4");
   return {std::string(trim(text.substr(0, equals))), *value};
 }
@@ -114,7 +114,7 @@ int64_t parse_bytes(std::string_view text, std::string_view what) {
       {"kB", 1000},   {"KB", 1000},     {"MB", 1000000},  {"GB", 1000000000}, {"TB", 1000000000000}};
   text = trim(text);
   size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  auto count = number(text.substr(0, digits));
+  auto count = parsed_number(text.substr(0, digits));
   int64_t bytes = 0;
   for (auto [unit, scale] : units) {
     if (count && unit == trim(text.substr(digits)) && !__builtin_mul_overflow(*count, scale, &bytes)) return bytes;
@@ -123,7 +123,7 @@ int64_t parse_bytes(std::string_view text, std::string_view what) {
 }
 
 int64_t parse_number(std::string_view text, std::string_view what) {
-  auto value = number(trim(text));
+  auto value = parsed_number(trim(text));
   if (!value) refuse(cat(what, " is '", printable(text), "', which is not a whole number"), "");
   return *value;
 }

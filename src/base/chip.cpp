@@ -143,7 +143,7 @@ struct Model {
 };
 
 constexpr uint32_t amd = 0x68747541, intel = 0x756e6547;
-constexpr auto models = std::to_array<Model>({
+constexpr auto processor_models = std::to_array<Model>({
 #define FEATURE(...)
 #define MODEL(...) {__VA_ARGS__},
 #include "base/cpu_features.def"
@@ -157,8 +157,8 @@ std::string host_tune() {
   auto here = [&](const Model& m) {
     return m.vendor == vendor && m.family == family && m.first <= model && model <= m.last;
   };
-  auto found = std::ranges::find_if(models, here);
-  return found == models.end() ? "" : found->name;
+  auto found = std::ranges::find_if(processor_models, here);
+  return found == processor_models.end() ? "" : found->name;
 }
 
 std::string host_features() {

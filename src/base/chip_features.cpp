@@ -12,7 +12,7 @@ namespace {
 #define GPU_FAMILY(name, ...) constexpr GpuFamily name{__VA_ARGS__};
 #include "base/chips.def"
 
-constexpr auto models = std::to_array<GpuModel>({
+constexpr auto gpu_models = std::to_array<GpuModel>({
 #define GPU(name, family, units, is_tested, lacks) {family, #name, units, is_tested, lacks},
 #include "base/chips.def"
 });
@@ -45,9 +45,9 @@ const char* macro_of(MatrixUnit unit) {
 std::string_view vendor_name(ChipKind kind) { return is_cpu(kind) ? "cpu" : kind == ChipKind::amd ? "amd" : "nvidia"; }
 
 const GpuModel& gpu_model(std::string_view arch) {
-  if (auto found = std::ranges::find(models, arch, &GpuModel::arch); found != models.end()) return *found;
+  if (auto found = std::ranges::find(gpu_models, arch, &GpuModel::arch); found != gpu_models.end()) return *found;
   std::string known;
-  for (const GpuModel& model : models) {
+  for (const GpuModel& model : gpu_models) {
     if (model.arch.starts_with(arch.substr(0, 1))) known += cat(known.empty() ? "" : ", ", model.arch);
   }
   throw Error({.kind = ErrorKind::usage,
@@ -58,12 +58,12 @@ const GpuModel& gpu_model(std::string_view arch) {
 
 Chip nvidia_chip(int capability) {
   int newest = 0;
-  for (const GpuModel& model : models) {
+  for (const GpuModel& model : gpu_models) {
     if (model.kind == ChipKind::nvidia) newest = std::max(newest, capability_of(model));
   }
   std::string plain = cat(sm, std::min(capability, newest));
-  auto own = std::ranges::find(models, plain + "a", &GpuModel::arch);  // code for sm_90a runs on no newer device
-  bool has_own = capability <= newest && own != models.end();
+  auto own = std::ranges::find(gpu_models, plain + "a", &GpuModel::arch);  // code for sm_90a runs on no newer device
+  bool has_own = capability <= newest && own != gpu_models.end();
   return {.kind = ChipKind::nvidia, .arch = std::string(has_own ? own->arch : gpu_model(plain).arch)};
 }
 
@@ -74,7 +74,7 @@ std::vector<std::string> tested_chips(std::string_view vendor) {
   };
 #define CPU(name, kind, level, is_tested) add_cpu(name, is_tested);
 #include "base/chips.def"
-  for (const GpuModel& model : models) {
+  for (const GpuModel& model : gpu_models) {
     if (model.is_tested && vendor == vendor_name(model.kind)) names.push_back(cat(vendor, ":", model.arch));
   }
   return names;
@@ -82,8 +82,8 @@ std::vector<std::string> tested_chips(std::string_view vendor) {
 
 std::vector<std::string> kernel_macros(const Chip& chip) {
   if (is_cpu(chip.kind)) return {};
-  auto model = std::ranges::find(models, std::string_view(chip.arch), &GpuModel::arch);
-  if (model == models.end()) return {};
+  auto model = std::ranges::find(gpu_models, std::string_view(chip.arch), &GpuModel::arch);
+  if (model == gpu_models.end()) return {};
   std::vector<std::string> macros{cat("WEFT_WAVE=", model->wave)};
   if (const char* matrix = macro_of(model->matrix)) macros.emplace_back(matrix);
   if (model->float8 != Float8Unit::none) macros.push_back("WEFT_FLOAT8=1");

@@ -417,7 +417,7 @@ void Dim::visit_symbols(const std::function<void(const Symbol&)>& visit) const {
   }
 }
 
-static Interval range_of(const Dim& dim, int64_t constant) {
+static Interval interval_of(const Dim& dim, int64_t constant) {
   Interval sum{constant, constant};
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     Interval value{term.coefficient, term.coefficient};
@@ -427,8 +427,8 @@ static Interval range_of(const Dim& dim, int64_t constant) {
   return sum;
 }
 
-int64_t Dim::lower_bound() const { return range_of(*this, constant_).low; }
-int64_t Dim::upper_bound() const { return range_of(*this, constant_).high; }
+int64_t Dim::lower_bound() const { return interval_of(*this, constant_).low; }
+int64_t Dim::upper_bound() const { return interval_of(*this, constant_).high; }
 
 bool Dim::is_multiple_of(int64_t divisor) const {
   auto is_multiple = [&](const DimTerm& term) {

@@ -17,7 +17,7 @@ std::string variable_of(std::string_view name) {
   return variable;
 }
 
-[[noreturn]] void refuse(const std::string& variable, const std::string& text, std::string_view wanted) {
+[[noreturn]] void refuse_knob(const std::string& variable, const std::string& text, std::string_view wanted) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E201",
                .what = cat(variable, " is '", printable(text), "', which is not ", wanted)});
@@ -27,13 +27,13 @@ void parse(const std::string&, const std::string& text, std::string& out) { out 
 
 void parse(const std::string& variable, const std::string& text, int64_t& out) {
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (code != std::errc() || end != text.data() + text.size()) refuse(variable, text, "a whole number");
+  if (code != std::errc() || end != text.data() + text.size()) refuse_knob(variable, text, "a whole number");
 }
 
 void parse(const std::string& variable, const std::string& text, bool& out) {
   if (text == "1" || text == "true" || text == "on") out = true;
   else if (text == "0" || text == "false" || text == "off") out = false;
-  else refuse(variable, text, "0 or 1");
+  else refuse_knob(variable, text, "0 or 1");
 }
 
 Knobs read_knobs() {

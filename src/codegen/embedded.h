@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <span>
-#include <string_view>
+#include "base/embedded.h"
 
 namespace weft::codegen {
 
-/// A file embedded in the library. `name` is its path relative to src/, as in #include: "kernels/math.h".
-struct EmbeddedFile {
-  std::string_view name;
-  std::string_view text;
-};
-
-/// Returns all headers of the kernel library and the elementwise table, sorted by name, so that compiling a kernel
-/// reads no files. cmake/embed_files.cmake generates the definition.
+/// Returns all headers of the kernel library and the elementwise table, so that compiling a kernel reads no files. Their
+/// names are relative to src/, as in #include: "kernels/math.h".
 std::span<const EmbeddedFile> embedded_files();
 
 }  // namespace weft::codegen

@@ -17,8 +17,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t max_variants = 32;  // kept for each model
-constexpr size_t max_contexts = 4;   // kept in each context; each has its own working memory
+constexpr size_t max_variants = 32;         // kept for each model
+constexpr size_t max_variant_contexts = 4;  // kept in each context; each has its own working memory
 
 /// A program, and the decisions about sizes that it was compiled with.
 struct Variant {
@@ -166,7 +166,7 @@ class BySizesContext final : public Context {
       return;
     }
     auto context = variant->program->new_context();
-    if (contexts_.size() == max_contexts) contexts_.erase(contexts_.begin());
+    if (contexts_.size() == max_variant_contexts) contexts_.erase(contexts_.begin());
     contexts_.emplace_back(std::move(variant), std::move(context));
   }
 

@@ -27,7 +27,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
 }
 
 /// Adds one input's request to the importer's options. Bounds of a named size hold for the name, so everywhere.
-void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
+void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {
     throw Error({.kind = ErrorKind::usage,
@@ -52,7 +52,7 @@ void request_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::
 }
 
 /// Returns a scalar or a list, of the type that the model declares for the input.
-Tensor constant_of(const onnx::ValueInfo& input, std::span<const double> numbers) {
+Tensor input_constant(const onnx::ValueInfo& input, std::span<const double> numbers) {
   size_t rank = input.type.dims ? input.type.dims->size() : 1;
   if (!input.type.element || rank > 1 || (rank == 0 && numbers.size() != 1))
     throw Error({.kind = ErrorKind::usage,
@@ -77,11 +77,11 @@ std::unique_ptr<Program> import(const onnx::Model& model, const CompileOptions& 
   for (const auto& [name, size] : options.symbols) wanted.symbols[name] = {.name = name, .min = size, .max = size};
   wanted.fixed_defaults = options.fixed_defaults;
   wanted.operators = &options.operators;
-  for (const ShapeRequest& request : options.shapes) request_sizes(request, model.graph, wanted);
+  for (const ShapeRequest& request : options.shapes) request_onnx_sizes(request, model.graph, wanted);
   for (const auto& [name, value] : options.constants) find_input(name, model.graph, "a value is");
   wanted.constants = options.constants;
   for (const auto& [name, numbers] : options.constant_numbers)
-    wanted.constants.insert_or_assign(name, constant_of(find_input(name, model.graph, "a value is"), numbers));
+    wanted.constants.insert_or_assign(name, input_constant(find_input(name, model.graph, "a value is"), numbers));
   return onnx::import_model(model, wanted);
 }
 
@@ -111,7 +111,7 @@ onnx::Graph declared_inputs(const tensorflow::LiteModel& model) {
 tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOptions& options) {
   onnx::ImportOptions asked;
   for (const auto& [name, size] : options.symbols) asked.symbols[name] = {.name = name, .min = size, .max = size};
-  for (const ShapeRequest& request : options.shapes) request_sizes(request, graph, asked);
+  for (const ShapeRequest& request : options.shapes) request_onnx_sizes(request, graph, asked);
   tensorflow::ImportOptions wanted{.shapes = std::move(asked.shapes),
                                    .symbols = std::move(asked.symbols),
                                    .constants = options.constants,
@@ -119,7 +119,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
                                    .max_nodes = options.max_nodes};
   for (const auto& [name, value] : options.constants) find_input(name, graph, "a value is");
   for (const auto& [name, numbers] : options.constant_numbers)
-    wanted.constants.insert_or_assign(name, constant_of(find_input(name, graph, "a value is"), numbers));
+    wanted.constants.insert_or_assign(name, input_constant(find_input(name, graph, "a value is"), numbers));
   return wanted;
 }
 

@@ -110,7 +110,7 @@ std::shared_ptr<Executable> load_file(Bytes bytes, const CompileOptions& options
   });
 }
 
-Tensor constant_of(const ProgramSource& source, std::string_view name) {
+Tensor stored_constant(const ProgramSource& source, std::string_view name) {
   size_t number = source.constants.size();
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   if (error == std::errc() && end == name.data() + name.size() && number < source.constants.size())
@@ -121,7 +121,7 @@ Tensor constant_of(const ProgramSource& source, std::string_view name) {
 }  // namespace
 
 std::unique_ptr<Program> read_source(const ProgramSource& source) {
-  return parse_program(source.text, make_op, [&](std::string_view name) { return constant_of(source, name); });
+  return parse_program(source.text, make_op, [&](std::string_view name) { return stored_constant(source, name); });
 }
 
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,

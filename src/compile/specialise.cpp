@@ -20,8 +20,8 @@
 namespace weft {
 namespace {
 
-constexpr size_t max_programs = 32;  // kept for each model
-constexpr size_t max_contexts = 4;   // kept in each context; each has its own working memory
+constexpr size_t max_programs = 32;         // kept for each model
+constexpr size_t max_program_contexts = 4;  // kept in each context; each has its own working memory
 
 /// Values to try after the usual ones, for all elements of an input: 0, 1, 2 ... suit axes; 1 comes first for steps.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
@@ -379,7 +379,7 @@ class SpecialisingContext final : public Context {
     } else {
       auto context = wanted->new_context();
       contexts_.emplace_front(std::move(wanted), std::move(context));
-      if (contexts_.size() > max_contexts) contexts_.pop_back();
+      if (contexts_.size() > max_program_contexts) contexts_.pop_back();
     }
     return *contexts_.front().second;
   }

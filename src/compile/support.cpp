@@ -14,15 +14,15 @@
 namespace weft {
 namespace {
 
-void refuse(std::vector<NodeSupport>& nodes, size_t node, const std::string& why) {
+void refuse_node(std::vector<NodeSupport>& nodes, size_t node, const std::string& why) {
   if (node < nodes.size() && nodes[node].why.empty()) nodes[node].why = why;
 }
 
 /// Marks as unsupported the nodes that a source names: "node 12 'cat_3' (Concat) .. node 14 (Relu)".
-void refuse(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers, std::string_view source,
-            const std::string& why) {
+void refuse_node(std::vector<NodeSupport>& nodes, const std::map<std::string, size_t>& numbers, std::string_view source,
+                 const std::string& why) {
   for (const auto& [name, number] : numbers) {
-    if (source.find(name) != source.npos) refuse(nodes, number, why);
+    if (source.find(name) != source.npos) refuse_node(nodes, number, why);
   }
 }
 
@@ -35,7 +35,7 @@ void judge_lowering(std::unique_ptr<Program> program, const Place& place, const 
   run_shared_passes(*program, options, report);
   run_chip_passes(*program, context_of(place.chip, options), options, report);
   for (const Unsupported& refused : unsupported(*program)) {
-    refuse(nodes, numbers, refused.node, refused.why);
+    refuse_node(nodes, numbers, refused.node, refused.why);
   }
 }
 
@@ -67,7 +67,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   std::vector<onnx::NodeFault> faults;
   if (is_open) return nodes;
   std::unique_ptr<Program> program = import(*model, options, &faults);
-  for (const onnx::NodeFault& fault : faults) refuse(nodes, static_cast<size_t>(fault.node), fault.why);
+  for (const onnx::NodeFault& fault : faults) refuse_node(nodes, static_cast<size_t>(fault.node), fault.why);
   judge_lowering(std::move(program), place, options, nodes);
   reading.check();
   return nodes;

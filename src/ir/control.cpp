@@ -9,23 +9,23 @@ namespace weft {
 namespace {
 
 template <class... Args>
-[[noreturn]] void refuse(const char* code, const Args&... args) {
+[[noreturn]] void refuse_control(const char* code, const Args&... args) {
   throw Error({.kind = ErrorKind::model, .code = code, .what = cat(args...)});
 }
 
 void check_operands(std::string_view op, Operands in, int64_t least) {
   if (least >= 0 && static_cast<int64_t>(in.size()) >= least) return;
-  refuse("E140", op, " needs ", least, " operands or more, has ", in.size());
+  refuse_control("E140", op, " needs ", least, " operands or more, has ", in.size());
 }
 
 void check_condition(std::string_view op, const Type& type) {
   bool is_bool = type.is_tensor() && type.shape.dtype == DType::boolean && type.shape.rank() == 0;
-  if (!is_bool) refuse("E141", op, ": the condition is ", type, ", not bool[]");
+  if (!is_bool) refuse_control("E141", op, ": the condition is ", type, ", not bool[]");
 }
 
 void check_symbols(std::string_view op, const Dims& symbols) {
   for (const Dim& dim : symbols) {
-    if (!dim.as_symbol()) refuse("E190", op, ": ", dim, " is not a symbol, so it cannot be set");
+    if (!dim.as_symbol()) refuse_control("E190", op, ": ", dim, " is not a symbol, so it cannot be set");
   }
 }
 
@@ -37,12 +37,12 @@ void visit(const Type& type, const VisitSymbol& visit_symbol) {
 }  // namespace
 
 Types Bind::infer(Operands in) const {
-  if (in.size() != 1) refuse("E140", "bind needs 1 operand, has ", in.size());
+  if (in.size() != 1) refuse_control("E140", "bind needs 1 operand, has ", in.size());
   bool fits = in[0].is_tensor() && in[0].shape.dtype == DType::i64 && in[0].shape.rank() == 1 &&
               known_equal(in[0].shape.dims[0], static_cast<int64_t>(symbols.size()));
-  if (!fits) refuse("E141", "bind sets ", symbols.size(), " symbols from ", in[0]);
+  if (!fits) refuse_control("E141", "bind sets ", symbols.size(), " symbols from ", in[0]);
   if (!most.empty() && most.size() != symbols.size())
-    refuse("E141", "bind has ", most.size(), " bounds for ", symbols.size(), " symbols");
+    refuse_control("E141", "bind has ", most.size(), " bounds for ", symbols.size(), " symbols");
   check_symbols(name, symbols);
   return {};
 }
@@ -58,7 +58,7 @@ Types Loop::infer(Operands in) const {
   check_operands(name, in, carried < 0 ? -1 : carried + (conditional ? 1 : 0));
   if (conditional) check_condition(name, in[0]);
   if (static_cast<int64_t>(types.size()) < carried)
-    refuse("E158", "loop gives ", types.size(), " results, carries ", carried);
+    refuse_control("E158", "loop gives ", types.size(), " results, carries ", carried);
   check_symbols(name, {counter});
   check_symbols(name, carries);
   check_symbols(name, sets);
@@ -79,8 +79,8 @@ void check_nesting(const Program& program) {
     for (const Instruction& i : *module) {
       for (const Module* body : i.modules) {
         int here = depth.at(module) + 1;
-        if (here > max_body_depth) refuse("E152", "control flow is nested more than ", max_body_depth, " deep");
-        if (!depth.emplace(body, here).second) refuse("E158", "module ", body->name(), " is run in two places");
+        if (here > max_body_depth) refuse_control("E152", "control flow is nested more than ", max_body_depth, " deep");
+        if (!depth.emplace(body, here).second) refuse_control("E158", "module ", body->name(), " is run in two places");
         pending.push_back(body);
       }
     }

@@ -24,14 +24,14 @@ void check_rank(const Type& type) {
                .what = cat("a tensor of ", type.shape.rank(), " axes; ", most, " are the most")});
 }
 
-[[noreturn]] void refuse(std::string_view what, const Dim& a, std::string_view relation, const Dim& b) {
+[[noreturn]] void refuse_sizes(std::string_view what, const Dim& a, std::string_view relation, const Dim& b) {
   throw Error({.kind = ErrorKind::model, .code = "E151", .what = cat(what, ": ", a, " ", relation, " ", b)});
 }
 
 void record(Guard guard) {
   if (!collector) {
     bool equal = guard.kind == Guard::Kind::equal;
-    refuse(guard.what, guard.a, equal ? "cannot be proved equal to" : "cannot be proved at most", guard.b);
+    refuse_sizes(guard.what, guard.a, equal ? "cannot be proved equal to" : "cannot be proved at most", guard.b);
   }
   guard.source = collector->module.current_source();
   guard.module = &collector->module;
@@ -45,13 +45,13 @@ GuardCollector::~GuardCollector() { collector = outer_; }
 
 void require_equal(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, b)) return;
-  if (known_different(a, b)) refuse(what, a, "is not", b);
+  if (known_different(a, b)) refuse_sizes(what, a, "is not", b);
   record({Guard::Kind::equal, a, b, {}, std::string(what)});
 }
 
 void require_less_equal(const Dim& a, const Dim& b, std::string_view what) {
   if (known_less_equal(a, b)) return;
-  if ((a - b).lower_bound() > 0) refuse(what, a, "is more than", b);
+  if ((a - b).lower_bound() > 0) refuse_sizes(what, a, "is more than", b);
   record({Guard::Kind::less_equal, a, b, {}, std::string(what)});
 }
 

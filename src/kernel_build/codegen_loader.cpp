@@ -22,7 +22,7 @@ constexpr const char* library_name = "libweft-codegen.so";
 std::atomic<bool> loaded = false;
 
 void add_near(const fs::path& folder, std::vector<std::string>& out) {
-  for (const fs::path& place : {folder, folder / "lib", folder / ".." / "lib", folder / ".." / WEFT_LIBDIR}) {
+  for (const fs::path& place : {folder, folder / "lib", folder / ".." / "lib", folder / ".." / library_folder()}) {
     std::string path = (place / library_name).lexically_normal().string();
     if (std::find(out.begin(), out.end(), path) == out.end()) out.push_back(path);
   }

@@ -24,12 +24,12 @@ constexpr const char* prune_mark = "pruned";
 constexpr std::string_view temporary_prefix = "tmp-";
 
 /// The header of a cache file; `magic` contains its version.
-struct Header {
+struct CacheHeader {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'c', '0', '1'};
   uint64_t size = 0;
   Hash128 key, checksum;
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(CacheHeader) == 48);
 
 bool read_all(int fd, std::span<std::byte> data) {
   while (!data.empty()) {
@@ -53,11 +53,11 @@ bool is_private_file(int fd, struct stat& info) {
 /// Reads the data of an entry; nothing if the file is damaged or has another key.
 std::optional<Bytes> read_entry(int fd, const Hash128& key) {
   struct stat info{};
-  Header header;
-  const Header expected;
+  CacheHeader header;
+  const CacheHeader expected;
   if (!is_private_file(fd, info) || !read_all(fd, bytes_of(header))) return std::nullopt;
   bool fits = header.magic == expected.magic && header.key == key &&
-              header.size == static_cast<uint64_t>(info.st_size) - sizeof(Header);
+              header.size == static_cast<uint64_t>(info.st_size) - sizeof(CacheHeader);
   if (!fits) return std::nullopt;
   std::vector<std::byte> data(header.size);
   if (!read_all(fd, data) || hash128(data) != header.checksum) return std::nullopt;
@@ -102,7 +102,7 @@ std::string temporary_name() {
 
 /// Writes a file under a temporary name and renames it, so that readers see all of it or nothing. Needs no fsync: after
 /// a power loss, the checksum reveals a half-written entry.
-bool write_entry(int folder, const std::string& name, const Header& header, std::span<const std::byte> data) {
+bool write_entry(int folder, const std::string& name, const CacheHeader& header, std::span<const std::byte> data) {
   std::string temporary = temporary_name();
   Descriptor file(::openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.fd < 0) return false;
@@ -188,11 +188,11 @@ void KernelCache::stop_writing(int code) {
 }
 
 void KernelCache::put(const Hash128& key, std::span<const std::byte> data) {
-  auto size = static_cast<int64_t>(data.size() + sizeof(Header));
+  auto size = static_cast<int64_t>(data.size() + sizeof(CacheHeader));
   if (size > limit_ / 4 || is_full_) return;
   int folder = open_folder(true);
   if (folder < 0) return;
-  const Header header{.size = data.size(), .key = key, .checksum = hash128(data)};
+  const CacheHeader header{.size = data.size(), .key = key, .checksum = hash128(data)};
   if (!write_entry(folder, to_string(key), header, data)) return stop_writing(errno);
   if (prune_is_due(folder, size)) prune(folder);
 }

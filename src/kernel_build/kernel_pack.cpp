@@ -17,12 +17,12 @@ namespace weft {
 namespace {
 
 /// The header of a pack; `magic` contains its version. The table of entries and then their data follow.
-struct Header {
+struct PackHeader {
   std::array<char, 8> magic{'w', 'e', 'f', 't', 'k', 'p', '0', '1'};
   uint64_t count = 0;
   Hash128 compiler, checksum;  // checksum: of the table of entries
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(PackHeader) == 48);
 
 template <class T>
 bool read_exactly(int fd, std::span<T> values, uint64_t offset) {
@@ -60,9 +60,9 @@ const KernelPack& KernelPack::shared() {
 /// Reads the table of entries; returns what is wrong with the file, or "".
 std::string KernelPack::read_places(const std::string& compiler) {
   struct stat info{};
-  Header header;
+  PackHeader header;
   if (::fstat(descriptor_.fd, &info) != 0 || !read_exactly(descriptor_.fd, std::span(&header, 1), 0) ||
-      header.magic != Header().magic)
+      header.magic != PackHeader().magic)
     return "it is not a pack of kernels";
   if (header.compiler != hash128(compiler)) return "another code generator made it";
   if (header.count > (static_cast<uint64_t>(info.st_size) - sizeof header) / sizeof(Place)) return "it is damaged";
@@ -86,7 +86,7 @@ void write_pack(const std::filesystem::path& file, const std::string& compiler, 
   std::map<Hash128, uint64_t> known;  // checksum of data -> its offset
   std::vector<KernelPack::Place> places;
   std::vector<std::span<const std::byte>> pieces(2);
-  uint64_t end = sizeof(Header) + sorted.size() * sizeof(KernelPack::Place);
+  uint64_t end = sizeof(PackHeader) + sorted.size() * sizeof(KernelPack::Place);
   for (auto [key, data] : sorted) {
     auto [place, is_new] = known.try_emplace(hash128(*data), end);
     places.push_back({.key = key, .checksum = place->first, .offset = place->second, .size = data->size()});
@@ -95,7 +95,7 @@ void write_pack(const std::filesystem::path& file, const std::string& compiler, 
     end += data->size();
   }
   pieces[1] = std::as_bytes(std::span(places));
-  const Header header{.count = places.size(), .compiler = hash128(compiler), .checksum = hash128(pieces[1])};
+  const PackHeader header{.count = places.size(), .compiler = hash128(compiler), .checksum = hash128(pieces[1])};
   pieces[0] = std::as_bytes(std::span(&header, 1));
   write_file(file, pieces);
 }

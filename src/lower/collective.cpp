@@ -45,7 +45,7 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
 std::vector<Instruction*>& front_of(Region& region) { return region.anchor ? region.prologue : region.epilogue; }
 
 /// True if all readers of a small sum are among `readers`, which have the same sizes.
-bool feeds_only(const Region& sum, const std::vector<Instruction*>& readers) {
+bool feeds_only_readers(const Region& sum, const std::vector<Instruction*>& readers) {
   Value value{sum.anchor, 0};
   auto is_inside = [&](Instruction* user) { return std::ranges::find(readers, user) != readers.end(); };
   return !sum.anchor->parent->is_result(value) && std::ranges::all_of(sum.anchor->users, is_inside) &&
@@ -79,7 +79,7 @@ void extend_sums(const Lowering& lowering, std::vector<Region>& regions) {
     for (Instruction* reader : std::vector<Instruction*>(front_of(region))) {
       auto is_sum = [&](const Value& input) { return sums.contains(input.def); };
       auto input = std::ranges::find_if(reader->inputs, is_sum);
-      if (input == reader->inputs.end() || !feeds_only(all[sums[input->def]], front_of(region))) continue;
+      if (input == reader->inputs.end() || !feeds_only_readers(all[sums[input->def]], front_of(region))) continue;
       all.push_back(extended(all[sums[input->def]], region));
       break;
     }

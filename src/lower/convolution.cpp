@@ -20,7 +20,7 @@ Dim per_group(const Dim& channels, const Dim& groups) {
 }
 
 /// Returns the geometry. Takes the channels from the weights, whose sizes are constant more often than the input's.
-Window window_of(const Instruction& i) {
+Window convolution_window(const Instruction& i) {
   const auto& op = *i.as<Convolution>();
   const Dims &x = i.inputs[0].dims(), &w = i.inputs[1].dims(), &y = i.types[0].shape.dims;
   Dim groups = op.groups, all = per_group(w[0], groups);
@@ -71,7 +71,7 @@ std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const 
 
 /// True if the kernel can read pixels in place: both the channels of a group and the distance between pixels are
 /// multiples of the Mac's group.
-bool reads_in_place(const Window& w, const Mac& mac, const View& x) {
+bool reads_pixels(const Window& w, const Mac& mac, const View& x) {
   return x.dtype == mac.direct && w.channels_in.is_multiple_of(mac.group) && w.pixel.is_multiple_of(mac.group) &&
          x.offset.is_multiple_of(mac.group);
 }
@@ -95,7 +95,7 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   Dim patch = w.taps() * w.channels_in, line = w.kernel.back() * w.channels_in;
   bool one_step = patch.is_constant() && patch.value() <= 2 * mac.tile.deep * mac.group;
   bool im2col = lines && one_step && mac.header == 0 && tap_stride(weights);
-  if (!reads_in_place(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
+  if (!reads_pixels(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
   // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
   // Of one run, short sums go from registers to the epilogue if the columns fill panels. Measured with AVX2.
@@ -212,7 +212,7 @@ Dim work(const Window& w) { return w.rows() * w.groups * w.channels_out * w.chan
 
 void lower_as_matrix_product(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x) {
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {});
-  bool in_place = reads_in_place(w, mac, x);
+  bool in_place = reads_pixels(w, mac, x);
   KernelBuilder kernel("gemm.h");
   std::string m = rows_text(kernel, w), n = kernel.number(w.channels_out), k = kernel.number(w.channels_in);
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false),
@@ -412,7 +412,7 @@ void lower_convolution(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Convolution>();
   check(op.layout == Layout::channels_last, "convolutions are channels-last when they are lowered");
-  Window w = window_of(i);
+  Window w = convolution_window(i);
   check_spatial_rank(w.in.size(), "convolution");
   auto channels = depthwise_channels(lowering, i, w);
   auto sum = channels ? depthwise_sum(i) : std::nullopt;

@@ -14,7 +14,6 @@ namespace weft {
 namespace {
 
 using Group = std::vector<Instruction*>;
-using Values = std::vector<Value>;
 
 bool is_of_host(const Type& type) { return !type.is_tensor() || is_text(type); }
 

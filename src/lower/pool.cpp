@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-Window window_of(const Instruction& i) {
+Window pool_window(const Instruction& i) {
   const auto& op = *i.as<Pool>();
   const Dims &x = i.inputs[0].dims(), &y = i.types[0].shape.dims;
   return {.batch = x[0],
@@ -60,7 +60,7 @@ struct PoolKernel {
 
 PoolKernel begin_kernel(Lowering& lowering, const Instruction& i) {
   const auto& op = *i.as<Pool>();
-  PoolKernel k{.window = window_of(i), .acc = compute_type(i.inputs[0].dtype())};
+  PoolKernel k{.window = pool_window(i), .acc = compute_type(i.inputs[0].dtype())};
   check_spatial_rank(k.window.in.size(), "pooling");
   View x = lowering.pixel_view_of(i.inputs[0]);
   k.window.pixel = pixel_stride(x);

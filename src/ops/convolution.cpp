@@ -53,12 +53,12 @@ namespace {
 
 /// The sizes of one convolution, channels first. A transposed convolution swaps input and output: its taps give the
 /// output offset to which each input position adds.
-struct Sizes {
+struct WindowSizes {
   int64_t batch, groups, in_channels, out_channels;  // channels per group
   int64_t in, out, taps;                             // numbers of positions and taps
 };
 
-window::Taps taps_of(const Convolution& c, const Wide& x, const Wide& w, std::span<const int64_t> result) {
+window::Taps convolution_taps(const Convolution& c, const Wide& x, const Wide& w, std::span<const int64_t> result) {
   window::Taps taps;
   taps.in.assign(x.dims.begin() + 2, x.dims.end());
   taps.out.assign(result.begin() + 2, result.end());
@@ -73,8 +73,8 @@ window::Taps taps_of(const Convolution& c, const Wide& x, const Wide& w, std::sp
 
 /// Convolves one group of one image as im2col: columns of window contents times weights, for some positions at a time.
 template <class T>
-void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out, int64_t begin,
-              int64_t end) {
+void convolve(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out,
+              int64_t begin, int64_t end) {
   int64_t depth = s.in_channels * s.taps, width = end - begin;
   std::vector<T> columns(static_cast<size_t>(depth * width)), sums(static_cast<size_t>(s.out_channels * width), T(0));
   auto to = columns.begin();
@@ -88,7 +88,7 @@ void convolve(const Sizes& s, std::span<const int64_t> table, const T* x, const 
 }
 
 template <class T>
-void convolve_transposed(const Sizes& s, std::span<const int64_t> table, const T* x, const T* w, T* out) {
+void convolve_transposed(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T* out) {
   int64_t depth = s.out_channels * s.taps;
   std::vector<T> transposed(static_cast<size_t>(depth * s.in_channels)),
       columns(static_cast<size_t>(depth * s.in), T(0));
@@ -103,7 +103,7 @@ void convolve_transposed(const Sizes& s, std::span<const int64_t> table, const T
 }
 
 template <class T>
-std::vector<T> convolved(const Convolution& c, const Sizes& s, const window::Taps& taps, std::span<const T> x,
+std::vector<T> convolved(const Convolution& c, const WindowSizes& s, const window::Taps& taps, std::span<const T> x,
                          std::span<const T> w, T outside) {
   constexpr int64_t tile = 512;
   std::vector<int64_t> table = taps.table();
@@ -132,14 +132,14 @@ std::vector<Wide> Convolution::evaluate(std::span<const Wide> in) const {
                                         .infer(Types{Shape{x.dtype, Dims(x.dims.begin(), x.dims.end())},
                                                      Shape{w.dtype, Dims(w.dims.begin(), w.dims.end())}})[0]
                                         .shape.dims);
-  window::Taps taps = taps_of(*this, x, w, dims);
-  Sizes s{.batch = dims[0],
-          .groups = groups,
-          .in_channels = x.dims[1] / groups,
-          .out_channels = dims[1] / groups,
-          .in = product_of(std::span(x.dims).subspan(2)),
-          .out = product_of(std::span(dims).subspan(2)),
-          .taps = taps.taps()};
+  window::Taps taps = convolution_taps(*this, x, w, dims);
+  WindowSizes s{.batch = dims[0],
+                .groups = groups,
+                .in_channels = x.dims[1] / groups,
+                .out_channels = dims[1] / groups,
+                .in = product_of(std::span(x.dims).subspan(2)),
+                .out = product_of(std::span(dims).subspan(2)),
+                .taps = taps.taps()};
   Wide result;
   bool is_padded = in.size() == 3;
   if (x.is_real()) {

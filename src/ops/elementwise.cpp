@@ -11,7 +11,6 @@
 namespace weft {
 namespace {
 
-using enum FnInfo::Accepts;
 constexpr auto same = FnInfo::Gives::same;
 
 constexpr FnInfo fn_table[] = {
@@ -28,6 +27,7 @@ constexpr auto fn_names = [] {
 }();
 
 bool accepted(FnInfo::Accepts accepts, DType type) {
+  using enum FnInfo::Accepts;
   switch (accepts) {
     case any: return true;
     case number: return type != DType::boolean && type != DType::string;

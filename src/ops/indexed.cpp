@@ -160,7 +160,7 @@ Wide gather_slices(const Wide& x, std::span<const int64_t> offsets, int64_t leng
   });
 }
 
-reference::Combine combine_of(ScatterFn fn) {
+reference::Combine scatter_combine(ScatterFn fn) {
   using enum reference::Combine;
   constexpr reference::Combine list[] = {replace, add, multiply, minimum, maximum};
   return list[static_cast<size_t>(fn)];
@@ -169,7 +169,7 @@ reference::Combine combine_of(ScatterFn fn) {
 /// Returns x with slices of `length` elements of `updates` combined into it at `offsets`, in order.
 Wide scatter_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, const Wide& updates,
                     ScatterFn fn) {
-  reference::Combine how = combine_of(fn);
+  reference::Combine how = scatter_combine(fn);
   return with_elements(x, [&]<class T>(std::span<const T> values) {
     std::vector<T> out(values.begin(), values.end());
     auto from = updates.as<T>().begin();

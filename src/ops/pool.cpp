@@ -99,7 +99,7 @@ void for_each_window(const Wide& x, const window::Taps& taps, F f) {
   });
 }
 
-window::Taps taps_of(const Pool& pool, const Wide& x, std::span<const int64_t> result) {
+window::Taps pool_taps(const Pool& pool, const Wide& x, std::span<const int64_t> result) {
   window::Taps taps;
   taps.in.assign(x.dims.begin() + 2, x.dims.end());
   taps.out.assign(result.begin() + 2, result.end());
@@ -133,7 +133,7 @@ std::vector<Wide> Pool::evaluate(std::span<const Wide> in) const {
   first.layout = Layout::channels_first;
   std::vector<int64_t> dims =
       fixed(first.infer(Types{Shape{x.dtype, Dims(x.dims.begin(), x.dims.end())}})[0].shape.dims);
-  window::Taps taps = taps_of(*this, x, dims);
+  window::Taps taps = pool_taps(*this, x, dims);
   std::vector<Wide> results;
   if (fn == PoolFn::max) {
     results = pool_max(x, taps, dims);

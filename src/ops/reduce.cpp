@@ -80,7 +80,7 @@ namespace {
 
 using reference::Combine;
 
-Combine combine_of(ReduceFn fn) {
+Combine reduce_combine(ReduceFn fn) {
   switch (fn) {
     case ReduceFn::sum:
     case ReduceFn::mean: return Combine::add;
@@ -147,7 +147,7 @@ Wide map_rows(const Wide& x, int64_t axis, F f) {
 std::vector<Wide> Reduce::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   Split split(x.dims, *this);
-  Combine how = combine_of(fn);
+  Combine how = reduce_combine(fn);
   return {with_elements(x, [&]<class T>(std::span<const T> values) {
     std::vector<int64_t> starts;
     for_each_offset(split.kept, 0, split.kept_steps, [&](int64_t offset) { starts.push_back(offset); });
@@ -191,7 +191,7 @@ std::vector<Wide> ArgReduce::evaluate(std::span<const Wide> in) const {
 
 std::vector<Wide> Scan::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
-  Combine how = combine_of(fn);
+  Combine how = reduce_combine(fn);
   return {with_elements(x, [&]<class T>(std::span<const T>) {
     return map_rows<T>(x, axis, [&](std::span<const T> row, std::span<T> out) {
       T total{};

@@ -24,9 +24,7 @@ struct Function {
   int work = 0;  ///< estimated number of machine instructions from `of` to the value
 };
 
-bool is_byte(const Type& type) { return type.shape.dtype == DType::u8 || type.shape.dtype == DType::i8; }
-
-bool is_plain(const Instruction& i) {
+bool has_real_numbers(const Instruction& i) {
   return i.types.size() == 1 && i.types[0].is_tensor() && !is_complex(i.types[0].shape.dtype) &&
          i.types[0].shape.dtype != DType::string;
 }
@@ -48,10 +46,10 @@ class Tables {
     constexpr int long_chain = 8;
     bool changed = false;
     for (Instruction& i : module_) {
-      if (!is_plain(i) || i.is<Constant>()) continue;
+      if (!has_real_numbers(i) || i.is<Constant>()) continue;
       auto found = function_of(i);
-      bool is_new = found && is_byte(i.types[0]) && found->work >= long_chain && !i.is<Lookup>();
-      if (!found && is_byte(i.types[0])) found = Function{i.result(), all_bytes(i.types[0].shape.dtype)};
+      bool is_new = found && is_byte(i.types[0].shape.dtype) && found->work >= long_chain && !i.is<Lookup>();
+      if (!found && is_byte(i.types[0].shape.dtype)) found = Function{i.result(), all_bytes(i.types[0].shape.dtype)};
       if (found) functions_[&i] = *found;
       if (!is_new) continue;
       ReplaceScope scope(module_, i);

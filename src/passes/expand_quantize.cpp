@@ -41,11 +41,9 @@ double limit(DType type, bool low) {
   return low ? 0 : std::ldexp(1, width) - 1;
 }
 
-bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
-
 /// x - zero of a quantised x, in i16, which products, poolings and sums read. It is computed before the zero point is
 /// added, so that x itself is stored only if something else reads it.
-struct Steps {
+struct QuantizedSteps {
   Value steps;
   double zero;
 };
@@ -92,7 +90,7 @@ class Expansion {
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
-    Steps steps{module_.append(op, {found->second.steps}), found->second.zero};
+    QuantizedSteps steps{module_.append(op, {found->second.steps}), found->second.zero};
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
@@ -101,7 +99,7 @@ class Expansion {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }
 
-  Value quantized(const Instruction& i, const Steps& steps, DType to) {
+  Value quantized(const Instruction& i, const QuantizedSteps& steps, DType to) {
     Value moved = steps.zero == 0 ? steps.steps : apply(module_, Fn::add, steps.steps, steps.zero);
     Value x = convert(module_, moved, to);
     if (!is_multiplied(i)) steps_[x.def] = steps;
@@ -150,7 +148,7 @@ class Expansion {
   }
 
   Module& module_;
-  std::unordered_map<const Instruction*, Steps> steps_;  // key: quantised value
+  std::unordered_map<const Instruction*, QuantizedSteps> steps_;  // key: quantised value
 };
 
 }  // namespace

@@ -86,14 +86,14 @@ void erase_with_operands(Module& module, Instruction& i) {
   }
 }
 
-bool is_plain(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
+bool is_folded(const Type& type) { return type.is_tensor() && type.shape.is_static() && !is_complex(type.shape.dtype); }
 
 bool can_fold(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Sizes>() || !i.modules.empty()) return false;
   if (!i.op.info().evaluate || i.op.info().has_side_effects || is_quantized_weight(i)) return false;
-  if (!std::ranges::all_of(i.inputs, [](const Value& v) { return v.def->is<Constant>() && is_plain(v.type()); }))
+  if (!std::ranges::all_of(i.inputs, [](const Value& v) { return v.def->is<Constant>() && is_folded(v.type()); }))
     return false;
-  if (!std::ranges::all_of(i.types, is_plain) || has_symbols(i.op)) return false;
+  if (!std::ranges::all_of(i.types, is_folded) || has_symbols(i.op)) return false;
   return result_bytes(i) <= (only_moves_or_widens(i) ? largest_copy : largest_result);
 }
 

@@ -16,8 +16,6 @@
 namespace weft {
 namespace {
 
-using Values = std::vector<Value>;
-
 /// True for instructions that may end a run with an error: indices, strings, functions of the embedder.
 bool may_fail(const Instruction& i) {
   return i.is<Gather>() || i.is<GatherElements>() || i.is<GatherNd>() || i.is<ScatterElements>() || i.is<ScatterNd>() ||

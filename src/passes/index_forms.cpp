@@ -120,11 +120,11 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
 }
 
 /// Bounds of a form over all indices of a tensor.
-struct Range {
+struct FormBounds {
   Dim low, high;
 };
-Range range_of(const IndexForm& form, const Dims& dims) {
-  Range range{with_elements(form.offset, dims), with_elements(form.offset, dims)};
+FormBounds bounds_of_form(const IndexForm& form, const Dims& dims) {
+  FormBounds range{with_elements(form.offset, dims), with_elements(form.offset, dims)};
   for (size_t a = 0; a < dims.size(); ++a) {
     Dim reach = (with_elements(dims[a], dims) - 1) * Dim(form.slopes[a]);
     (form.slopes[a] < 0 ? range.low : range.high) += reach;
@@ -140,7 +140,7 @@ IndexForm combined(const IndexForm& a, const IndexForm& b, int64_t factor) {
 
 /// Returns a comparison's result from `difference` = second - first, if it is the same for all elements.
 Form compared(Fn fn, const IndexForm& difference, const Dims& dims) {
-  Range d = range_of(difference, dims);
+  FormBounds d = bounds_of_form(difference, dims);
   auto decided = [&](bool yes, bool no) {
     return yes ? Form(number(1, int64_t(dims.size()))) : no ? Form(number(0, int64_t(dims.size()))) : Form();
   };

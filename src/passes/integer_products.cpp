@@ -17,8 +17,6 @@
 namespace weft {
 namespace {
 
-bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
-
 /// A value (x - zero) * scale; scale and zero are scalars (axis -1) or lists along an axis of x.
 struct Steps {
   Value x, scale, zero;  // zero may be absent
@@ -33,8 +31,6 @@ int64_t reshaped_axis(const Dims& from, const Dims& to, int64_t axis) {
   }
   return -1;
 }
-
-bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
 /// Maps `axis` of a view's operand to the view's result; returns false if the result has no such axis.
 bool follow(int64_t& axis, const Instruction& view) {
@@ -99,7 +95,7 @@ Value without_zero(Module& module, const Steps& s) {
 }
 
 /// Bounds of x - zero: from its elements if they are known, else from its type.
-struct Range {
+struct StepBounds {
   int64_t low, high;
   int64_t size() const { return std::max(-low, high); }
 };
@@ -110,8 +106,8 @@ const Tensor* constant_behind(Value value) {
   return constant ? &constant->tensor : nullptr;
 }
 
-Range range_of(Value value) {
-  Range range{lowest_integer(value.dtype()), highest_integer(value.dtype())};
+StepBounds step_bounds(Value value) {
+  StepBounds range{lowest_integer(value.dtype()), highest_integer(value.dtype())};
   const Tensor* known = constant_behind(value);
   if (!known || known->elements() == 0) return range;
   std::vector<int64_t> numbers = to_int64s(*known);
@@ -119,16 +115,16 @@ Range range_of(Value value) {
   return {low, high};
 }
 
-Range range_of(const Steps& s) {
+StepBounds step_bounds(const Steps& s) {
   if (!has_zero_point(s)) return {lowest_integer(s.x.dtype()), highest_integer(s.x.dtype())};
-  Range x = range_of(s.x), zero = range_of(s.zero);
+  StepBounds x = step_bounds(s.x), zero = step_bounds(s.zero);
   return {x.low - zero.high, x.high - zero.low};
 }
 
 /// Returns x - zero: constants in 8 bits if they fit, which halves the bytes to read; else in 16 bits.
 Value as_weight(Module& module, const Steps& s) {
   if (s.x.dtype() == DType::i8 && !has_zero_point(s)) return s.x;
-  Range range = range_of(s);
+  StepBounds range = step_bounds(s);
   Value wide = without_zero(module, s);
   bool is_narrow = range.low >= -128 && range.high <= 127 && constant_behind(s.x);
   return is_narrow ? convert(module, wide, DType::i8) : wide;
@@ -136,7 +132,7 @@ Value as_weight(Module& module, const Steps& s) {
 
 /// True if no sum of `count` products can exceed i32.
 bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
-  int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(range_of(a).size() * range_of(b).size(), 1);
+  int64_t limit = highest_integer(DType::i32) / std::max<int64_t>(step_bounds(a).size() * step_bounds(b).size(), 1);
   return count.upper_bound() <= limit;
 }
 
@@ -153,7 +149,7 @@ Value scaled(Module& module, Value product, Value scale) {
 using Factors = IntegerFactors;
 
 /// Returns x as bytes of `type` with its zero point; between u8 and i8 both are shifted by 128.
-Steps as_bytes(Module& module, Steps s, DType type) {
+Steps in_byte_type(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
   auto moved = [&](Value value) {
@@ -185,7 +181,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   Value weight = as_weight(module, b);
   if (factors == Factors::shorts || a.axis >= 0 || weight.dtype() != DType::i8)
     return module.append(Dot{.type = DType::i32}, {without_zero(module, a), weight});
-  Steps x = as_bytes(module, a, byte_type(factors));
+  Steps x = in_byte_type(module, a, byte_type(factors));
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[static_cast<size_t>(rank) - 2] = 1;
@@ -254,7 +250,7 @@ Value convolution_of_integers(Module& module, Convolution op, const Steps& x, co
   auto whole = [&](Value value) { return with_whole_channels(module, value, channels, op, 2); };
   if (factors == Factors::shorts || weight.dtype() != DType::i8 || op.transposed || is_depthwise(op, weight.dims()))
     return module.append(op, {whole(without_zero(module, x)), whole(weight)});
-  return convolution_of_bytes(module, op, as_bytes(module, x, byte_type(factors)), weight, group_of(factors));
+  return convolution_of_bytes(module, op, in_byte_type(module, x, byte_type(factors)), weight, group_of(factors));
 }
 
 template <Factors factors>
@@ -296,7 +292,7 @@ std::optional<Value> float8_convolution(Module& module, Instruction& i) {
 // --- integers that are bytes minus a zero point ----------------------------------------------------------------------
 
 /// x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
-struct Bytes {
+struct ByteOperand {
   Value x, zero;
 };
 
@@ -310,19 +306,19 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
 }
 
 /// Splits a constant whose elements lie within 256 integers into i8 elements and an offset.
-std::optional<Bytes> moved_constant(Module& module, Value value) {
+std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
-  Range range = range_of(value);
-  if (range.low >= -128 && range.high <= 127) return Bytes{convert(module, value, DType::i8), {}};
+  StepBounds range = step_bounds(value);
+  if (range.low >= -128 && range.high <= 127) return ByteOperand{convert(module, value, DType::i8), {}};
   if (range.high - range.low > 255) return std::nullopt;
   auto by = static_cast<double>(-128 - range.low);
   Value x = convert(module, apply(module, Fn::add, convert(module, value, DType::i32), by), DType::i8);
-  return Bytes{x, constant(module, DType::i32, by)};
+  return ByteOperand{x, constant(module, DType::i32, by)};
 }
 
 /// Returns an integer value as bytes minus a zero point, looking through views if the zero point is a single number.
-std::optional<Bytes> bytes_of(Module& module, Value value) {
-  if (is_byte(value.dtype())) return Bytes{value, {}};
+std::optional<ByteOperand> bytes_of(Module& module, Value value) {
+  if (is_byte(value.dtype())) return ByteOperand{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
   Instruction& i = *value.def;
   // Weights that are broadcast to a symbolic size stay constants.
@@ -332,12 +328,12 @@ std::optional<Bytes> bytes_of(Module& module, Value value) {
   if (as_fn(value, Fn::sub)) {
     auto x = bytes_of(module, i.inputs[0]);
     auto zero = x && !x->zero ? zero_of(module, i.inputs[1], x->x.dtype()) : std::nullopt;
-    return zero ? std::optional(Bytes{x->x, *zero}) : std::nullopt;
+    return zero ? std::optional(ByteOperand{x->x, *zero}) : std::nullopt;
   }
   if (!i.is<Reshape>() && !i.is<Transpose>() && !i.is<Broadcast>()) return std::nullopt;
   auto x = bytes_of(module, i.inputs[0]);
   if (!x || (x->zero && !known_equal(x->zero.shape().elements(), 1))) return std::nullopt;
-  return Bytes{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
+  return ByteOperand{module.append(i.op, {x->x}), x->zero ? reshape(module, x->zero, {}) : Value{}};
 }
 
 /// Returns x - zero of bytes in 16 bits.
@@ -358,7 +354,7 @@ std::optional<Value> before_widening(Module& module, Value value) {
     return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
   }
   if (i.is<Constant>() && value.dtype() == DType::i32) {
-    Range range = range_of(value);
+    StepBounds range = step_bounds(value);
     for (DType type : {DType::i8, DType::i16})
       if (lowest_integer(type) <= range.low && range.high <= highest_integer(type)) return convert(module, value, type);
   }
@@ -379,12 +375,12 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
 }
 
 /// Converts `b` to this type of bytes and shifts its zero point to match.
-Bytes in_type(Module& module, const Bytes& b, DType type) {
+ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   if (b.x.dtype() == type) return b;
   double by = type == DType::u8 ? 128 : -128;
   auto known = b.zero ? splat_number(b.zero) : 0.0;
   Value zero = known ? constant(module, DType::i32, *known + by) : apply(module, Fn::add, b.zero, by);
-  return {as_bytes(module, {b.x, {}, {}}, type).x, zero};
+  return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
 /// True for products that may still become products of bytes: on GPUs unless both are i8, on CPUs those of i32.
@@ -421,7 +417,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   if (!op || op->type != DType::i32 || !is_wide<factors>(i)) return std::nullopt;
   auto given_a = bytes_of(module, i.inputs[0]), given_b = given_a ? bytes_of(module, i.inputs[1]) : std::nullopt;
   if (!given_b || !is_same_along(given_a->zero, 0) || !is_same_along(given_b->zero, 1)) return std::nullopt;
-  Bytes a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
+  ByteOperand a = in_type(module, *given_a, byte_type(factors)), b = in_type(module, *given_b, DType::i8);
   int64_t rank = a.x.rank();
   Value share_a, share_b;  // computed before the product; its epilogue subtracts them
   if (!is_zero(b.zero)) {
@@ -444,7 +440,7 @@ std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   if (!w || w->x.dtype() != DType::i8 || !is_zero(w->zero)) return std::nullopt;
   if (x->zero && !known_equal(x->zero.shape().elements(), 1)) return std::nullopt;
   DType type = byte_type(factors);
-  Bytes bytes = in_type(module, *x, type);
+  ByteOperand bytes = in_type(module, *x, type);
   auto known = bytes.zero ? splat_number(bytes.zero) : 0.0;
   if (known && (*known < lowest_integer(type) || *known > highest_integer(type))) return std::nullopt;
   Value zero = known ? constant(module, type, *known) : convert(module, bytes.zero, type);
@@ -491,7 +487,8 @@ std::optional<Value> signed_steps(Module& module, Instruction& i) {
   quantize.to = DType::i8;
   auto moved = [&](const Instruction& from, Value x) {
     Value zero = from.inputs.size() > 2 ? from.inputs[2] : Value{}, scale = from.inputs[1];
-    Value signed_zero = as_bytes(module, {zero ? zero : constant(module, DType::u8, 0), scale, zero}, DType::i8).zero;
+    Value signed_zero =
+        in_byte_type(module, {zero ? zero : constant(module, DType::u8, 0), scale, zero}, DType::i8).zero;
     if (signed_zero.rank() != scale.rank()) signed_zero = broadcast(module, signed_zero, scale.dims());
     return std::vector<Value>{x, scale, signed_zero};
   };
@@ -526,7 +523,7 @@ bool scale_by(Sum& sum, const AxisNumbers& factor) {
   return fine;
 }
 
-AxisNumbers inverse(AxisNumbers numbers) {
+AxisNumbers reciprocals(AxisNumbers numbers) {
   for (double& x : numbers.values) x = 1 / x;
   return numbers;
 }
@@ -573,7 +570,7 @@ std::optional<Sum> sum_of_fn(Module& module, const Instruction& i, Fn fn, int de
   if (fn == Fn::mul && !b->terms.empty()) return product_of(module, *a, *b);
   if (fn == Fn::mul || fn == Fn::div) {
     if (!b->terms.empty()) return std::nullopt;
-    bool fine = scale_by(*a, fn == Fn::mul ? b->offset : inverse(b->offset));
+    bool fine = scale_by(*a, fn == Fn::mul ? b->offset : reciprocals(b->offset));
     return fine ? a : std::nullopt;
   }
   if (fn == Fn::sub) scale_by(*b, AxisNumbers{{-1}, -1});

@@ -83,4 +83,6 @@ bool only_read_by(Value value, const Instruction* user) {
          !value.def->parent->is_result(value);
 }
 
+bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
+
 }  // namespace weft

@@ -29,5 +29,7 @@ struct Scaled {
 };
 Scaled without_scale(Value value);
 bool only_read_by(Value value, const Instruction* user);
+bool is_view(const Instruction& i);  ///< reshape, transpose or broadcast
+inline bool is_byte(DType type) { return type == DType::u8 || type == DType::i8; }
 
 }  // namespace weft

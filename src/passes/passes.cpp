@@ -28,25 +28,25 @@ namespace weft {
 namespace {
 
 /// A pass that "normalise" or "raise" repeats until nothing changes.
-struct Part {
+struct Repeated {
   std::string_view name;
   bool (*run)(Module&);
 };
 
-constexpr Part parts[] = {
+constexpr Repeated parts[] = {
     {"inline_control", inline_control},         {"fold_constants", fold_constants},
     {"simplify_indices", simplify_indices},     {"simplify_algebra", simplify_algebra},
     {"canonicalise_views", canonicalise_views}, {"merge_common", merge_common},
     {"hoist_invariants", hoist_invariants},     {"raise_composites", raise_composites},
 };
 /// The passes of "normalise"; each may enable others.
-constexpr std::span<const Part> rewrites = std::span(parts).first<7>();
+constexpr std::span<const Repeated> rewrites = std::span(parts).first<7>();
 
 /// Repeats these passes until none changes anything.
 bool normalise(Module& module, const PassContext&, PassCounts& counts) {
   return until_settled([&](Module& m) {
     bool any = false;
-    for (const Part& pass : rewrites) {
+    for (const Repeated& pass : rewrites) {
       check_watch();
       bool changed = pass.run(m);
       counts[pass.name] += changed;
@@ -140,7 +140,7 @@ Pass find_pass(std::string_view name, const PassContext& context) {
       return pass.run(module, context, counts);
     };
   }
-  for (const Part& part : parts) {
+  for (const Repeated& part : parts) {
     known.push_back(part.name);
     if (part.name == name) return part.run;
   }

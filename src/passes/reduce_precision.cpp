@@ -11,11 +11,10 @@
 #include "ir/core_ops.h"
 #include "ir/symbols.h"
 #include "ops/build.h"
+#include "passes/match.h"
 
 namespace weft {
 namespace {
-
-bool is_view(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>() || i.is<Broadcast>(); }
 
 /// Returns the instruction before the views of a value.
 const Instruction& behind_views(Value value) {

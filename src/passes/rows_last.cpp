@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
+std::vector<int64_t> inverse_permutation(const std::vector<int64_t>& permutation) {
   std::vector<int64_t> result(permutation.size());
   for (size_t i = 0; i < permutation.size(); ++i) result[permutation[i]] = static_cast<int64_t>(i);
   return result;
@@ -66,7 +66,7 @@ class RowsLast {
     Value y = insert(i, std::move(op), transposed(i, i.inputs[0], permutation));
     for (uint32_t index = 0; index < i.types.size(); ++index) {
       Value result{y.def, index};
-      replace(i, index, drops_axis ? result : transposed(i, result, inverse(permutation)));
+      replace(i, index, drops_axis ? result : transposed(i, result, inverse_permutation(permutation)));
     }
   }
 
@@ -80,7 +80,7 @@ class RowsLast {
     std::iota(op.axes.begin(), op.axes.end(), kept);
     bool keep = op.keep;
     Value y = insert(i, std::move(op), transposed(i, i.inputs[0], permutation));
-    replace(i, 0, keep ? transposed(i, y, inverse(permutation)) : y);
+    replace(i, 0, keep ? transposed(i, y, inverse_permutation(permutation)) : y);
   }
 
   /// Applies a reduction of a transpose to the transpose's operand, if the reduced axes are neighbours there and the

@@ -13,13 +13,13 @@ namespace weft {
 namespace {
 
 /// True for constants, sizes and similar instructions, which are already simple.
-bool is_plain(const Instruction& i) {
+bool is_simple_already(const Instruction& i) {
   if (i.is<Constant>() || i.is<Parameter>() || i.is<Iota>() || i.is<Sizes>()) return true;
-  return (i.is<Broadcast>() || i.is<Reshape>()) && is_plain(*i.inputs[0].def);
+  return (i.is<Broadcast>() || i.is<Reshape>()) && is_simple_already(*i.inputs[0].def);
 }
 
 std::optional<Value> as_number(Module& module, Instruction& i) {
-  if (is_plain(i) || i.types.size() != 1) return std::nullopt;
+  if (is_simple_already(i) || i.types.size() != 1) return std::nullopt;
   auto form = index_form(i.result());
   if (!form || !form->is_constant() || !form->offset.is_constant()) return std::nullopt;
   Value number = constant(module, i.types[0].shape.dtype, static_cast<double>(form->offset.value()));

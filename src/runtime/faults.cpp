@@ -15,7 +15,7 @@ const char* what_is_wrong(FaultKind kind) {
   }
 }
 
-[[noreturn]] void refuse(const char* code, std::string what, const PlanStep& step) {
+[[noreturn]] void refuse_step(const char* code, std::string what, const PlanStep& step) {
   throw Error({.kind = ErrorKind::usage, .code = code, .what = std::move(what), .where = step.source});
 }
 
@@ -26,7 +26,8 @@ const char* what_is_wrong(FaultKind kind) {
   std::string what =
       cat("kernel ", kernel.name, " touches bytes ", fault.offset, " to ", fault.offset + fault.size, " of the ",
           fault.bytes, " of buffer ", fault.buffer, " (", plan.buffers[buffer].value, "), ", what_is_wrong(fault.kind));
-  if (kernel.kind == KernelKind::custom) refuse("E302", cat("the source of a custom operator is wrong: ", what), step);
+  if (kernel.kind == KernelKind::custom)
+    refuse_step("E302", cat("the source of a custom operator is wrong: ", what), step);
   try {
     internal_error(std::move(what));
   } catch (Error& error) {
@@ -39,9 +40,9 @@ const char* what_is_wrong(FaultKind kind) {
 
 void report_fault(const Plan& plan, const PlanStep& step, int kernel, const KernelFault& fault) {
   if (fault.kind == FaultKind::index)
-    refuse("E301", cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"), step);
+    refuse_step("E301", cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"), step);
   if (fault.kind == FaultKind::host_function)
-    refuse("E302", cat("the host's function for a custom operator failed with ", fault.offset), step);
+    refuse_step("E302", cat("the host's function for a custom operator failed with ", fault.offset), step);
   report_access(plan, step, plan.kernels[kernel], fault);
 }
 

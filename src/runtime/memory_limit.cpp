@@ -23,7 +23,7 @@ int64_t control_group_limit() {
 
 std::string in_mebibytes(int64_t bytes) { return bytes >> 20 ? cat(bytes >> 20, " MiB") : cat(bytes, " bytes"); }
 
-[[noreturn]] void refuse(std::string what, const PlanBuffer& largest, int64_t bytes) {
+[[noreturn]] void refuse_with_largest(std::string what, const PlanBuffer& largest, int64_t bytes) {
   refuse_memory(std::move(what), largest.value, cat("the largest piece has ", in_mebibytes(bytes)));
 }
 
@@ -60,8 +60,8 @@ namespace {
     if (bytes[i] > bytes[largest] || !takes_memory(plan.buffers[largest])) largest = i;
   }
   std::string with = weights > 0 ? cat(", ", in_mebibytes(weights), " of them for weights") : "";
-  refuse(cat("the run needs ", total, with, ", the limit is ", in_mebibytes(limit)), plan.buffers[largest],
-         bytes[largest]);
+  refuse_with_largest(cat("the run needs ", total, with, ", the limit is ", in_mebibytes(limit)), plan.buffers[largest],
+                      bytes[largest]);
 }
 
 }  // namespace
@@ -108,8 +108,8 @@ void check_container_memory(Tensor& container, int64_t limit) {
 namespace {
 
 [[noreturn]] void refuse_weights(const char* what, int64_t bytes, const PlanBuffer& largest, int64_t limit) {
-  refuse(cat("the ", what, " need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), largest,
-         largest.bytes.value());
+  refuse_with_largest(cat("the ", what, " need ", in_mebibytes(bytes), ", the limit is ", in_mebibytes(limit)), largest,
+                      largest.bytes.value());
 }
 
 /// Returns the largest of the wanted buffers; there must be one.

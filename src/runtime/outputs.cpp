@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 template <class... Args>
-[[noreturn]] void refuse(const Port& port, const Args&... args) {
+[[noreturn]] void refuse_output(const Port& port, const Args&... args) {
   throw Error({.kind = ErrorKind::usage,
                .code = "E313",
                .what = cat("the memory for output '", printable(port.name), "' ", args...)});
@@ -44,9 +44,10 @@ MutableTensor place_output(const RunOptions& options, size_t index, const Port& 
   std::span<std::byte> given = callers_memory(options, index, dims, bytes);
   if (given.data()) {
     size_t alignment = std::max<size_t>(static_cast<size_t>(bits(dtype)) / 8, 1);
-    if (dtype == DType::string) refuse(port, "cannot hold strings");
-    if (given.size() < bytes) refuse(port, "has ", given.size(), " bytes when ", bytes, " are needed");
-    if (reinterpret_cast<uintptr_t>(given.data()) % alignment != 0) refuse(port, "is not aligned to ", alignment);
+    if (dtype == DType::string) refuse_output(port, "cannot hold strings");
+    if (given.size() < bytes) refuse_output(port, "has ", given.size(), " bytes when ", bytes, " are needed");
+    if (reinterpret_cast<uintptr_t>(given.data()) % alignment != 0)
+      refuse_output(port, "is not aligned to ", alignment);
     return over(given.data(), bytes, nullptr, dtype, std::move(dims));
   }
   if (!allocator.allocate || bytes == 0) return allocate_tensor(dtype, std::move(dims));

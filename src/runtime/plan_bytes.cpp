@@ -24,7 +24,7 @@ constexpr int max_type_depth = 16;
 /// The upper limit of buffers and tensors in a file. No real size comes near it, and sums of sizes cannot overflow.
 constexpr int64_t max_bytes = int64_t{1} << 48;
 
-[[noreturn]] void damaged(std::string why) {
+[[noreturn]] void damaged_plan(std::string why) {
   throw Error({.kind = ErrorKind::model,
                .code = "E170",
                .what = cat("the saved program is damaged: ", why),
@@ -32,7 +32,7 @@ constexpr int64_t max_bytes = int64_t{1} << 48;
 }
 
 void expect(bool holds, const char* why) {
-  if (!holds) damaged(why);
+  if (!holds) damaged_plan(why);
 }
 
 // --- the fields of each structure ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Decoder {
   int64_t number(int64_t low, int64_t high) {
     int64_t value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
-    if (value < low || value > high) damaged(cat("number ", value, " is outside ", low, " to ", high));
+    if (value < low || value > high) damaged_plan(cat("number ", value, " is outside ", low, " to ", high));
     return value;
   }
 
@@ -554,7 +554,7 @@ T decoded(std::span<const std::byte> bytes, const ConstantPlaces& constants, con
   } catch (const Error& error) {  // also thrown for impossible size expressions or element counts
     const std::string& what = error.info().what;
     constexpr std::string_view known = "the saved program is damaged: ";
-    damaged(cat("section '", section, "': ", what.starts_with(known) ? what.substr(known.size()) : what));
+    damaged_plan(cat("section '", section, "': ", what.starts_with(known) ? what.substr(known.size()) : what));
   }
 }
 

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int64_t bytes_of(std::span<const Wide> values) {
+int64_t total_bytes(std::span<const Wide> values) {
   int64_t total = 0;
   for (const Wide& value : values) total += value.elements() * 8;
   return total;
@@ -176,7 +176,7 @@ class Interpreter {
     if (is_new) {
       check_room(i);
       place->second = to_wide(i.as<Constant>()->tensor);
-      request_.held += bytes_of({&place->second, 1});
+      request_.held += total_bytes({&place->second, 1});
     }
     return {place->second};
   }
@@ -269,8 +269,8 @@ class Interpreter {
       if (op.conditional) goes_on = results[0].as<int64_t>()[0] != 0;
       for (size_t k = 0; k < carried; ++k) now[k] = std::exchange(results[offset + k], {});
       for (size_t k = 0; k < rows.size(); ++k) rows[k].push_back(results[offset + carried + k]);
-      request_.held += bytes_of(std::span(results).subspan(offset + carried));
-      stacked_bytes += bytes_of(std::span(results).subspan(offset + carried));
+      request_.held += total_bytes(std::span(results).subspan(offset + carried));
+      stacked_bytes += total_bytes(std::span(results).subspan(offset + carried));
     }
     request_.held -= stacked_bytes;
     std::vector<Wide> out(now.begin(), now.begin() + op.carried);
@@ -320,13 +320,13 @@ class Interpreter {
   }
 
   void keep(const Instruction& i, std::vector<Wide> out) {
-    if (!is_shared(i)) request_.held += bytes_of(out);
+    if (!is_shared(i)) request_.held += total_bytes(out);
     request_.peak = std::max(request_.peak, request_.held);
     values_[i.id] = std::move(out);
   }
 
   void forget(const Instruction& i) {
-    if (!is_shared(i)) request_.held -= bytes_of(values_[i.id]);
+    if (!is_shared(i)) request_.held -= total_bytes(values_[i.id]);
     values_[i.id].clear();
   }
 

@@ -95,12 +95,12 @@ Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
   return front;
 }
 
-[[noreturn]] void refuse(const char* code, std::string what, std::string hint = "compile the model again") {
+[[noreturn]] void refuse_file(const char* code, std::string what, std::string hint = "compile the model again") {
   throw Error({.kind = ErrorKind::model, .code = code, .what = std::move(what), .hint = std::move(hint)});
 }
 
 [[noreturn]] void damaged(std::string_view section, std::string_view why) {
-  refuse("E170", cat("the saved program is damaged: section '", section, "': ", why));
+  refuse_file("E170", cat("the saved program is damaged: section '", section, "': ", why));
 }
 
 // --- writing ---------------------------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ Sections encode_sections(const SavedProgram& program) {
 
 void check_start(const Bytes& file) {
   std::string_view start = as_text(file).substr(0, magic.size());
-  if (start.empty() || !magic.starts_with(start)) refuse("E170", "the file is not a saved program", "");
+  if (start.empty() || !magic.starts_with(start)) refuse_file("E170", "the file is not a saved program", "");
 }
 
 void check_length(size_t there, size_t wanted) {
   if (there >= wanted) return;
-  refuse("E173", cat("the saved program is cut short: ", there, " bytes are there, ", wanted, " are needed"),
-         "copy it again, or compile the model again");
+  refuse_file("E173", cat("the saved program is cut short: ", there, " bytes are there, ", wanted, " are needed"),
+              "copy it again, or compile the model again");
 }
 
 Front read_front(const Bytes& file) {
@@ -168,8 +168,8 @@ Front read_front(const Bytes& file) {
   Header& header = front.header;
   std::memcpy(&header, file.data(), sizeof header);
   if (header.version != format_version) {
-    refuse("E171",
-           cat("the saved program has format ", header.version, ", this is a library of format ", format_version));
+    refuse_file("E171",
+                cat("the saved program has format ", header.version, ", this is a library of format ", format_version));
   }
   if (header.sections == 0 || header.sections > section_names(max_chips).size())
     damaged("header", "it does not have its sections");

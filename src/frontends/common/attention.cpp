@@ -10,8 +10,6 @@
 namespace weft::frontend {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Rotates pairs of elements of the last axis [.., n]: one of each half or (`interleaved`) neighbours. Cosines and
 /// sines of the angles are broadcast to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {

@@ -33,7 +33,7 @@ std::string_view location_fault(std::string_view location) {
   if (location.size() > longest_location) return "is longer than 4096 characters";
   if (location.find('\0') != location.npos) return "holds a NUL";
   if (location.front() == '/') return "is an absolute path";
-  auto parts = split(location, '/');
+  auto parts = weft::split(location, '/');
   return std::ranges::find(parts, "..") != parts.end() ? "holds '..'" : std::string_view();
 }
 

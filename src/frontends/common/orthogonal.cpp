@@ -44,7 +44,7 @@ Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   return {select(equal(row, number), 1, below / select(is_clear, 1, head - alpha)), tau};
 }
 
-Expr reflected(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by.v * m, 1); }
+Expr householder(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by.v * m, 1); }
 
 // ---- Jacobi: rotations of pairs of columns, all pairs of a round at once (Brent and Luk, 1985) ----
 
@@ -133,7 +133,7 @@ Qr qr(Expr x) {
   Values y = loop_over(*x.at, min(rows, columns), {m, q}, 0, [](const Builder& b, const Dim& at, const Values& now) {
     Expr r{&b, now[0]}, q_now{&b, now[1]};  // q^T
     Reflection by = clearing(b, r, at);
-    return Values{reflected(by, r), reflected(by, q_now)};
+    return Values{householder(by, r), householder(by, q_now)};
   });
   return {in_batches(swap_last(Expr{x.at, y[1]}), x),
           triangle_of(in_batches({x.at, y[0]}, x), number(*x.at, DType::i64, 0), true)};
@@ -148,7 +148,7 @@ Expr householder_product(Expr x, Expr tau) {
     Dim at = count - 1 - trip;
     Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at), column = slice(inside(b, m), 2, at, 1);
     Expr v = select(row < number, 0, select(equal(row, number), 1, column));
-    return Values{reflected({v, slice(inside(b, factors), 2, at, 1)}, {&b, now[0]})};
+    return Values{householder({v, slice(inside(b, factors), 2, at, 1)}, {&b, now[0]})};
   });
   return reshape(Expr{x.at, y[0]}, x.dims());
 }

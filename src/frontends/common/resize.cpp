@@ -9,8 +9,6 @@
 namespace weft::frontend {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 Expr vector_of(const Builder& b, const std::vector<double>& numbers) {
   return {&b, constant(b.module(), make_tensor(DType::f64, {std::ssize(numbers)}, std::span<const double>(numbers)))};
 }

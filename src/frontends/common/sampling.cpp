@@ -11,8 +11,6 @@
 namespace weft::frontend {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 Expr with_last_axis(Expr x) {
   Dims dims = x.dims();
   dims.push_back(1);

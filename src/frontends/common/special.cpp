@@ -7,7 +7,7 @@
 namespace weft::frontend {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), pi = 3.14159265358979323846;
+constexpr double pi = 3.14159265358979323846;
 
 /// a[0] x^n + a[1] x^(n - 1) ...
 Expr polynomial(Expr x, std::initializer_list<double> a) {

@@ -11,8 +11,6 @@
 namespace weft::frontend {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 constexpr int64_t far = INT32_MAX;  // exporters write "to the end" as INT32_MAX or INT64_MAX
 
 /// Returns one bound of a slice, counted from the front and clamped to [low, high]; `size` is the size of the axis.

@@ -159,4 +159,9 @@ void Wire::fixed(std::string_view name, size_t width, std::vector<std::span<cons
   out.push_back(packed);
 }
 
+size_t after_length(std::string_view file, size_t at) {
+  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
+  return std::min(at + 1, file.size());
+}
+
 }  // namespace weft::frontend

@@ -25,7 +25,6 @@ constexpr std::string_view control_flow[] = {"Switch",        "RefSwitch",      
                                              "Enter",         "RefEnter",         "Exit",    "RefExit",
                                              "NextIteration", "RefNextIteration", "LoopCond"};
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
 bool is_one_of(std::string_view op, std::span<const std::string_view> ops) {
   return std::ranges::find(ops, op) != ops.end();
 }
@@ -119,9 +118,9 @@ class Functions {
   int64_t depth_ = 0;
 };
 
-class Importer final : public Graphs {
+class GraphImporter final : public Graphs {
  public:
-  Importer(const GraphModel& model, const ImportOptions& options, WrittenVariables& written)
+  GraphImporter(const GraphModel& model, const ImportOptions& options, WrittenVariables& written)
       : Graphs(written),
         model_(model),
         options_(options),
@@ -677,7 +676,7 @@ class Importer final : public Graphs {
 
 std::unique_ptr<Program> import_graph(const GraphModel& model, const ImportOptions& options) {
   return import_with_variables(options,
-                               [&](WrittenVariables& written) { return Importer(model, options, written).run(); });
+                               [&](WrittenVariables& written) { return GraphImporter(model, options, written).run(); });
 }
 
 }  // namespace weft::tensorflow

@@ -140,9 +140,9 @@ AttributeValue read_list(Wire wire) {
   return numbers;
 }
 
-class Reader {
+class GraphReader {
  public:
-  explicit Reader(GraphModel& model) : model_(model) {}
+  explicit GraphReader(GraphModel& model) : model_(model) {}
 
   void read(Wire& wire) {
     while (wire.next()) switch (wire.field()) {
@@ -240,12 +240,6 @@ class Reader {
   GraphModel& model_;
 };
 
-/// Returns the start of a field's contents; its length (a varint) is at `at`.
-size_t after_length(std::string_view file, size_t at) {
-  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
-  return std::min(at + 1, file.size());
-}
-
 }  // namespace
 
 Reference parse(std::string_view text) {
@@ -292,12 +286,12 @@ Sizes read_sizes(Wire wire) {
   return sizes;
 }
 
-void read_graph(Wire& wire, GraphModel& model) { Reader(model).read(wire); }
+void read_graph(Wire& wire, GraphModel& model) { GraphReader(model).read(wire); }
 
 bool is_graph_model(std::span<const std::byte> bytes) {
   std::string_view file = as_text(bytes);
   if (!file.starts_with('\n')) return false;
-  std::string_view node = file.substr(after_length(file, 1));  // its name (field 1), its operator (field 2)
+  std::string_view node = file.substr(frontend::after_length(file, 1));  // its name (field 1), its operator (field 2)
   if (!node.starts_with('\n') || node.size() < 2) return false;
   return node.substr(std::min(node.size(), 2 + static_cast<size_t>(node[1] & 127))).starts_with('\x12');
 }

@@ -14,8 +14,6 @@
 namespace weft::tensorflow {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 bool is_stepped(const LiteTensor& t) {
   auto type = lite_type(t.code);
   return !t.steps.scales.empty() && type && is_integer(*type);
@@ -24,7 +22,7 @@ bool is_stepped(const LiteTensor& t) {
 bool is_complex(const LiteTensor& t) { return lite_type(t.code) == DType::c64; }
 
 /// Returns the contents of a constant, copied if its elements are not aligned for their type.
-Tensor constant_of(const LiteTensor& t, DType type) {
+Tensor aligned_constant(const LiteTensor& t, DType type) {
   Tensor tensor{.dtype = type, .dims = t.dims, .data = *t.data};
   int64_t want = byte_size(type, element_count(t.dims));
   if (want != static_cast<int64_t>(tensor.data.size()))
@@ -35,9 +33,9 @@ Tensor constant_of(const LiteTensor& t, DType type) {
   return tensor;
 }
 
-class Importer final : public Graphs {
+class LiteImporter final : public Graphs {
  public:
-  Importer(const LiteModel& model, const ImportOptions& options, WrittenVariables& written)
+  LiteImporter(const LiteModel& model, const ImportOptions& options, WrittenVariables& written)
       : Graphs(written),
         model_(model),
         options_(options),
@@ -198,7 +196,7 @@ class Importer final : public Graphs {
     bool is_empty = !tensor.dims.empty() && std::ranges::find(tensor.dims, 0) != tensor.dims.end();
     if (tensor.data && type_of(tensor) == DType::string)
       fail("E149", cat("tensor '", printable(tensor.name), "' holds strings"));
-    if (tensor.data) value = constant(frame.module, constant_of(tensor, type_of(tensor)));
+    if (tensor.data) value = constant(frame.module, aligned_constant(tensor, type_of(tensor)));
     else if (tensor.is_variable) value = state(frame, t);
     else if (is_empty) value = constant(frame.module, allocate_tensor(type_of(tensor), tensor.dims).tensor);
     return value;
@@ -367,7 +365,7 @@ class Importer final : public Graphs {
 
 std::unique_ptr<Program> import_lite(const LiteModel& model, const ImportOptions& options) {
   return import_with_variables(options,
-                               [&](WrittenVariables& written) { return Importer(model, options, written).run(); });
+                               [&](WrittenVariables& written) { return LiteImporter(model, options, written).run(); });
 }
 
 }  // namespace weft::tensorflow

@@ -54,7 +54,7 @@ enum Tensor { shape, type, buffer, name, quantization, is_variable, sparsity, sh
 enum Quantization { scale = 2, zero_point, details_type, quantized_dimension = 6 };
 enum Operator { code_index, op_inputs, op_outputs, options_type, options, custom_options, options2_type = 11 };
 enum Buffer { data, offset, size };
-enum Signature { signature_inputs, signature_outputs, key, subgraph = 4 };
+enum SignatureSlot { signature_inputs, signature_outputs, key, subgraph = 4 };
 }  // namespace slot
 
 AttributeValue value_of(const FlatTable& table, const Option& field) {
@@ -104,9 +104,9 @@ void read_options(const FlatTable& op, const Builtin& builtin, Node& node) {
   }
 }
 
-class Reader {
+class LiteReader {
  public:
-  explicit Reader(LiteModel& model) : model_(model), root_(FlatTable::root(model.file, identifier)) {}
+  explicit LiteReader(LiteModel& model) : model_(model), root_(FlatTable::root(model.file, identifier)) {}
 
   void read(const std::string& signature) {
     if (auto version = root_.number<uint32_t>(slot::version); version != 3)
@@ -281,7 +281,7 @@ LiteModel read_lite_model(Bytes file, const std::string& source, const std::stri
                   .input_names = {},
                   .output_names = {},
                   .file = std::move(file)};
-  Reader(model).read(signature);
+  LiteReader(model).read(signature);
   return model;
 }
 

@@ -11,7 +11,7 @@
 namespace weft::tensorflow {
 namespace {
 
-[[noreturn]] void fail(const LiteTensor& t, std::string what) {
+[[noreturn]] void fail_sparse(const LiteTensor& t, std::string what) {
   throw Error({.kind = ErrorKind::model,
                .code = "E108",
                .what = cat("sparse tensor '", printable(t.name), "' is damaged: ", what)});
@@ -28,13 +28,13 @@ struct Level {
 /// Reads a vector of i32, u16 or u8, whichever the union's type says.
 std::vector<int64_t> numbers(const FlatTable& table, size_t type_slot, const LiteTensor& t) {
   auto vector = table.table(type_slot + 1);
-  if (!vector) fail(t, "an axis lacks its indices");
+  if (!vector) fail_sparse(t, "an axis lacks its indices");
   auto wide = [](const auto& narrow) { return std::vector<int64_t>(narrow.begin(), narrow.end()); };
   switch (table.number<uint8_t>(type_slot)) {
     case 1: return wide(vector->numbers<int32_t>(0));
     case 2: return wide(vector->numbers<uint16_t>(0));
     case 3: return wide(vector->numbers<uint8_t>(0));
-    default: fail(t, "indices are of an unknown type");
+    default: fail_sparse(t, "indices are of an unknown type");
   }
 }
 
@@ -43,14 +43,15 @@ class Walk {
   Walk(const FlatTable& sparsity, const LiteTensor& t, size_t width) : t_(t), width_(width) {
     auto order = sparsity.numbers<int32_t>(0), blocks = sparsity.numbers<int32_t>(1);
     size_t rank = t.dims.size(), count = sparsity.count(2);
-    if (order.size() != count || count != rank + blocks.size()) fail(t, cat(count, " axes are given for ", t.dims));
+    if (order.size() != count || count != rank + blocks.size())
+      fail_sparse(t, cat(count, " axes are given for ", t.dims));
     for (size_t l = 0; l < count; ++l) levels_.push_back(level(sparsity.at(2, l)));
     std::vector<int64_t> block(rank, 1), place(count);
     for (size_t l = 0; l < count; ++l) {
-      if (order[l] < 0 || order[l] >= std::ssize(order)) fail(t, cat("it walks axis ", order[l]));
+      if (order[l] < 0 || order[l] >= std::ssize(order)) fail_sparse(t, cat("it walks axis ", order[l]));
       bool is_block = order[l] >= std::ssize(t.dims);
       int64_t axis = is_block ? blocks[static_cast<size_t>(order[l]) - rank] : order[l];
-      if (axis < 0 || axis >= std::ssize(t.dims)) fail(t, cat("it cuts axis ", axis));
+      if (axis < 0 || axis >= std::ssize(t.dims)) fail_sparse(t, cat("it cuts axis ", axis));
       levels_[l].axis = axis;
       if (is_block) block[static_cast<size_t>(axis)] = levels_[l].size;
     }
@@ -80,14 +81,14 @@ class Walk {
 
   /// Visits the subtree below entry `entry` of the previous level.
   void visit(size_t depth, int64_t entry) {
-    if (--budget_ < 0) fail(t_, "it has more elements than it says");
+    if (--budget_ < 0) fail_sparse(t_, "it has more elements than it says");
     if (depth == levels_.size()) return keep(entry);
     const Level& l = levels_[depth];
     int64_t first = 0, last = l.size;
     if (!l.is_dense) {
-      if (entry + 1 >= std::ssize(l.segments)) fail(t_, "an axis has too few segments");
+      if (entry + 1 >= std::ssize(l.segments)) fail_sparse(t_, "an axis has too few segments");
       first = l.segments[static_cast<size_t>(entry)], last = l.segments[static_cast<size_t>(entry) + 1];
-      if (first < 0 || last < first || last > std::ssize(l.indices)) fail(t_, cat("a segment ends at ", last));
+      if (first < 0 || last < first || last > std::ssize(l.indices)) fail_sparse(t_, cat("a segment ends at ", last));
     }
     for (int64_t i = first; i < last; ++i) {
       int64_t step = (l.is_dense ? i : l.indices[static_cast<size_t>(i)]) * l.stride;
@@ -104,7 +105,7 @@ class Walk {
       place = place * t_.dims[a] + at_[a];
     }
     size_t from = static_cast<size_t>(entry) * width_;
-    if (from + width_ > t_.data->size()) fail(t_, "it has fewer elements than its indices name");
+    if (from + width_ > t_.data->size()) fail_sparse(t_, "it has fewer elements than its indices name");
     std::memcpy(out_.data() + static_cast<size_t>(place) * width_, t_.data->data() + from, width_);
   }
 
@@ -120,8 +121,8 @@ class Walk {
 
 Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor) {
   auto type = lite_type(tensor.code);
-  if (!type || bits(*type) < 8) fail(tensor, "elements of this type cannot be sparse");
-  if (element_count(tensor.dims) > (int64_t{1} << 24)) fail(tensor, "it is too large");
+  if (!type || bits(*type) < 8) fail_sparse(tensor, "elements of this type cannot be sparse");
+  if (element_count(tensor.dims) > (int64_t{1} << 24)) fail_sparse(tensor, "it is too large");
   return Bytes(Walk(sparsity, tensor, static_cast<size_t>(bits(*type)) / 8).run());
 }
 

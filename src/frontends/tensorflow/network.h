@@ -21,6 +21,9 @@ std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes
 frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last,
                            std::string_view dilations = {});
 
+/// Returns a size that must be known now; `what` names it.
+int64_t fixed(Call& c, const Dim& size, std::string_view what);
+
 /// Throws E145 for windows far larger than x[batch, channels, spatial...], which would need a huge table.
 void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel);
 

@@ -15,7 +15,7 @@ Expr pairs_in(Call& c, size_t i) {
   if (!c.has_pairs(i)) c.fail("E141", cat("needs complex numbers as input ", i, ", has ", c.input(i).value.shape()));
   return c.input(i);
 }
-Complex number_in(Call& c, size_t i) { return parts(pairs_in(c, i)); }
+Complex complex_in(Call& c, size_t i) { return parts(pairs_in(c, i)); }
 
 Values give(Call& c, Expr pairs) {
   c.give_pairs();
@@ -78,7 +78,7 @@ Values complex_of(Call& c) {
 
 Values conjugate(Call& c) {
   if (!c.has_pairs(0)) return {c.input(0)};
-  Complex z = number_in(c, 0);
+  Complex z = complex_in(c, 0);
   return give(c, pair_of({z.re, -z.im}));
 }
 
@@ -86,31 +86,31 @@ template <Fn fn>
 Values product_or_quotient(Call& c, Complex (*formula)(const Complex&, const Complex&)) {
   if (!c.has_pairs(0) && !c.has_pairs(1)) return of_two<fn>(c);
   c.expect_inputs(2, 2);
-  return give(c, pair_of(formula(number_in(c, 0), number_in(c, 1))));
+  return give(c, pair_of(formula(complex_in(c, 0), complex_in(c, 1))));
 }
 
 Values square(Call& c) {
   c.expect_inputs(1, 1);
   if (!c.has_pairs(0)) return {c.input(0) * c.input(0)};
-  Complex z = number_in(c, 0);
+  Complex z = complex_in(c, 0);
   return give(c, pair_of(product(z, z)));
 }
 
 Values exponential(Call& c) {
   c.expect_inputs(1, 1);
   if (!c.has_pairs(0)) return {exp(c.input(0))};
-  Complex z = number_in(c, 0);
+  Complex z = complex_in(c, 0);
   Expr size = exp(z.re);
   return give(c, pair_of({size * cos(z.im), size * sin(z.im)}));
 }
 
-constexpr Operator table[] = {
+constexpr Operator complex_table[] = {
 #define OPERATORS_complex
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> complex_operators() { return table; }
+std::span<const Operator> complex_operators() { return complex_table; }
 
 }  // namespace weft::tensorflow

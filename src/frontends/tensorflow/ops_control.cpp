@@ -150,13 +150,13 @@ Values add_to_variable(Call& c, Fn fn) {
   return {};
 }
 
-constexpr Operator table[] = {
+constexpr Operator control_table[] = {
 #define OPERATORS_control
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> control_operators() { return table; }
+std::span<const Operator> control_operators() { return control_table; }
 
 }  // namespace weft::tensorflow

@@ -209,14 +209,14 @@ Values right_shift(Call& c) {
 
 Values zeros_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(), 0)}; }
 
-constexpr Operator table[] = {
+constexpr Operator elementwise_table[] = {
 #define OPERATORS_elementwise
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> elementwise_operators() { return table; }
+std::span<const Operator> elementwise_operators() { return elementwise_table; }
 
 Values by_definition(Call& c) {
   auto fn = std::ranges::find(all_fns(), c.node().op, &FnInfo::tf);

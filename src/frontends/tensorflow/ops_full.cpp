@@ -106,11 +106,6 @@ bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
 Expr first_form(Expr x, bool is_last) { return is_last ? channels_first(x) : x; }
 Expr own_form(Expr y, bool is_last) { return is_last ? channels_last(y) : y; }
 
-int64_t fixed(Call& c, const Dim& size, std::string_view what) {
-  if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
-  return size.value();
-}
-
 /// Applies the operators `fused_ops`, which TensorFlow's optimiser fused into a product, to y. Their operands follow
 /// the first two. Channels are axis `channels` of y.
 Values fused(Call& c, Expr y, int64_t channels) {
@@ -179,8 +174,8 @@ Values with_fused(Call& c, Expr (*product)(Call&)) {
   Expr y = product(c);
   return fused(c, y, channel_axis(c, y.rank()));
 }
-Expr conv_2d(Call& c) { return conv(c, 2); }
-Expr conv_3d(Call& c) { return conv(c, 3); }
+Expr full_conv_2d(Call& c) { return conv(c, 2); }
+Expr full_conv_3d(Call& c) { return conv(c, 3); }
 
 /// Imports transposed convolution. Operands: the sizes of the result, w[spatial..., out, in], x.
 Values conv_backprop_input(Call& c, size_t axes) {
@@ -211,7 +206,7 @@ Values conv_backprop_input(Call& c, size_t axes) {
   return {y};
 }
 
-Values pooled(Call& c, PoolFn fn, size_t axes) {
+Values full_pooled(Call& c, PoolFn fn, size_t axes) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, static_cast<int64_t>(axes) + 2);
   bool is_last = has_channels_last(c);
@@ -306,13 +301,13 @@ Values ones_like(Call& c) { return {full(c, c.input(0).dtype(), c.input(0).dims(
 
 Values called(Call& c) { return c.graphs().inlined(c.integer("function"), c.module(), c.inputs()); }
 
-constexpr Operator table[] = {
+constexpr Operator full_table[] = {
 #define OPERATORS_full
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> full_operators() { return table; }
+std::span<const Operator> full_operators() { return full_table; }
 
 }  // namespace weft::tensorflow

@@ -15,8 +15,6 @@ namespace {
 
 using namespace frontend;
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 void expect_positions(Call& c, size_t i) {
   std::string policy = c.text("bad_indices_policy");
   if (!policy.empty() && policy != "ERROR")
@@ -250,13 +248,13 @@ Values resize(Call& c, ResizeMode mode) {
   return {resizing.result()};
 }
 
-constexpr Operator table[] = {
+constexpr Operator indexing_table[] = {
 #define OPERATORS_indexing
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> indexing_operators() { return table; }
+std::span<const Operator> indexing_operators() { return indexing_table; }
 
 }  // namespace weft::tensorflow

@@ -16,8 +16,6 @@ namespace {
 
 using namespace frontend;
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 Values reshape_op(Call& c) {
   c.expect_inputs(1, 2);
   Expr x = c.input(0);
@@ -474,13 +472,13 @@ Values densify(Call& c) {
   return {c.input(0)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator layout_table[] = {
 #define OPERATORS_layout
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> layout_operators() { return table; }
+std::span<const Operator> layout_operators() { return layout_table; }
 
 }  // namespace weft::tensorflow

@@ -210,13 +210,13 @@ Values array_size(Call& c) {
   return {List{c, 1}.count()};
 }
 
-constexpr Operator table[] = {
+constexpr Operator lists_table[] = {
 #define OPERATORS_lists
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> list_operators() { return table; }
+std::span<const Operator> list_operators() { return lists_table; }
 
 }  // namespace weft::tensorflow

@@ -189,13 +189,13 @@ Values qr_op(Call& c) {
   return {slice(found.q, x.rank() - 1, 0, least), slice(found.r, x.rank() - 2, 0, least)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator matrices_table[] = {
 #define OPERATORS_matrices
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> matrix_operators() { return table; }
+std::span<const Operator> matrix_operators() { return matrices_table; }
 
 }  // namespace weft::tensorflow

@@ -22,6 +22,11 @@ void expect_small_window(Call& c, Expr x, const std::vector<int64_t>& kernel) {
   }
 }
 
+int64_t fixed(Call& c, const Dim& size, std::string_view what) {
+  if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
+  return size.value();
+}
+
 namespace {
 
 int64_t at_least_one(Call& c, std::string_view name, int64_t fallback) {
@@ -53,13 +58,8 @@ Window lite_window(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bo
 
 Expr biased(Call& c, Expr y, size_t bias) { return c.has_input(bias) ? y + c.input(bias) : y; }
 
-int64_t fixed(Call& c, const Dim& size, std::string_view what) {
-  if (!size.is_constant()) c.unsupported(cat("needs a fixed number of ", what, ", has ", size));
-  return size.value();
-}
-
 /// Convolves x[batch, height, width, in] with w[out, height, width, in / groups].
-Values conv_2d(Call& c) {
+Values lite_conv_2d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 4), c.expect_rank(1, 4);
   c.ignore("quantized_bias_type");
@@ -82,7 +82,7 @@ Values depthwise_conv_2d(Call& c) {
   return {activated(c, biased(c, channels_last(convolution(x, w, window, in)), 2))};
 }
 
-Values conv_3d(Call& c) {
+Values lite_conv_3d(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(0, 5), c.expect_rank(1, 5);
   Expr x = channels_first(c.input(0)), w = transpose(c.input(1), {4, 3, 0, 1, 2});
@@ -117,7 +117,7 @@ Values transpose_conv(Call& c) {
   return {activated(c, biased(c, y, 3))};
 }
 
-Expr pooled(Call& c, PoolFn fn, Expr x) {
+Expr lite_pooled(Call& c, PoolFn fn, Expr x) {
   c.expect_inputs(1, 1);
   c.expect_rank(0, 4);
   x = channels_first(x);
@@ -126,9 +126,9 @@ Expr pooled(Call& c, PoolFn fn, Expr x) {
   return channels_last(pool(fn, x, lite_window(c, spatial_dims(x), kernel, false)));
 }
 
-Values average_pool(Call& c) { return {activated(c, pooled(c, PoolFn::average, c.input(0)))}; }
-Values max_pool(Call& c) { return {activated(c, pooled(c, PoolFn::max, c.input(0)))}; }
-Values l2_pool(Call& c) { return {activated(c, sqrt(pooled(c, PoolFn::average, c.input(0) * c.input(0))))}; }
+Values average_pool(Call& c) { return {activated(c, lite_pooled(c, PoolFn::average, c.input(0)))}; }
+Values max_pool(Call& c) { return {activated(c, lite_pooled(c, PoolFn::max, c.input(0)))}; }
+Values l2_pool(Call& c) { return {activated(c, sqrt(lite_pooled(c, PoolFn::average, c.input(0) * c.input(0))))}; }
 
 Expr swapped(Expr x) {
   std::vector<int64_t> order;
@@ -188,13 +188,13 @@ Values local_response_normalization(Call& c) {
                                               c.number("beta", 0.5), c.number("bias", 1)))};
 }
 
-constexpr Operator table[] = {
+constexpr Operator network_table[] = {
 #define OPERATORS_network
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> network_operators() { return table; }
+std::span<const Operator> network_operators() { return network_table; }
 
 }  // namespace weft::tensorflow

@@ -238,13 +238,13 @@ Values pool_with_positions(Call& c) {
   return {channels_last(found.values), convert(channels_last(place), type)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator pictures_table[] = {
 #define OPERATORS_pictures
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> picture_operators() { return table; }
+std::span<const Operator> picture_operators() { return pictures_table; }
 
 }  // namespace weft::tensorflow

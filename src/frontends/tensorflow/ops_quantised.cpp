@@ -116,13 +116,13 @@ Values quantize_and_dequantize(Call& c) {
   return {(rounding == "HALF_UP" ? floor(inside + 0.5) : round(inside)) * scale.size};
 }
 
-constexpr Operator table[] = {
+constexpr Operator quantised_table[] = {
 #define OPERATORS_quantised
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> quantised_operators() { return table; }
+std::span<const Operator> quantised_operators() { return quantised_table; }
 
 }  // namespace weft::tensorflow

@@ -171,13 +171,13 @@ Values svdf(Call& c) {
   return {activated(c, y), reshape(state, c.input(4).dims())};
 }
 
-constexpr Operator table[] = {
+constexpr Operator recurrent_table[] = {
 #define OPERATORS_recurrent
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> recurrent_operators() { return table; }
+std::span<const Operator> recurrent_operators() { return recurrent_table; }
 
 }  // namespace weft::tensorflow

@@ -117,13 +117,13 @@ Values histogram(Call& c) {
   return {scatter_elements(full(c, type, bins, 0), convert(bin, DType::i64), ones, 0, ScatterFn::add)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator reductions_table[] = {
 #define OPERATORS_reductions
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> reduction_operators() { return table; }
+std::span<const Operator> reduction_operators() { return reductions_table; }
 
 }  // namespace weft::tensorflow

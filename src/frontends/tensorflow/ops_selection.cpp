@@ -326,13 +326,13 @@ Values sparse_product(Call& c) {
   return {scatter_nd(full(c, b.dtype(), {sizes[turns], b.dims()[1]}, 0), rows, products, ScatterFn::add)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator selection_table[] = {
 #define OPERATORS_selection
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> selection_operators() { return table; }
+std::span<const Operator> selection_operators() { return selection_table; }
 
 }  // namespace weft::tensorflow

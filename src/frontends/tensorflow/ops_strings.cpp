@@ -137,13 +137,13 @@ Values table_size(Call& c) {
   return {scalar(c, table_of(c).keys.elements())};
 }
 
-constexpr Operator table[] = {
+constexpr Operator strings_table[] = {
 #define OPERATORS_texts
 #include "frontends/tensorflow/operators.def"
 };
 
 }  // namespace
 
-std::span<const Operator> text_operators() { return table; }
+std::span<const Operator> text_operators() { return strings_table; }
 
 }  // namespace weft::tensorflow

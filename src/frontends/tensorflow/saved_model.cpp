@@ -238,18 +238,12 @@ class Restoration {
   GraphModel& model_;
 };
 
-/// Returns the start of a field's contents; its length (a varint) is at `at`.
-size_t after_length(std::string_view file, size_t at) {
-  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
-  return std::min(at + 1, file.size());
-}
-
 }  // namespace
 
 bool is_saved_model(std::span<const std::byte> bytes) {
   // Version 1, then a graph. ONNX has a producer's name in this place, which never begins with a newline.
   std::string_view file = as_text(bytes);
-  return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
+  return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }
 
 GraphModel read_saved_model(Bytes file, const std::filesystem::path& folder, const std::string& source,

@@ -60,13 +60,13 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
 }
 
 /// Returns the constant in a node, or a constant range of integers in any type (as vocabularies are numbered).
-std::optional<Tensor> constant_of(const Place* place, std::string_view value, int64_t depth = 0) {
+std::optional<Tensor> node_constant(const Place* place, std::string_view value, int64_t depth = 0) {
   constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);
   if (!node || depth > most) return std::nullopt;
   if (const auto* tensor = attribute_of<Tensor>(node->node, "value")) return *tensor;
   const auto* to = attribute_of<DType>(node->node, "DstT");
-  auto input = [&, own = own, node = node](size_t i) { return constant_of(own, node->inputs[i], depth + 1); };
+  auto input = [&, own = own, node = node](size_t i) { return node_constant(own, node->inputs[i], depth + 1); };
   if (node->node.op == "Cast" && to && is_integer(*to) && node->inputs.size() == 1) {
     auto from = input(0);
     if (!from || !is_integer(from->dtype)) return std::nullopt;
@@ -100,7 +100,7 @@ class Search {
 
   void add(const Place& place, const GraphNode& n) {
     const GraphNode* handle = maker(&place, n.inputs[0]).node;
-    auto keys = constant_of(&place, n.inputs[1]), values = constant_of(&place, n.inputs[2]);
+    auto keys = node_constant(&place, n.inputs[1]), values = node_constant(&place, n.inputs[2]);
     if (!handle || !keys || !values) return;
     if (keys->elements() != values->elements())
       fail("E150", cat("a table has ", keys->elements(), " keys and ", values->elements(), " values"),

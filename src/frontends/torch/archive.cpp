@@ -67,18 +67,18 @@ Directory find_directory(const Reader& r) {
 }
 
 /// Sizes and offset of one entry of the directory. Its extra field holds those that need more than 32 bits.
-struct Entry {
+struct ZipEntry {
   std::string_view name;
   uint64_t method, packed, size, header, next;
 };
 
-Entry read_entry(const Reader& r, uint64_t at) {
+ZipEntry read_entry(const Reader& r, uint64_t at) {
   if (r.text(at, entry_size, "the directory").substr(0, 4) != entry_mark)
     r.fail("E108", cat("the archive's directory has no entry at byte ", at));
   auto half = [&](uint64_t place) { return r.number<uint16_t>(at + place, "the directory"); };
   auto word = [&](uint64_t place) { return r.number<uint32_t>(at + place, "the directory"); };
   uint64_t name = half(28), extra = half(30), comment = half(32), after = at + entry_size + name;
-  Entry e{
+  ZipEntry e{
       r.text(at + entry_size, name, "the directory"), half(10), word(20), word(24), word(42), after + extra + comment};
   for (uint64_t field = after; field + 4 <= after + extra;) {
     uint64_t kind = r.number<uint16_t>(field, "an extra field"),
@@ -101,7 +101,7 @@ Archive::Archive(Bytes file, std::string source) : file_(std::move(file)), sourc
   Reader r(file_, source_);
   auto [entries, at] = find_directory(r);
   for (uint64_t i = 0; i < entries; ++i) {
-    Entry e = read_entry(r, at);
+    ZipEntry e = read_entry(r, at);
     if (e.method != 0 || e.packed != e.size)
       r.fail("E108", cat("member '", printable(e.name), "' is compressed (method ", e.method, ", ", e.packed, " of ",
                          e.size, " bytes), and torch.export.save stores members as they are"));

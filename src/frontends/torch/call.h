@@ -15,8 +15,7 @@
 
 namespace weft::torch {
 
-using frontend::Expr;
-using frontend::Values;
+using frontend::Expr, frontend::Values, frontend::infinity;
 class Importer;
 class Call;
 
@@ -128,6 +127,7 @@ class Call : public frontend::Builder {
 };
 
 inline Values one(Value value) { return {value}; }
+inline Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; }
 
 /// How one overload, such as "aten.add.Tensor", is translated.
 struct Operator {

@@ -79,7 +79,7 @@ Values flash_attention(Call& c) {
   return fused_attention(c);
 }
 
-constexpr Operator rows[] = {
+constexpr Operator attention_rows[] = {
     {"aten.scaled_dot_product_attention.default", [](Call& c) { return attention(c, false); }},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", fused_attention},
     {"aten._scaled_dot_product_flash_attention.default", flash_attention},
@@ -90,6 +90,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> attention_operators() { return rows; }
+std::span<const Operator> attention_operators() { return attention_rows; }
 
 }  // namespace weft::torch

@@ -37,7 +37,7 @@ std::array<Complex, 2> two(Call& c, std::string_view first, std::string_view sec
   return {complex_of(c, first, type), complex_of(c, second, type)};
 }
 
-Values sum_of(Call& c, double sign) {
+Values complex_sum(Call& c, double sign) {
   auto [a, b] = two(c, "self", "other");
   Expr alpha = frontend::number(c, a.re.dtype(), sign);
   if (c.has("alpha")) alpha = alpha * c.operand("alpha").as(c, a.re.dtype());
@@ -47,11 +47,11 @@ Values multiply(Call& c) {
   auto [a, b] = two(c, "self", "other");
   return one_complex(product(a, b));
 }
-Values divide(Call& c) {
+Values complex_divide(Call& c) {
   auto [a, b] = two(c, "self", "other");
   return one_complex(quotient(a, b));
 }
-Values matrix_product(Call& c, std::string_view second) {
+Values complex_matrix_product(Call& c, std::string_view second) {
   auto [a, b] = two(c, "self", second);
   return one_complex({matmul(a.re, b.re) - matmul(a.im, b.im), matmul(a.re, b.im) + matmul(a.im, b.re)});
 }
@@ -70,7 +70,7 @@ Values adjoint(Call& c) {
   Complex z = self_of(c);
   return one_complex({swap_last(z.re), -swap_last(z.im)});
 }
-Values exponential(Call& c) {
+Values complex_exponential(Call& c) {
   Complex z = self_of(c);
   Expr size = exp(z.re);
   return one_complex({size * cos(z.im), size * sin(z.im)});
@@ -81,7 +81,7 @@ Values from_polar(Call& c) {
 }
 
 /// Converts from or to a type of complex numbers.
-Values converted(Call& c) {
+Values complex_converted(Call& c) {
   c.ignore({"device", "layout", "pin_memory", "non_blocking", "copy", "memory_format"});
   DType type = c.element("dtype").value_or(float_part(c, "self"));
   Complex z = complex_of(c, "self", type);
@@ -221,7 +221,7 @@ Values back_from_short_time(Call& c) {
 
 #define WEFT_FOURIER(name, ...) {"aten." name ".default", [](Call& c) { return fourier(c, __VA_ARGS__); }}
 
-constexpr Operator rows[] = {
+constexpr Operator complex_rows[] = {
     {"aten.view_as_complex.default", [](Call& c) { return one(c.tensor("self")); }},
     {"aten.view_as_real.default", [](Call& c) { return one(c.pair("self")); }},
     {"aten.complex.default", [](Call& c) { return one_complex({c.tensor("real"), c.tensor("imag")}); }},
@@ -234,23 +234,23 @@ constexpr Operator rows[] = {
     {"aten._conj.default", conjugate},
     {"aten.conj_physical.default", conjugate},
     {"aten._conj_physical.default", conjugate},
-    {"aten.exp.default", exponential},
-    {"aten.add.Tensor", [](Call& c) { return sum_of(c, 1); }},
-    {"aten.sub.Tensor", [](Call& c) { return sum_of(c, -1); }},
+    {"aten.exp.default", complex_exponential},
+    {"aten.add.Tensor", [](Call& c) { return complex_sum(c, 1); }},
+    {"aten.sub.Tensor", [](Call& c) { return complex_sum(c, -1); }},
     {"aten.mul.Tensor", multiply},
-    {"aten.div.Tensor", divide},
-    {"aten.add.Scalar", [](Call& c) { return sum_of(c, 1); }},
-    {"aten.sub.Scalar", [](Call& c) { return sum_of(c, -1); }},
+    {"aten.div.Tensor", complex_divide},
+    {"aten.add.Scalar", [](Call& c) { return complex_sum(c, 1); }},
+    {"aten.sub.Scalar", [](Call& c) { return complex_sum(c, -1); }},
     {"aten.mul.Scalar", multiply},
-    {"aten.div.Scalar", divide},
-    {"aten.mm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
-    {"aten.bmm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
-    {"aten.matmul.default", [](Call& c) { return matrix_product(c, "other"); }},
+    {"aten.div.Scalar", complex_divide},
+    {"aten.mm.default", [](Call& c) { return complex_matrix_product(c, "mat2"); }},
+    {"aten.bmm.default", [](Call& c) { return complex_matrix_product(c, "mat2"); }},
+    {"aten.matmul.default", [](Call& c) { return complex_matrix_product(c, "other"); }},
     {"aten.mH.default", adjoint},
     {"aten.matrix_H.default", adjoint},
     {"aten.adjoint.default", adjoint},
-    {"aten._to_copy.default", converted},
-    {"aten.to.dtype", converted},
+    {"aten._to_copy.default", complex_converted},
+    {"aten.to.dtype", complex_converted},
     WEFT_FOURIER("fft_fft", Way::forward, Form::complex, {-1}),
     WEFT_FOURIER("fft_ifft", Way::inverse, Form::complex, {-1}),
     WEFT_FOURIER("fft_rfft", Way::forward, Form::from_real, {-1}),
@@ -280,11 +280,11 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> complex_operators() { return rows; }
+std::span<const Operator> complex_operators() { return complex_rows; }
 
 const Operator* find_complex_operator(std::string_view name) {
-  auto found = std::ranges::find(rows, name, &Operator::name);
-  return found == std::end(rows) ? nullptr : found;
+  auto found = std::ranges::find(complex_rows, name, &Operator::name);
+  return found == std::end(complex_rows) ? nullptr : found;
 }
 
 bool goes_by_parts(std::string_view name) {

@@ -33,8 +33,6 @@ namespace {
 
 using frontend::gather;
 
-Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; }
-
 // ---- Stacks and splits ----
 
 /// Adds axes of size 1 until x has `rank`, in front; but for rank 3, [n] becomes [1, n, 1] and [n, m] [n, m, 1].
@@ -424,7 +422,7 @@ Values same_of_real(Call& c) {
 }
 Values last_two_swapped(Call& c) { return one(swap_last(c.tensor(c.has("A") ? "A" : "self"))); }
 
-constexpr Operator rows[] = {
+constexpr Operator composite_rows[] = {
     {"aten.atleast_1d.default", [](Call& c) { return at_least_each(c, 1); }},
     {"aten.atleast_2d.default", [](Call& c) { return at_least_each(c, 2); }},
     {"aten.atleast_3d.default", [](Call& c) { return at_least_each(c, 3); }},
@@ -498,6 +496,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> composite_operators() { return rows; }
+std::span<const Operator> composite_operators() { return composite_rows; }
 
 }  // namespace weft::torch

@@ -108,7 +108,7 @@ Values over_rows(Call& c, const Graph& body, const Values& carried, const Values
 Values scan(Call& c) { return over_rows(c, body_at(c, 0), tensors_at(c, 1), tensors_at(c, 2), tensors_at(c, 3)); }
 Values map(Call& c) { return over_rows(c, body_at(c, 0), {}, tensors_at(c, 1), tensors_at(c, 2)); }
 
-constexpr Operator rows[] = {
+constexpr Operator control_rows[] = {
     {"higher_order.scan", scan},
     {"higher_order.map_impl", map},
     {"higher_order.invoke_subgraph", wrapped},
@@ -120,6 +120,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> control_operators() { return rows; }
+std::span<const Operator> control_operators() { return control_rows; }
 
 }  // namespace weft::torch

@@ -14,8 +14,6 @@ namespace {
 
 using frontend::floor_divided_by_remainder, frontend::whole_power;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Computes `f` in f32 or wider, as torch does for narrow floats; converts integers to f32 first.
 template <class F>
 Values widely(Call& c, const F& f, std::string_view argument = "self") {
@@ -180,7 +178,7 @@ Values lerp(Call& c) {
   return one(select(abs(w) < 0.5, x + w * (y - x), y - (y - x) * (1.0 - w)));
 }
 
-Values add_product(Call& c, Fn fn) {
+Values add_elementwise_product(Call& c, Fn fn) {
   std::array operands{c.operand("self"), c.operand("tensor1"), c.operand("tensor2")};
   DType type = result_type(c, operands);
   if (fn == Fn::div) type = float_of(type);
@@ -343,7 +341,7 @@ Values xlogy(Call& c, bool plus_one) {
 #define WEFT_UNARY_ROW(name, formula) \
   {"aten." name ".default", [](Call& c) { return widely(c, [](Expr x) { return formula; }); }}
 
-constexpr Operator rows[] = {
+constexpr Operator elementwise_rows[] = {
     {"aten.add.Tensor", add},
     {"aten.add.Scalar", add},
     {"aten.sub.Tensor", subtract},
@@ -395,8 +393,8 @@ constexpr Operator rows[] = {
     {"aten.masked_fill.Tensor", masked_fill},
     {"aten.lerp.Scalar", lerp},
     {"aten.lerp.Tensor", lerp},
-    {"aten.addcmul.default", [](Call& c) { return add_product(c, Fn::mul); }},
-    {"aten.addcdiv.default", [](Call& c) { return add_product(c, Fn::div); }},
+    {"aten.addcmul.default", [](Call& c) { return add_elementwise_product(c, Fn::mul); }},
+    {"aten.addcdiv.default", [](Call& c) { return add_elementwise_product(c, Fn::div); }},
     {"aten.isinf.default", [](Call& c) { return isinf(c, true, true); }},
     {"aten.isposinf.default", [](Call& c) { return isinf(c, true, false); }},
     {"aten.isneginf.default", [](Call& c) { return isinf(c, false, true); }},
@@ -451,7 +449,7 @@ constexpr Operator rows[] = {
 
 std::span<const Operator> elementwise_operators() {
   static const std::vector<Operator> all = [] {
-    std::vector<Operator> list(std::begin(rows), std::end(rows));
+    std::vector<Operator> list(std::begin(elementwise_rows), std::end(elementwise_rows));
     list.push_back({"aten.square.default", [](Call& c) {
                       Expr x = c.tensor("self");
                       return one(x * x);

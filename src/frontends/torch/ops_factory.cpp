@@ -15,19 +15,19 @@ namespace {
 void ignore_places(Call& c) { c.ignore({"device", "layout", "pin_memory", "memory_format", "names"}); }
 
 /// Returns the requested type, else that of `self`, else torch's default.
-DType type_of(Call& c) {
+DType factory_type(Call& c) {
   ignore_places(c);
   bool is_like = c.has("self");
   return c.element("dtype").value_or(is_like ? c.tensor("self").dtype() : DType::f32);
 }
 
-Dims dims_of(Call& c) { return c.has("size") || !c.has("self") ? c.sizes("size") : c.tensor("self").dims(); }
+Dims factory_dims(Call& c) { return c.has("size") || !c.has("self") ? c.sizes("size") : c.tensor("self").dims(); }
 
 /// Returns the result's sizes. An empty `size` means a scalar for `new_zeros(self, [])`, not a missing argument.
-Dims dims_of_new(Call& c) { return c.node().target.starts_with("aten.new_") ? c.sizes("size") : dims_of(c); }
+Dims dims_of_new(Call& c) { return c.node().target.starts_with("aten.new_") ? c.sizes("size") : factory_dims(c); }
 
 Values filled(Call& c, double value) {
-  DType type = type_of(c);
+  DType type = factory_type(c);
   return one(frontend::full(c, type, dims_of_new(c), value));
 }
 
@@ -91,12 +91,12 @@ Values triangle_places(Call& c, bool upper) {
 }
 
 Values eye(Call& c) {
-  DType type = type_of(c);
+  DType type = factory_type(c);
   Dim rows = c.size("n"), columns = c.size("m", rows);
   return one(frontend::eye(c, rows, columns, type));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator factory_rows[] = {
     {"aten.zeros.default", [](Call& c) { return filled(c, 0); }},
     {"aten.ones.default", [](Call& c) { return filled(c, 1); }},
     {"aten.zeros_like.default", [](Call& c) { return filled(c, 0); }},
@@ -131,6 +131,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> factory_operators() { return rows; }
+std::span<const Operator> factory_operators() { return factory_rows; }
 
 }  // namespace weft::torch

@@ -34,7 +34,7 @@ Values embedding(Call& c) {
   return one(frontend::gather(c.tensor("weight"), index_of(c, "indices")));
 }
 
-Values gather(Call& c) {
+Values gather_along(Call& c) {
   Expr x = c.tensor("self"), index = index_of(c, "index");
   c.ignore({"sparse_grad"});
   int64_t axis = c.axis_of("dim", x.rank());
@@ -72,7 +72,7 @@ Values scatter(Call& c, ScatterFn fn) {
 
 /// Returns x with updates combined at indices of the same sizes; `how` is torch's name of the reduction. Without
 /// `with_own` the elements of x at the indices are first replaced by 0, 1 or an update.
-Expr combined(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
+Expr combined_at(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";
   ScatterFn fn = ScatterFn::add;
@@ -99,7 +99,7 @@ Values scatter_reduce(Call& c) {
   std::string how = c.text("reduce");
   bool with_own = c.flag("include_self", true);
   if (known_equal(at.index.value.shape().elements(), 0)) return one(x);
-  return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
+  return one(reshape(combined_at(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
 /// Returns the operands of index_copy, index_add and similar slice writes, expanded to single elements.
@@ -128,7 +128,7 @@ Values reduce_slices(Call& c) {
   Places at = slices_of(c, x);
   std::string how = c.text("reduce");
   bool with_own = c.flag("include_self", true);
-  return one(reshape(combined(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
+  return one(reshape(combined_at(c, at.x, at.index, at.updates, at.axis, how, with_own), x.dims()));
 }
 
 // ---- Indexing by several tensors ----
@@ -339,10 +339,10 @@ Values index_put(Call& c) {
   return one(transpose(y, frontend::inverse_of(at.order)));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator index_rows[] = {
     {"aten.index_select.default", index_select},
     {"aten.embedding.default", embedding},
-    {"aten.gather.default", gather},
+    {"aten.gather.default", gather_along},
     {"aten.scatter.src", [](Call& c) { return scatter(c, ScatterFn::replace); }},
     {"aten.scatter.value", [](Call& c) { return scatter(c, ScatterFn::replace); }},
     {"aten.scatter.reduce", scatter_reduce},
@@ -377,6 +377,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> index_operators() { return rows; }
+std::span<const Operator> index_operators() { return index_rows; }
 
 }  // namespace weft::torch

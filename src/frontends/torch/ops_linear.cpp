@@ -139,7 +139,7 @@ Values householder_product(Call& c) {
   return one(frontend::householder_product(argument_of(c), c.tensor(c.has("tau") ? "tau" : "input2")));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator linear_rows[] = {
     {"aten.linalg_qr.default", linalg_qr},
     {"aten.qr.default", [](Call& c) { return qr(c, c.flag("some", true), true); }},
     {"aten._linalg_svd.default",
@@ -179,6 +179,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> linear_operators() { return rows; }
+std::span<const Operator> linear_operators() { return linear_rows; }
 
 }  // namespace weft::torch

@@ -15,7 +15,7 @@ using frontend::gather, frontend::gather_elements;
 Expr total(Expr x) { return reduce(ReduceFn::sum, x, frontend::axes_from(0, x.rank()), false); }
 
 /// Reduces losses by argument `reduction`: 0 keeps them, 1 returns their mean, 2 their sum.
-Values reduced(Call& c, Expr loss, int64_t fallback = 1) {
+Values reduced_loss(Call& c, Expr loss, int64_t fallback = 1) {
   int64_t how = c.integer("reduction", fallback);
   if (how < 0 || how > 2) c.fail("E145", cat("reduction must be 0-2, is ", how));
   if (how == 0) return one(loss);
@@ -26,7 +26,7 @@ Values reduced(Call& c, Expr loss, int64_t fallback = 1) {
 template <class F>
 Values of_pair(Call& c, const F& f) {
   auto [x, y] = in_common_type(c, "self", "target");
-  return reduced(c, f(x, y));
+  return reduced_loss(c, f(x, y));
 }
 
 Values smooth_l1(Call& c) {
@@ -53,14 +53,14 @@ Expr weighted(Call& c, Expr loss) {
 Values binary_cross_entropy(Call& c) {
   Expr x = c.tensor("self"), y = c.tensor("target");
   auto bounded = [](Expr logarithm) { return max(logarithm, -100); };
-  return reduced(c, weighted(c, -(y * bounded(log(x)) + (1.0 - y) * bounded(log1p(-x)))));
+  return reduced_loss(c, weighted(c, -(y * bounded(log(x)) + (1.0 - y) * bounded(log1p(-x)))));
 }
 
 Values binary_cross_entropy_with_logits(Call& c) {
   auto [x, y] = in_common_type(c, "self", "target");
   Expr logarithm = log1p(exp(-abs(x))) + max(-x, 0);
   if (auto positive = c.optional("pos_weight")) logarithm = ((*positive - 1) * y + 1) * logarithm;
-  return reduced(c, weighted(c, (1.0 - y) * x + logarithm));
+  return reduced_loss(c, weighted(c, (1.0 - y) * x + logarithm));
 }
 
 Values kl_divergence(Call& c) {
@@ -79,12 +79,12 @@ Values poisson(Call& c) {
     Expr stirling = y * log(y) - y + log(y * (2 * M_PI)) * 0.5;
     loss = loss + select(y <= 1, 0, stirling);
   }
-  return reduced(c, loss);
+  return reduced_loss(c, loss);
 }
 
 Values margin_ranking(Call& c) {
   Expr apart = c.tensor("input1") - c.tensor("input2");
-  return reduced(c, max(-c.tensor("target") * apart + c.number("margin", 0), 0));
+  return reduced_loss(c, max(-c.tensor("target") * apart + c.number("margin", 0), 0));
 }
 
 Values hinge_embedding(Call& c) {
@@ -100,7 +100,7 @@ Values cosine_embedding(Call& c) {
   auto sum = [](Expr x) { return reduce(ReduceFn::sum, x, {x.rank() - 1}, false); };
   Expr similarity = sum(a * b) / sqrt((sum(a * a) + epsilon) * (sum(b * b) + epsilon));
   Expr apart = select(equal(y, -1), max(similarity - margin, 0), 0 * similarity);
-  return reduced(c, select(equal(y, 1), 1.0 - similarity, apart));
+  return reduced_loss(c, select(equal(y, 1), 1.0 - similarity, apart));
 }
 
 Values multi_margin(Call& c) {
@@ -114,7 +114,7 @@ Values multi_margin(Call& c) {
   if (auto weight = c.optional("weight")) apart = apart * reshape(gather(*weight, target), column.dims());
   Expr is_own = equal(column, reshape(iota(c, x.dims()[1], target.dtype()), {1, x.dims()[1]}));
   Expr loss = reduce(ReduceFn::mean, select(is_own, 0, apart), {1}, false);
-  return reduced(c, is_single ? reshape(loss, {}) : loss);
+  return reduced_loss(c, is_single ? reshape(loss, {}) : loss);
 }
 
 // ---- Classes ----
@@ -161,7 +161,7 @@ Values cross_entropy(Call& c) {
     c.ignore({"ignore_index"});
     if (smoothing > 0) target = target * (1 - smoothing) + smoothing / convert(frontend::scalar(c, classes), x.dtype());
     Expr loss = over_classes(of_all * target);
-    if (how != 1) return reduced(c, loss);
+    if (how != 1) return reduced_loss(c, loss);
     Dim count = loss.value.shape().elements();
     return one(total(loss) / convert(frontend::scalar(c, count), x.dtype()));
   }
@@ -220,7 +220,7 @@ Values triplet_margin(Call& c) {
   double p = c.number("p", 2), epsilon = c.number("eps", 1e-6), margin = c.number("margin", 1);
   Expr far = distance_of_rows(anchor, negative, p, epsilon), near = distance_of_rows(anchor, positive, p, epsilon);
   if (c.flag("swap")) far = min(far, distance_of_rows(positive, negative, p, epsilon));
-  return reduced(c, max(near - far + margin, 0));
+  return reduced_loss(c, max(near - far + margin, 0));
 }
 
 Values cosine_similarity(Call& c) {
@@ -233,7 +233,7 @@ Values cosine_similarity(Call& c) {
   return one(reduce(ReduceFn::sum, unit(x) * unit(y), {axis}, false));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator loss_rows[] = {
     {"aten.mse_loss.default", [](Call& c) { return of_pair(c, [](Expr x, Expr y) { return (x - y) * (x - y); }); }},
     {"aten.l1_loss.default", [](Call& c) { return of_pair(c, [](Expr x, Expr y) { return abs(x - y); }); }},
     {"aten.smooth_l1_loss.default", smooth_l1},
@@ -266,6 +266,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> loss_operators() { return rows; }
+std::span<const Operator> loss_operators() { return loss_rows; }
 
 }  // namespace weft::torch

@@ -48,7 +48,7 @@ Values linear(Call& c) {
   return one(y);
 }
 
-Values add_product(Call& c, std::string_view first, std::string_view second) {
+Values add_matrix_product(Call& c, std::string_view first, std::string_view second) {
   return one(combined_with(c, c.tensor("self"), matmul(c.tensor(first), c.tensor(second))));
 }
 
@@ -492,7 +492,7 @@ Values resize(Call& c, ResizeMode mode, bool exact = false, bool antialias = fal
   return one(r.result());
 }
 
-constexpr Operator rows[] = {
+constexpr Operator network_rows[] = {
     {"aten.mm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
     {"aten.bmm.default", [](Call& c) { return matrix_product(c, "mat2"); }},
     {"aten.matmul.default", [](Call& c) { return matrix_product(c, "other"); }},
@@ -501,9 +501,9 @@ constexpr Operator rows[] = {
     {"aten.vdot.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten.__matmul__.default", [](Call& c) { return matrix_product(c, "other"); }},
     {"aten.linear.default", linear},
-    {"aten.addmm.default", [](Call& c) { return add_product(c, "mat1", "mat2"); }},
-    {"aten.baddbmm.default", [](Call& c) { return add_product(c, "batch1", "batch2"); }},
-    {"aten.addmv.default", [](Call& c) { return add_product(c, "mat", "vec"); }},
+    {"aten.addmm.default", [](Call& c) { return add_matrix_product(c, "mat1", "mat2"); }},
+    {"aten.baddbmm.default", [](Call& c) { return add_matrix_product(c, "batch1", "batch2"); }},
+    {"aten.addmv.default", [](Call& c) { return add_matrix_product(c, "mat", "vec"); }},
     {"aten.einsum.default", einsum_of},
     {"aten.outer.default", outer},
     {"aten.conv1d.default", [](Call& c) { return convolved(c, 1, false); }},
@@ -576,6 +576,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> network_operators() { return rows; }
+std::span<const Operator> network_operators() { return network_rows; }
 
 }  // namespace weft::torch

@@ -14,8 +14,7 @@ namespace {
 
 using frontend::gather_elements;
 
-Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; }
-Expr count_of(Expr flags, int64_t axis, bool keep = true) {
+Expr count_true(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
@@ -64,7 +63,7 @@ Values median(Call& c, bool without_nan) {
   Line line = line_of(c, true);
   Expr size = frontend::scalar(c, size_at(line.x, line.axis));
   if (!is_float(line.x.dtype())) return at_rank(c, line, (size - 1) / frontend::like(size, 2));
-  Expr numbers = count_of(!is_nan(line.x), line.axis);
+  Expr numbers = count_true(!is_nan(line.x), line.axis);
   Expr middle = max(numbers - 1, 0) / frontend::like(numbers, 2);
   return at_rank(c, line, without_nan ? middle : select(equal(numbers, size), middle, numbers));
 }
@@ -94,7 +93,7 @@ Values quantile(Call& c, bool without_nan) {
   bool has_many = false;
   Expr q = c.operand("q").as(c, x.dtype());
   if (q.rank() == 1) has_many = true, q = along(q, axis, x.rank());
-  Expr numbers = count_of(!is_nan(x), axis), size = frontend::scalar(c, size_at(x, axis));
+  Expr numbers = count_true(!is_nan(x), axis), size = frontend::scalar(c, size_at(x, axis));
   Expr last = without_nan ? max(numbers - 1, 0) : size - 1;
   Expr rank = q * convert(last, x.dtype());
   if (rank.rank() == 0) rank = reshape(rank, Dims(x.dims().size(), 1));
@@ -267,7 +266,7 @@ Values sum_of_numbers(Call& c, bool is_mean) {
   return one(sum / convert(reduce(ReduceFn::sum, convert(!is_nan(x), DType::i64), axes, keep), type));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator order_rows[] = {
     {"aten.kthvalue.default", kth_value},
     {"aten.median.default", [](Call& c) { return median(c, false); }},
     {"aten.median.dim", [](Call& c) { return median(c, false); }},
@@ -301,6 +300,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> order_operators() { return rows; }
+std::span<const Operator> order_operators() { return order_rows; }
 
 }  // namespace weft::torch

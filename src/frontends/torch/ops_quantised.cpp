@@ -68,21 +68,21 @@ Values dequantise(Call& c, bool by_channel) {
 }
 
 /// The minimum and maximum of the data, from which scale and zero point follow.
-struct Range {
+struct ObservedRange {
   Expr low, high;
 };
-std::array<Expr, 2> asymmetric(Range of, const Bounds& steps, double epsilon) {
+std::array<Expr, 2> asymmetric(ObservedRange of, const Bounds& steps, double epsilon) {
   Expr low = min(of.low, 0), high = max(of.high, 0);
   Expr scale = max((high - low) / (steps.high - steps.low), epsilon);
   return {scale, min(max(steps.low - round(low / scale), steps.low), steps.high)};
 }
-std::array<Expr, 2> symmetric(Range of, const Bounds& steps, double epsilon) {
+std::array<Expr, 2> symmetric(ObservedRange of, const Bounds& steps, double epsilon) {
   Expr most = max(max(-of.low, of.high), 0);
   Expr scale = max(most / ((steps.high - steps.low) / 2), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
 /// Returns the smallest scale that clips neither end of the range (torchao's SYMMETRIC_NO_CLIPPING_ERR).
-std::array<Expr, 2> unclipped(Range of, const Bounds& steps, double epsilon) {
+std::array<Expr, 2> unclipped(ObservedRange of, const Bounds& steps, double epsilon) {
   Expr scale = max(max(min(of.low, 0) / steps.low, max(of.high, 0) / steps.high), epsilon);
   return {scale, frontend::full(*scale.at, scale.dtype(), scale.dims(), std::trunc((steps.high + steps.low + 1) / 2))};
 }
@@ -91,7 +91,7 @@ Values steps_from_data(Call& c) {
   Expr x = c.tensor("input");
   DType type = c.element("dtype").value_or(DType::i8);
   std::vector<int64_t> axes = frontend::axes_from(0, x.rank());
-  Range range{reduce(ReduceFn::min, x, axes, false), reduce(ReduceFn::max, x, axes, false)};
+  ObservedRange range{reduce(ReduceFn::min, x, axes, false), reduce(ReduceFn::max, x, axes, false)};
   auto [scale, zero] = asymmetric(range, bounds_of(c, type), c.number("eps"));
   return {reshape(convert(scale, DType::f64), {1}), reshape(convert(zero, DType::i64), {1})};
 }
@@ -141,7 +141,7 @@ Values dequantise_blocks(Call& c) {
 }
 
 /// Returns the minimum and maximum of each block; the reduced axes are dropped or, with keepdim, stay as 1.
-Range range_of_blocks(Call& c, Expr x) {
+ObservedRange range_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), split;
   std::vector<int64_t> axes;
   for (size_t a = 0; a < blocks.size() && a < x.dims().size(); ++a) {
@@ -178,7 +178,7 @@ Values integer_product(Call& c) {
   return one(matmul(convert(c.tensor("self"), DType::i32), convert(c.tensor("mat2"), DType::i32)));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator quantised_rows[] = {
     {"quantized_decomposed.quantize_per_tensor.default", [](Call& c) { return quantise(c, false); }},
     {"quantized_decomposed.quantize_per_tensor.tensor", [](Call& c) { return quantise(c, false); }},
     {"quantized_decomposed.quantize_per_channel.default", [](Call& c) { return quantise(c, true); }},
@@ -194,6 +194,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> quantised_operators() { return rows; }
+std::span<const Operator> quantised_operators() { return quantised_rows; }
 
 }  // namespace weft::torch

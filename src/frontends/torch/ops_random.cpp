@@ -14,28 +14,28 @@ frontend::RandomSource source(Call& c) {
 }
 
 /// Returns the result's sizes: `size`, else those of `self`.
-Dims dims_of(Call& c) { return c.has("size") ? c.sizes("size") : c.tensor("self").dims(); }
-DType type_of(Call& c, DType other = DType::f32) {
+Dims random_dims(Call& c) { return c.has("size") ? c.sizes("size") : c.tensor("self").dims(); }
+DType random_type(Call& c, DType other = DType::f32) {
   c.ignore({"device", "layout", "pin_memory", "memory_format", "generator"});
   return c.element("dtype").value_or(c.has("self") ? c.tensor("self").dtype() : other);
 }
 
 Values uniform(Call& c) {
-  DType type = type_of(c);
+  DType type = random_type(c);
   double from = c.number("from", 0), to = c.number("to", 1);
-  return one(convert(frontend::uniform(source(c), type, dims_of(c)) * (to - from) + from, type));
+  return one(convert(frontend::uniform(source(c), type, random_dims(c)) * (to - from) + from, type));
 }
 
-Values exponential(Call& c) {
-  DType type = type_of(c);
-  return one(convert(frontend::exponential(source(c), type, dims_of(c)) * (1 / c.number("lambd", 1)), type));
+Values exponential_numbers(Call& c) {
+  DType type = random_type(c);
+  return one(convert(frontend::exponential(source(c), type, random_dims(c)) * (1 / c.number("lambd", 1)), type));
 }
 
 Values integers(Call& c) {
-  DType type = type_of(c, DType::i64);
+  DType type = random_type(c, DType::i64);
   Dim low = c.size("low", 0), high = c.size("high");
   Expr place =
-      floor(frontend::uniform(source(c), DType::f64, dims_of(c)) * frontend::scalar(c, high - low, DType::f64));
+      floor(frontend::uniform(source(c), DType::f64, random_dims(c)) * frontend::scalar(c, high - low, DType::f64));
   return one(convert(convert(place, DType::i64) + frontend::scalar(c, low), type));
 }
 
@@ -46,21 +46,21 @@ Values normal(Call& c) {
   };
   std::array<Operand, 2> of{given("mean", 0), given("std", 1)};
   bool has_tensors = of[0].tensor || of[1].tensor;
-  DType type = type_of(c, has_tensors ? result_type(c, of) : DType::f32), wide = frontend::random_type(type);
+  DType type = random_type(c, has_tensors ? result_type(c, of) : DType::f32), wide = frontend::random_type(type);
   Expr mean = of[0].as(c, wide), scale = of[1].as(c, wide);
-  Dims dims = has_tensors ? (mean + scale).dims() : dims_of(c);
+  Dims dims = has_tensors ? (mean + scale).dims() : random_dims(c);
   return one(convert(frontend::normal(source(c), type, dims) * scale + mean, type));
 }
 
 /// Returns 1 with probability `p` (a number or a tensor; by default `self`), else 0.
 Values bernoulli(Call& c) {
-  DType type = type_of(c), wide = frontend::random_type(type);
+  DType type = random_type(c), wide = frontend::random_type(type);
   Expr share = c.operand(c.has("p") ? "p" : "self").as(c, wide);
-  return one(convert(frontend::uniform(source(c), wide, dims_of(c)) < share, type));
+  return one(convert(frontend::uniform(source(c), wide, random_dims(c)) < share, type));
 }
 
 Values multinomial(Call& c) {
-  Expr x = c.tensor("self"), weights = frontend::with_rank(convert(x, frontend::random_type(type_of(c))), 2);
+  Expr x = c.tensor("self"), weights = frontend::with_rank(convert(x, frontend::random_type(random_type(c))), 2);
   Dims dims = x.dims();
   dims.back() = c.size("num_samples");
   Expr shares = weights / reduce(ReduceFn::sum, weights, {1});
@@ -85,11 +85,11 @@ Values dropout(Call& c) {
   return one(dropout(c, by_feature, as_selu, false)[0]);
 }
 
-constexpr Operator rows[] = {
+constexpr Operator random_rows[] = {
     {"aten.rand.default", uniform},
     {"aten.rand_like.default", uniform},
     {"aten.uniform.default", uniform},
-    {"aten.exponential.default", exponential},
+    {"aten.exponential.default", exponential_numbers},
     {"aten.randn.default", normal},
     {"aten.randn_like.default", normal},
     {"aten.normal.default", normal},
@@ -120,6 +120,6 @@ bool drops_values(const Call& c) {
   return c.node().target.find("dropout") != std::string::npos && c.flag("train") && c.number("p", 0.5) != 0;
 }
 
-std::span<const Operator> random_operators() { return rows; }
+std::span<const Operator> random_operators() { return random_rows; }
 
 }  // namespace weft::torch

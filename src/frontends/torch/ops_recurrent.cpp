@@ -87,7 +87,7 @@ Values layered(Call& c, CellKind kind, bool relu_cell) {
   return results;
 }
 
-constexpr Operator rows[] = {
+constexpr Operator recurrent_rows[] = {
     {"aten.lstm.input", [](Call& c) { return layered(c, CellKind::lstm, false); }},
     {"aten.gru.input", [](Call& c) { return layered(c, CellKind::gru, false); }},
     {"aten.rnn_tanh.input", [](Call& c) { return layered(c, CellKind::rnn, false); }},
@@ -96,6 +96,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> recurrent_operators() { return rows; }
+std::span<const Operator> recurrent_operators() { return recurrent_rows; }
 
 }  // namespace weft::torch

@@ -13,8 +13,6 @@
 namespace weft::torch {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Returns the type of sums of `type`: i64 for integers and bools, unless `dtype` is given.
 DType sum_type(Call& c, DType type) {
   return c.element("dtype").value_or(is_float(type) || is_complex(type) ? type : DType::i64);
@@ -98,7 +96,7 @@ Values count_nonzero(Call& c) {
   return one(reduce(ReduceFn::sum, x, c.axes_of("dim", x.rank()), false));
 }
 
-Dim count_of(Expr x, const std::vector<int64_t>& axes) {
+Dim elements_along(Expr x, const std::vector<int64_t>& axes) {
   Dim count = 1;
   for (int64_t a : axes) count = count * x.dims()[static_cast<size_t>(a)];
   return count;
@@ -114,7 +112,7 @@ std::pair<Expr, Expr> spread(Call& c) {
   bool keep = c.flag("keepdim");
   x = convert(x, wide);
   Expr mean = reduce(ReduceFn::mean, x, axes, true), apart = x - mean;
-  Expr left = max(frontend::scalar(c, count_of(x, axes), wide) - correction, 0);
+  Expr left = max(frontend::scalar(c, elements_along(x, axes), wide) - correction, 0);
   Expr variance = reduce(ReduceFn::sum, apart * apart, axes, keep) / left;
   return {convert(variance, type), convert(reduce(ReduceFn::mean, x, axes, keep), type)};
 }
@@ -223,7 +221,7 @@ Values linalg_norm(Call& c) {
   return vector_norm(c, "ord");
 }
 
-constexpr Operator rows[] = {
+constexpr Operator reduction_rows[] = {
     {"aten.sum.default", sum},
     {"aten.sum.dim_IntList", sum},
     {"aten.prod.default", product_of},
@@ -290,6 +288,6 @@ Expr norm_of(Expr x, double p, const std::vector<int64_t>& axes, bool keep) {
   return frontend::pow(sum(frontend::pow(abs(x), p)), 1 / p);
 }
 
-std::span<const Operator> reduction_operators() { return rows; }
+std::span<const Operator> reduction_operators() { return reduction_rows; }
 
 }  // namespace weft::torch

@@ -21,7 +21,7 @@ Values size_of(Call& c) {
   return give_size(c, x.dims()[static_cast<size_t>(c.axis_of("dim", x.rank()))]);
 }
 
-Values count_of(Call& c) { return give_size(c, c.tensor("self").value.shape().elements()); }
+Values number_of_elements(Call& c) { return give_size(c, c.tensor("self").value.shape().elements()); }
 
 /// Returns the name of argument i, because names of arguments of Python's operators are not fixed.
 std::string_view named(Call& c, size_t i) {
@@ -109,34 +109,39 @@ Values item(Call& c) {
   return give(c, {.kind = x.dtype() == DType::boolean ? Operand::Kind::flag : Operand::Kind::integer, .integer = size});
 }
 
-Dim whole_power(const Dim& base, const Dim& exponent) {
+Dim size_power(const Dim& base, const Dim& exponent) {
   Dim result = 1;
   for (int64_t i = 0; i < exponent.constant().value_or(0); ++i) result = result * base;
   return result;
 }
-Values power(Call& c) {
+Values power_of_sizes(Call& c) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
   bool is_small = b.is_constant() && b.value() >= 0 && b.value() <= 8;
-  if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, whole_power);
+  if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, size_power);
   if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
   return give(c, {.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())});
 }
 
-constexpr auto add = [](auto a, auto b) { return a + b; };
+constexpr auto add_numbers = [](auto a, auto b) { return a + b; };
 constexpr auto sub = [](auto a, auto b) { return a - b; };
 constexpr auto mul = [](auto a, auto b) { return a * b; };
 constexpr auto div = [](auto a, auto b) { return a / b; };
-using std::max, std::min;
-constexpr auto largest = [](auto a, auto b) { return max(a, b); };
-constexpr auto smallest = [](auto a, auto b) { return min(a, b); };
+constexpr auto largest = [](auto a, auto b) {
+  using std::max;
+  return max(a, b);
+};
+constexpr auto smallest = [](auto a, auto b) {
+  using std::min;
+  return min(a, b);
+};
 
-constexpr Operator rows[] = {
+constexpr Operator scalar_rows[] = {
     {"aten.sym_size.int", size_of},
-    {"aten.sym_numel.default", count_of},
-    {"_operator.add", [](Call& c) { return arithmetic(c, add); }},
+    {"aten.sym_numel.default", number_of_elements},
+    {"_operator.add", [](Call& c) { return arithmetic(c, add_numbers); }},
     {"_operator.sub", [](Call& c) { return arithmetic(c, sub); }},
     {"_operator.mul", [](Call& c) { return arithmetic(c, mul); }},
-    {"_operator.pow", power},
+    {"_operator.pow", power_of_sizes},
     {"_operator.floordiv",
      [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return floordiv(a, b); }); }},
     {"_operator.mod", [](Call& c) { return on_sizes(c, [](const Dim& a, const Dim& b) { return mod(a, b); }); }},
@@ -163,6 +168,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> scalar_operators() { return rows; }
+std::span<const Operator> scalar_operators() { return scalar_rows; }
 
 }  // namespace weft::torch

@@ -10,7 +10,7 @@
 namespace weft::torch {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), pi = 3.14159265358979323846;
+constexpr double pi = 3.14159265358979323846;
 using frontend::digamma, frontend::log_gamma, frontend::trigamma;
 
 /// Computes `f` in f64. Refuses f64 operands, which would need more digits than the series has.
@@ -95,7 +95,7 @@ Values log_sigmoid_with_buffer(Call& c) {
 #define WEFT_FORMULA(name, formula) \
   {"aten." name ".default", [](Call& c) { return in_f32(c, [](Expr x) { return formula; }); }}
 
-constexpr Operator rows[] = {
+constexpr Operator special_rows[] = {
     WEFT_SERIES("erfc", frontend::erfc(x)),
     WEFT_SERIES("special_erfcx", frontend::scaled_erfc(x)),
     WEFT_SERIES("erfinv", frontend::inverse_erf(x)),
@@ -127,6 +127,6 @@ constexpr Operator rows[] = {
 
 }  // namespace
 
-std::span<const Operator> special_operators() { return rows; }
+std::span<const Operator> special_operators() { return special_rows; }
 
 }  // namespace weft::torch

@@ -491,7 +491,7 @@ Values strided(Call& c) {
   return one(frontend::gather(frontend::flat(x), broadcast(places, dims)));
 }
 
-constexpr Operator rows[] = {
+constexpr Operator views_rows[] = {
     {"aten.view.default", [](Call& c) { return view(c, "size"); }},
     {"aten._unsafe_view.default", [](Call& c) { return view(c, "size"); }},
     {"aten.reshape.default", [](Call& c) { return view(c, "shape"); }},
@@ -709,6 +709,6 @@ Expr written_through(Call& view, Expr base, Expr value, size_t result) {
   view.unsupported(cat("shows a tensor that is written through it (", describe(view.node()), ")"));
 }
 
-std::span<const Operator> view_operators() { return rows; }
+std::span<const Operator> view_operators() { return views_rows; }
 
 }  // namespace weft::torch

@@ -15,7 +15,7 @@ struct CpuProduct : Product {
 };
 
 /// True if A can be read in whole units: its rows are dense and begin at multiples of the Mac's group.
-bool reads_in_place(const CpuProduct& p) {
+bool reads_a_in_place(const CpuProduct& p) {
   bool unit = known_equal(p.a.strides.back(), 1) || (known_equal(p.k, 1) && p.mac.group == 1);
   bool whole = p.k.is_multiple_of(p.mac.group) && p.a.offset.is_multiple_of(p.mac.group);
   for (size_t i = 0; i + 1 < p.a.strides.size(); ++i) whole &= p.a.strides[i].is_multiple_of(p.mac.group);
@@ -95,7 +95,7 @@ std::string matrix_at(Lowering& lowering, KernelBuilder& kernel, const Instructi
 void lower_dot(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   CpuProduct p{as_product(lowering, dot, dot.inputs[0]), mac_for(lowering, dot)};
-  bool in_place = reads_in_place(p);
+  bool in_place = reads_a_in_place(p);
   View packed = packed_b(lowering, p, dot.inputs[1]);
   Dim packed_batch =
       is_repeated(leading(p.b, p.batch_axes)) ? Dim(0) : p.mac.packed_elements(p.n, ceildiv(p.k, p.mac.group));

@@ -70,8 +70,8 @@ std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDo
 }
 
 /// Returns the kernel for few rows, whose time is that of reading the weights; nothing for more rows.
-std::optional<GemvKernel> gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
-                                      bool ahead) {
+std::optional<GemvKernel> block_gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
+                                            bool ahead) {
   const auto& op = *dot.as<BlockDot>();
   Dim n = dot.inputs[1].dims()[0], k = dot.inputs[0].dims().back();
   int weight_bits = bits(dot.inputs[1].dtype());
@@ -103,7 +103,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
        is_direct_x = k.is_multiple_of(8) && is_direct(x, 0, stride, 1, type);
   bool may_be_few = is_direct_x && m.lower_bound() <= max_block_rows;
   std::optional<GemvKernel> few;
-  if (may_be_few && m.is_constant() && m.value() >= 1) few = gemv_kernel(lowering, dot, type, m.value(), ahead);
+  if (may_be_few && m.is_constant() && m.value() >= 1) few = block_gemv_kernel(lowering, dot, type, m.value(), ahead);
 
   KernelBuilder kernel("block_dot_gpu.h");
   kernel.line("const auto weights = ", weights_text(lowering, kernel, dot), ";");

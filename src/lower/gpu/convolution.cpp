@@ -193,7 +193,7 @@ std::string call_text(const GpuConvolution& c, const BlockTile& tile) {
              c.outside.has_value(), ", W>");
 }
 
-PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
+PlanStep convolution_launch(Lowering& lowering, KernelBuilder& kernel, const GpuConvolution& c, const BlockTile& tile) {
   const Window& w = c.w;
   kernel.set_grid(tile_blocks(lowering, tile, c.operands.type, w.groups, w.rows(), w.channels_out),
                   tile.threads(lowering.gpu().wave), tasks::shared_bytes(tile, bits(c.operands.type)),
@@ -229,10 +229,10 @@ PlanStep convolution_step(Lowering& lowering, const Region& region, const GpuCon
   auto with_tile = [&](const BlockTile& tile) {
     KernelBuilder same = kernel;
     same.replace(call_text(c, chosen.tile), call_text(c, tile));
-    return launch_of(lowering, same, c, tile);
+    return convolution_launch(lowering, same, c, tile);
   };
   KernelBuilder own = kernel;
-  return with_variants(launch_of(lowering, own, c, chosen.tile), chosen, with_tile);
+  return with_variants(convolution_launch(lowering, own, c, chosen.tile), chosen, with_tile);
 }
 
 /// Returns the operands in the kernel's layout; copies them if necessary.

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-bool is_known(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+bool is_library_type(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 /// True if the view starts at a constant offset aligned to 16 bytes, as libraries require.
 bool begins_well(const View& view) {
@@ -43,7 +43,7 @@ void add_call(Lowering& lowering, LibraryCall call, const std::vector<View>& ope
 
 std::vector<LibraryOffer> product_offers(const Lowering& lowering, const Region& region, const Product& p, DType type) {
   const std::string& library = lowering.libraries().products;
-  if (library.empty() || !is_known(type) || lowering.is_load_time({region.anchor, 0})) return {};
+  if (library.empty() || !is_library_type(type) || lowering.is_load_time({region.anchor, 0})) return {};
   Batch batch = leading(p.a, p.batch_axes);
   std::vector<Dims> strides{batch.strides, leading(p.b, p.batch_axes).strides};
   if (p.batch_axes > 0) collapse_axes(batch.dims, strides);
@@ -146,7 +146,7 @@ std::string epilogue_text(Lowering& lowering, const Region& region) {
 std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& region, const Window& w,
                                              const DirectConvolution& c) {
   const VendorLibraries& libraries = lowering.libraries();
-  bool is_usual = is_known(c.type) && !w.transposed && region.anchor->inputs.size() == 2 && begins_well(c.x);
+  bool is_usual = is_library_type(c.type) && !w.transposed && region.anchor->inputs.size() == 2 && begins_well(c.x);
   if (libraries.convolutions.empty() || !is_usual || lowering.is_load_time(region.anchor->result())) return {};
   LibraryConvolution alone{.type = c.type,
                            .batch = w.batch,

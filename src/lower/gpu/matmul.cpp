@@ -161,7 +161,7 @@ namespace {
 /// Returns the line that declares W, the columns per call of the epilogue.
 std::string columns_text(const ProductKernel& kernel) { return cat("constexpr int W = ", kernel.columns, ";"); }
 
-PlanStep launch_of(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
+PlanStep product_launch(Lowering& lowering, KernelBuilder& kernel, const ProductKernel& main, DType type) {
   kernel.set_grid(main.blocks, main.threads, main.shared, main.cluster);
   if (main.waits_itself) kernel.set_waits_itself();
   return kernel.finish(lowering.plan(), cat("dot_", type));
@@ -239,7 +239,7 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   if (region.twin) main->reason += ", two matrices side by side", b = cat("twins(", b, ")");
   if (norm) main->reason += ", rows normed on their way";
   write_product(lowering, region, p, *main, kernel, a, b, type);
-  add_product(lowering, region, p, launch_of(lowering, kernel, *main, type), main->reason);
+  add_product(lowering, region, p, product_launch(lowering, kernel, *main, type), main->reason);
 }
 
 }  // namespace
@@ -281,10 +281,10 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
     same.set_header(other.header);
     same.replace(own.call, other.call);
     same.replace(columns_text(own), columns_text(other));
-    return launch_of(lowering, same, other, type);
+    return product_launch(lowering, same, other, type);
   };
   KernelBuilder first = kernel;
-  PlanStep step = with_variants(launch_of(lowering, first, own, type), own.choice, with_tile);
+  PlanStep step = with_variants(product_launch(lowering, first, own, type), own.choice, with_tile);
   add_product(lowering, region, p, std::move(step), own.reason);
   if (parts) add_parts(lowering, region, *parts, result_iteration(region.dims, p), p.order);
 }

@@ -17,7 +17,7 @@ constexpr size_t max_parts = 8, look_back = 8;
 constexpr int64_t max_blocks = 1024;  // of a part at typical sizes; larger parts gain little from one launch less
 
 /// Steps that become one launch.
-struct Group {
+struct LaunchGroup {
   std::vector<size_t> members = {};
   bool may_grow = false;
   bool is_tiled = false;  ///< all members launch the same kernels; else: any small kernels
@@ -46,7 +46,7 @@ class Merger {
       if (i < plan_.steps.size()) place(i);
     }
     std::vector<PlanStep> steps;
-    for (const Group& group : groups_) steps.push_back(merged(group));
+    for (const LaunchGroup& group : groups_) steps.push_back(merged(group));
     for (PlanStep& step : steps) {
       if (int* target = step.target()) *target = numbers[static_cast<size_t>(*target)];
     }
@@ -75,7 +75,7 @@ class Merger {
          moves = plan_.steps[i].moves >= 0;
     size_t at = groups_.size();
     for (size_t seen = 0; at > first_ && seen < look_back; --at, ++seen) {
-      Group& group = groups_[at - 1];
+      LaunchGroup& group = groups_[at - 1];
       if (depends(group, i)) break;
       bool may_take = may_join && group.may_grow && group.is_tiled == is_tiled && group.members.size() < max_parts;
       if (may_take && (!is_tiled || launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]))))
@@ -83,12 +83,12 @@ class Merger {
     }
     // A step that moves an operand to its result goes as early as possible, so that others can follow it in groups.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
-    add(*groups_.insert(where, Group{.may_grow = may_join, .is_tiled = is_tiled}), i);
+    add(*groups_.insert(where, LaunchGroup{.may_grow = may_join, .is_tiled = is_tiled}), i);
   }
 
-  const PlanStep& first_of(const Group& group) const { return plan_.steps[group.members[0]]; }
+  const PlanStep& first_of(const LaunchGroup& group) const { return plan_.steps[group.members[0]]; }
 
-  void add(Group& group, size_t i) {
+  void add(LaunchGroup& group, size_t i) {
     const PlanStep& step = plan_.steps[i];
     group.members.push_back(i);
     group.read.insert(step.buffers.begin(), step.buffers.end());
@@ -99,7 +99,7 @@ class Merger {
     }
   }
 
-  bool depends(const Group& group, size_t i) const {
+  bool depends(const LaunchGroup& group, size_t i) const {
     const PlanStep& step = plan_.steps[i];
     for (int id : step.buffers) {
       bool writes = std::ranges::find(step.outputs, id) != step.outputs.end();
@@ -154,13 +154,13 @@ class Merger {
   }
 
   /// Merges the members into one step, whose sizes begin with the number of blocks of each member.
-  PlanStep merged(const Group& group) {
+  PlanStep merged(const LaunchGroup& group) {
     if (group.members.size() == 1) return std::move(plan_.steps[group.members[0]]);
     return group.is_tiled ? repeated(group) : side_by_side(group);
   }
 
   /// Merges launches of one kernel into one launch; does the same for each of its variants.
-  PlanStep repeated(const Group& group) {
+  PlanStep repeated(const LaunchGroup& group) {
     size_t count = group.members.size();
     const PlanStep& first = first_of(group);
     const LaunchStep& pattern = launch_of(first);
@@ -173,7 +173,7 @@ class Merger {
     return all;
   }
 
-  StepVariant repeated_variant(const Group& group, size_t v) {
+  StepVariant repeated_variant(const LaunchGroup& group, size_t v) {
     const PlanStep& first = first_of(group);
     const StepVariant& pattern = launch_of(first).variants[v];
     StepVariant all{.from = pattern.from};
@@ -204,7 +204,7 @@ class Merger {
 
   /// Adds the launches, reads and writes of all members to `all`, whose sizes begin with the number of blocks of each
   /// member.
-  void add_all(PlanStep& all, const Group& group) {
+  void add_all(PlanStep& all, const LaunchGroup& group) {
     for (size_t m : group.members) {
       const PlanStep& step = plan_.steps[m];
       const Dim& blocks = launch_of(step).blocks;
@@ -217,7 +217,7 @@ class Merger {
   }
 
   /// Merges launches of different small kernels into one.
-  PlanStep side_by_side(const Group& group) {
+  PlanStep side_by_side(const LaunchGroup& group) {
     PlanStep all;
     std::set<int> named;
     std::string parts, calls, words;
@@ -292,7 +292,7 @@ class Merger {
   }
 
   Plan& plan_;
-  std::vector<Group> groups_;
+  std::vector<LaunchGroup> groups_;
   size_t first_ = 0;       // first group of the basic block
   std::set<int> targets_;  // targets of branches and jumps, and -1
 };

@@ -69,7 +69,7 @@ struct TileCosts {
 #include "base/chips.def"
 
 /// Returns how many blocks with this tile a unit of a Hopper GPU runs at once.
-int blocks_of_unit(const BlockTile& t, DType type) {
+int hopper_blocks_of_unit(const BlockTile& t, DType type) {
   int most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
   return std::clamp(227 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
 }
@@ -82,7 +82,7 @@ double cycles(const Numbers& p, const BlockTile& t, DType type, int units) {
   double step_bytes = (t.rows + t.cols) * (t.depth * bits(type) / 8.0);
   double steps = std::ceil(std::ceil(static_cast<double>(p.k) / t.depth) / t.split);
   auto blocks = static_cast<double>(p.blocks(t));
-  double at_once = blocks_of_unit(t, type);
+  double at_once = hopper_blocks_of_unit(t, type);
   double waves = std::ceil(blocks / (units * at_once)), each = std::min(at_once, std::ceil(blocks / units));
   double way = step_bytes / std::min(f.unit_bytes, f.chip_bytes / std::min<double>(units, blocks));
   double step =
@@ -173,7 +173,7 @@ std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p
     for (BlockTile& tile : tiles) {
       tile.ahead = p.ahead;
       tile.streams =
-          tile.split == 1 && is_whole && numbers.blocks(tile) > int64_t{units} * blocks_of_unit(tile, p.type);
+          tile.split == 1 && is_whole && numbers.blocks(tile) > int64_t{units} * hopper_blocks_of_unit(tile, p.type);
     }
     return ranked_by_cycles(tiles, numbers, p.type, units);
   }
@@ -274,7 +274,7 @@ bool may_split_k(const Lowering& lowering, const Region& region, const Dims& siz
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n) {
   Dim tiles = batch * ceildiv(m, tile.rows) * ceildiv(n, tile.cols) * Dim(tile.split);
-  return tile.streams ? min(tiles, int64_t{lowering.compute_units()} * blocks_of_unit(tile, type)) : tiles;
+  return tile.streams ? min(tiles, int64_t{lowering.compute_units()} * hopper_blocks_of_unit(tile, type)) : tiles;
 }
 
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& p) {

@@ -17,7 +17,7 @@
 namespace weft {
 namespace {
 
-[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+[[noreturn]] void refuse_object(const std::string& name, const std::string& why) {
   throw Error({.kind = ErrorKind::resource,
                .code = "E405",
                .what = cat("cannot open the compiled code of ", printable(name)),
@@ -50,13 +50,13 @@ void* open_temporary(std::span<const std::byte> image, const std::string& name) 
   auto folder = std::filesystem::temp_directory_path(failed);
   std::string path = (failed ? std::filesystem::path("/tmp") : folder) / "weft-XXXXXX";
   int fd = ::mkostemp(path.data(), O_CLOEXEC);  // mode 0600
-  if (fd < 0) refuse(name, cat("no file in memory, and ", path, ": ", std::strerror(errno)));
+  if (fd < 0) refuse_object(name, cat("no file in memory, and ", path, ": ", std::strerror(errno)));
   bool written = write_all(fd, image);
   ::close(fd);
   void* handle = written ? ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   const char* why = written ? (handle ? "" : ::dlerror()) : std::strerror(errno);
   ::unlink(path.c_str());
-  if (!handle) refuse(name, why);
+  if (!handle) refuse_object(name, why);
   return handle;
 }
 

@@ -10,7 +10,7 @@
 namespace weft::gpu {
 namespace {
 
-struct Calls {
+struct CommunicatorCalls {
   int (*init_all)(Handle* communicators, int count, const int* devices);
   int (*destroy)(Handle communicator);
   int (*abort)(Handle communicator);
@@ -22,7 +22,7 @@ struct Calls {
 constexpr int add = 0, bytes_type = 1;
 
 /// Returns the ncclDataType_t of a type that can be added.
-int data_type(DType type) {
+int communicator_type(DType type) {
   switch (type) {
     case DType::i32: return 2;
     case DType::i64: return 4;
@@ -56,7 +56,7 @@ class CollectiveLibrary final : public Library {
                  .hint = "NCCL_DEBUG=WARN makes the library say more"});
   }
 
-  Calls calls = {};
+  CommunicatorCalls calls = {};
 };
 
 /// Opens the library at the first request and never closes it. Throws E501 if it is missing.
@@ -97,15 +97,15 @@ Communicators::~Communicators() {
 void Communicators::queue(size_t rank, CollectiveFn fn, DType type, const std::byte* from, std::byte* to,
                           int64_t elements, const Stream& stream) const {
   const CollectiveLibrary& library = library_of(*devices_[rank]);
-  const Calls& calls = library.calls;
+  const CommunicatorCalls& calls = library.calls;
   if (elements == 0) return;
   if (fn == CollectiveFn::gather) {
     auto bytes = static_cast<size_t>(byte_size(type, elements));
     return library.check(calls.all_gather(from, to, bytes, bytes_type, communicators_[rank], stream.get()),
                          "gather parts");
   }
-  library.check(calls.all_reduce(from, to, static_cast<size_t>(elements), data_type(type), add, communicators_[rank],
-                                 stream.get()),
+  library.check(calls.all_reduce(from, to, static_cast<size_t>(elements), communicator_type(type), add,
+                                 communicators_[rank], stream.get()),
                 "add parts");
 }
 

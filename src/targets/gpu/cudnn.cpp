@@ -91,7 +91,7 @@ constexpr int heuristics_a = 3, heuristics_fallback = 2;
 constexpr int note_tensor_core = 0, note_down_convert = 1, note_strict_nan = 9, note_runtime_compilation = 0;
 constexpr int filter_reorder = 1, bias_reorder = 2;
 
-int data_type(DType type) {
+int cudnn_type(DType type) {
   switch (type) {
     case DType::f32: return 0;
     case DType::f16: return 2;
@@ -100,7 +100,7 @@ int data_type(DType type) {
   }
 }
 
-struct Calls {
+struct CudnnCalls {
   int (*create)(Handle* library);
   int (*destroy)(Handle library);
   int (*set_stream)(Handle library, Handle stream);
@@ -128,7 +128,7 @@ class Cudnn final : public Library {
   }
   std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const override;
 
-  Calls calls{};
+  CudnnCalls calls{};
 };
 
 /// Owns a cuDNN descriptor: creates it, sets attributes, finalises it.
@@ -201,7 +201,7 @@ class Operations {
   Handle tensor(DType type, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, bool is_virtual) {
     constexpr int64_t alignment = 16;
     Descriptor made(library_, Kind::tensor);
-    made.set(Name::tensor_data_type, Type::data_type, data_type(type))
+    made.set(Name::tensor_data_type, Type::data_type, cudnn_type(type))
         .set(Name::tensor_dimensions, Type::int64, sizes)
         .set(Name::tensor_strides, Type::int64, strides)
         .set(Name::tensor_unique_id, Type::int64, is_virtual ? next_virtual_id_++ : next_id_++)
@@ -226,7 +226,7 @@ class Operations {
   Handle convolve(bool is_last) {
     const std::vector<int64_t>& pad = shape_.pad;
     Descriptor about(library_, Kind::convolution);
-    about.set(Name::convolution_comp_type, Type::data_type, data_type(DType::f32))
+    about.set(Name::convolution_comp_type, Type::data_type, cudnn_type(DType::f32))
         .set(Name::convolution_conv_mode, Type::convolution_mode, cross_correlation)
         .set(Name::convolution_spatial_dims, Type::int64, static_cast<int64_t>(pad.size()))
         .set(Name::convolution_pre_paddings, Type::int64, pad)
@@ -249,7 +249,7 @@ class Operations {
 
   /// Adds an elementwise operation in f32; `b` may be null.
   Handle pointwise(Descriptor&& about, Handle a, Handle b, bool is_last) {
-    about.set(Name::pointwise_math_prec, Type::data_type, data_type(DType::f32));
+    about.set(Name::pointwise_math_prec, Type::data_type, cudnn_type(DType::f32));
     Handle made = keep(about.finished()).get(), y = result(is_last);
     Descriptor operation(library_, Kind::pointwise_operation);
     operation.set(Name::operation_pointwise_pw_descriptor, Type::descriptor, made)
@@ -279,9 +279,9 @@ class Operations {
   std::vector<Handle> operations_;
 };
 
-class Convolution final : public LibraryWork {
+class CudnnConvolution final : public LibraryWork {
  public:
-  Convolution(const Cudnn& library, std::shared_ptr<LibraryHandle> handle, const LibraryCall& call)
+  CudnnConvolution(const Cudnn& library, std::shared_ptr<LibraryHandle> handle, const LibraryCall& call)
       : library_(library),
         handle_(std::move(handle)),
         is_open_(call.is_open),
@@ -369,7 +369,7 @@ class Convolution final : public LibraryWork {
 std::unique_ptr<LibraryWork> Cudnn::prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const {
   const auto& c = std::get<LibraryConvolution>(call.work);
   if (c.has_relu && c.type == DType::f32) refuse("its relu of f32 ends at the largest number, not at infinity");
-  return std::make_unique<Convolution>(*this, handle_of(*device, calls.create, calls.destroy), call);
+  return std::make_unique<CudnnConvolution>(*this, handle_of(*device, calls.create, calls.destroy), call);
 }
 
 }  // namespace

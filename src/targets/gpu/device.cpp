@@ -22,7 +22,7 @@ std::string what_was_looked_for() {
   return text;
 }
 
-[[noreturn]] void refuse(const std::string& name) {
+[[noreturn]] void refuse_device(const std::string& name) {
   throw Error({.kind = ErrorKind::unsupported,
                .code = "E501",
                .what = cat("there is no device '", printable(name), "' here"),
@@ -99,7 +99,7 @@ std::shared_ptr<Device> open_device(const std::string& name) {
     bool first_of = name == "gpu" || name == device->driver().vendor();
     if (first_of || name == device->name() || name == cat("gpu:", i)) return device;
   }
-  refuse(name);
+  refuse_device(name);
 }
 
 Memory::Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostAllocator& allocator) : bytes_(bytes) {

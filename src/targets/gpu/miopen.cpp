@@ -11,7 +11,7 @@ namespace {
 
 constexpr int mode_convolution = 0, attribute_deterministic = 1, algorithm_fft = 2, algorithm_winograd = 3;
 
-int data_type(DType type) {
+int miopen_type(DType type) {
   switch (type) {
     case DType::f16: return 0;
     case DType::f32: return 1;
@@ -28,7 +28,7 @@ struct Solution {
   int algorithm;
 };
 
-struct Calls {
+struct MiOpenCalls {
   int (*create)(Handle* library);
   int (*destroy)(Handle library);
   int (*set_stream)(Handle library, Handle stream);
@@ -60,12 +60,12 @@ class MiOpen final : public Library {
   }
   std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const override;
 
-  Calls calls{};
+  MiOpenCalls calls{};
 };
 
-class Convolution final : public LibraryWork {
+class MiOpenConvolution final : public LibraryWork {
  public:
-  Convolution(const MiOpen& library, std::shared_ptr<LibraryHandle> handle, const LibraryConvolution& c)
+  MiOpenConvolution(const MiOpen& library, std::shared_ptr<LibraryHandle> handle, const LibraryConvolution& c)
       : library_(library), handle_(std::move(handle)) {
     const std::lock_guard lock(handle_->mutex);
     ConvolutionShape shape(c);
@@ -94,9 +94,9 @@ class Convolution final : public LibraryWork {
   LibraryObject tensor(DType type, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) const {
     auto made = library_.made(library_.calls.tensor_create, library_.calls.tensor_destroy, "describe a tensor");
     std::vector<int> all = ints(sizes), steps = ints(strides);
-    library_.check(
-        library_.calls.tensor_set(made.get(), data_type(type), static_cast<int>(all.size()), all.data(), steps.data()),
-        "describe a tensor");
+    library_.check(library_.calls.tensor_set(made.get(), miopen_type(type), static_cast<int>(all.size()), all.data(),
+                                             steps.data()),
+                   "describe a tensor");
     return made;
   }
 
@@ -106,7 +106,7 @@ class Convolution final : public LibraryWork {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;
       if (room < 0 || room / shape.stride[i] + 1 != shape.y[2 + i]) library_.refuse("padding that differs at the ends");
     }
-    const Calls& calls = library_.calls;
+    const MiOpenCalls& calls = library_.calls;
     convolution_ = library_.made(calls.convolution_create, calls.convolution_destroy, "describe a convolution");
     std::vector<int> pad = ints(shape.pad), stride = ints(shape.stride), dilation = ints(shape.dilation);
     Handle it = convolution_.get();
@@ -119,7 +119,7 @@ class Convolution final : public LibraryWork {
 
   /// Takes the first (fastest) solution that sums products. FFT and Winograd are skipped: they round differently.
   void choose() {
-    const Calls& calls = library_.calls;
+    const MiOpenCalls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();
     size_t count = 0;
     library_.check(calls.solution_count(h, w, x, c, y, &count), "count its solutions");
@@ -147,7 +147,7 @@ std::unique_ptr<LibraryWork> MiOpen::prepare(const std::shared_ptr<Device>& devi
   const auto& c = std::get<LibraryConvolution>(call.work);
   if (call.is_open) refuse("it compiles for every size, and these are open");
   if (c.has_bias || c.has_other || c.has_relu) refuse("a kernel computes the epilogue of a convolution");
-  return std::make_unique<Convolution>(*this, handle_of(*device, calls.create, calls.destroy), c);
+  return std::make_unique<MiOpenConvolution>(*this, handle_of(*device, calls.create, calls.destroy), c);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr Numbers cuda_numbers{68, 1, 0, 3, 4, 5, 6}, hip_numbers{2, 112, 111, 0
 constexpr int preference_workspace = 1;  // the same number in both libraries
 
 /// cudaDataType_t and hipDataType have the same numbers.
-int data_type(DType type) {
+int product_type(DType type) {
   switch (type) {
     case DType::f32: return 0;
     case DType::f16: return 2;
@@ -33,7 +33,7 @@ struct HeuristicResult {
   alignas(16) std::byte bytes[128] = {};
 };
 
-struct Calls {
+struct ProductCalls {
   int (*create)(Handle* library);
   int (*destroy)(Handle library);
   int (*product_create)(Handle* product, int compute_type, int scale_type);
@@ -75,14 +75,14 @@ class ProductLibrary final : public Library {
   std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device, const LibraryCall& call) const override;
 
   const Numbers numbers;
-  Calls calls{};
+  ProductCalls calls{};
 };
 
 /// Makes a matrix layout. The library takes columns first, because it is column-major: our rows are its columns.
 LibraryObject layout(const ProductLibrary& library, DType type, int64_t cols, int64_t rows, int64_t stride,
                      int64_t batch, int64_t batch_stride) {
   Handle handle = nullptr;
-  library.check(library.calls.layout_create(&handle, data_type(type), static_cast<uint64_t>(cols),
+  library.check(library.calls.layout_create(&handle, product_type(type), static_cast<uint64_t>(cols),
                                             static_cast<uint64_t>(rows), stride),
                 "describe a matrix");
   LibraryObject made(handle, library.calls.layout_destroy);
@@ -98,7 +98,7 @@ LibraryObject layout(const ProductLibrary& library, DType type, int64_t cols, in
 
 LibraryObject product_description(const ProductLibrary& library) {
   Handle handle = nullptr;
-  library.check(library.calls.product_create(&handle, library.numbers.compute_f32, data_type(DType::f32)),
+  library.check(library.calls.product_create(&handle, library.numbers.compute_f32, product_type(DType::f32)),
                 "describe a product");
   LibraryObject made(handle, library.calls.product_destroy);
   auto set = [&](int attribute, int32_t value) {

@@ -25,14 +25,14 @@ std::string put_output(Out& out, std::string& ports, const std::string& value, c
   return name;
 }
 
-OutGraph graph_of(const std::string& nodes, const std::string& ports) {
+OutGraph body_graph(const std::string& nodes, const std::string& ports) {
   std::string text = nodes;
   put_text(text, graph_name, "body");
   return {text + ports};
 }
 
 /// Writes a branch. Its parameters take the names of the outer values, because bodies in ONNX see the outer graph.
-OutGraph branch(Out& out, const Instruction& i, size_t number) {
+OutGraph written_branch(Out& out, const Instruction& i, size_t number) {
   const Module& body = *i.modules[number];
   std::span<const Value> given = body_operands(i, number);
   std::string ports;
@@ -41,12 +41,12 @@ OutGraph branch(Out& out, const Instruction& i, size_t number) {
     write_instructions(out, body);
     for (const Result& result : body.results()) put_output(out, ports, out.name(result.value), result.value.type());
   });
-  return graph_of(nodes, ports);
+  return body_graph(nodes, ports);
 }
 
 Names write(Out& out, const Instruction& i, const If&) {
   return out.add_all("If", {out.name(i.inputs[0])}, i.types.size(),
-                     {{"then_branch", branch(out, i, 0)}, {"else_branch", branch(out, i, 1)}});
+                     {{"then_branch", written_branch(out, i, 0)}, {"else_branch", written_branch(out, i, 1)}});
 }
 
 OutGraph loop_body(Out& out, const Instruction& i, const Loop& op) {
@@ -72,7 +72,7 @@ OutGraph loop_body(Out& out, const Instruction& i, const Loop& op) {
     if (!op.conditional) put_output(out, ports, go, condition);
     for (const Result& result : body.results()) put_output(out, ports, out.name(result.value), result.value.type());
   });
-  return graph_of(nodes, ports);
+  return body_graph(nodes, ports);
 }
 
 Names write(Out& out, const Instruction& i, const Loop& op) {

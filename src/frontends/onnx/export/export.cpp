@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-std::string graph_of(const Program& program) {
+std::string program_graph(const Program& program) {
   const Module& main = program.main();
   Out out(main);
   std::string ports, defaults;
@@ -36,7 +36,7 @@ std::string export_program(const Program& program) {
   std::string model, opset;
   put_integer(model, 1, exported_format);
   put_text(model, 2, "weft");
-  put_text(model, 7, graph_of(program));
+  put_text(model, 7, program_graph(program));
   put_text(opset, 1, "");
   put_integer(opset, 2, exported_opset);
   put_text(model, 8, opset);

@@ -211,12 +211,12 @@ Names write(Out& out, const Instruction& i, const GatherNd& op) {
   return {out.add("GatherND", with_long_indices(out, i), {{"batch_dims", op.batch}})};
 }
 
-std::string reduction(ScatterFn fn) { return fn == ScatterFn::replace ? "none" : std::string(enum_name(fn)); }
+std::string scatter_reduction(ScatterFn fn) { return fn == ScatterFn::replace ? "none" : std::string(enum_name(fn)); }
 Names write(Out& out, const Instruction& i, const ScatterElements& op) {
-  return {out.add("ScatterElements", all_names(out, i), {{"axis", op.axis}, {"reduction", reduction(op.fn)}})};
+  return {out.add("ScatterElements", all_names(out, i), {{"axis", op.axis}, {"reduction", scatter_reduction(op.fn)}})};
 }
 Names write(Out& out, const Instruction& i, const ScatterNd& op) {
-  return {out.add("ScatterND", with_long_indices(out, i), {{"reduction", reduction(op.fn)}})};
+  return {out.add("ScatterND", with_long_indices(out, i), {{"reduction", scatter_reduction(op.fn)}})};
 }
 
 Names write(Out& out, const Instruction&, const Iota& op) {

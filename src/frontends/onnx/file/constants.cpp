@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t largest_dense = 64 << 20;  // bytes
 
-[[noreturn]] void fail(const SparseTensor& sparse, std::string code, std::string what) {
+[[noreturn]] void fail_sparse(const SparseTensor& sparse, std::string code, std::string what) {
   throw Error({.kind = ErrorKind::model,
                .code = std::move(code),
                .what = cat("sparse tensor '", printable(sparse.values.name), "' ", what)});
@@ -25,10 +25,10 @@ int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices
   for (size_t axis = 0; !is_flat && axis < rank; ++axis) {
     int64_t coordinate = indices[n * rank + axis];
     if (coordinate < 0 || coordinate >= sparse.dims[axis])
-      fail(sparse, "E148", cat("has index ", coordinate, " of ", sparse.dims));
+      fail_sparse(sparse, "E148", cat("has index ", coordinate, " of ", sparse.dims));
     at = at * sparse.dims[axis] + coordinate;
   }
-  if (at < 0 || at >= total) fail(sparse, "E148", cat("has index ", at, " of ", sparse.dims));
+  if (at < 0 || at >= total) fail_sparse(sparse, "E148", cat("has index ", at, " of ", sparse.dims));
   return at;
 }
 
@@ -49,19 +49,19 @@ Tensor to_tensor(const TensorData& data) {
 
 Tensor dense_tensor(const SparseTensor& sparse) {
   DType type = sparse.values.type;
-  if (bits(type) % 8 || type == DType::string) fail(sparse, "E149", cat("of ", type, " is not supported"));
+  if (bits(type) % 8 || type == DType::string) fail_sparse(sparse, "E149", cat("of ", type, " is not supported"));
   auto is_negative = [](int64_t d) { return d < 0; };
-  if (std::ranges::any_of(sparse.dims, is_negative)) fail(sparse, "E150", cat("has dims ", sparse.dims));
+  if (std::ranges::any_of(sparse.dims, is_negative)) fail_sparse(sparse, "E150", cat("has dims ", sparse.dims));
   int64_t total = element_count(sparse.dims);
   if (total > largest_dense / (bits(type) / 8))
-    fail(sparse, "E401", cat("of ", sparse.dims, " would take more than 64 MiB"));
+    fail_sparse(sparse, "E401", cat("of ", sparse.dims, " would take more than 64 MiB"));
   auto width = static_cast<size_t>(bits(type) / 8);
   size_t count = sparse.values.bytes.size() / width;
-  if (sparse.indices.type != DType::i64) fail(sparse, "E149", "needs indices of i64");
+  if (sparse.indices.type != DType::i64) fail_sparse(sparse, "E149", "needs indices of i64");
   auto indices = to_int64s(to_tensor(sparse.indices));
   size_t per_value = sparse.indices.dims.size() == 1 ? 1 : sparse.dims.size();
   if (indices.size() != count * per_value)
-    fail(sparse, "E148", cat("has ", indices.size(), " indices for ", count, " values"));
+    fail_sparse(sparse, "E148", cat("has ", indices.size(), " indices for ", count, " values"));
   auto [tensor, data] = allocate_tensor(type, sparse.dims);
   std::fill_n(data, tensor.data.size(), std::byte{0});
   for (size_t n = 0; n < count; ++n) {

@@ -7,11 +7,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "frontends/common/wire.h"
 
 namespace weft::onnx {
 namespace {
 
-struct Format {
+struct KnownFormat {
   size_t offset;
   std::string_view magic;
   std::string_view name;
@@ -19,7 +20,7 @@ struct Format {
 };
 
 constexpr std::string_view unpack = "unpack it first";
-constexpr Format formats[] = {
+constexpr KnownFormat known_formats[] = {
 #define FORMAT(...) {__VA_ARGS__},
 #include "frontends/onnx/file/formats.def"
 #undef FORMAT
@@ -60,19 +61,13 @@ bool is_safetensors(std::string_view file) {
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// Returns the position after the length (a varint) at `at`.
-size_t after_length(std::string_view file, size_t at) {
-  while (at < file.size() && static_cast<unsigned char>(file[at]) >= 0x80) ++at;
-  return std::min(at + 1, file.size());
-}
-
 /// True if the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
 /// newline.
 bool is_saved_model(std::string_view file) {
-  return file.starts_with("\x08\x01\x12") && file.substr(after_length(file, 3)).starts_with('\n');
+  return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }
 
-[[noreturn]] void fail(std::string code, std::string what, std::string hint = {}) {
+[[noreturn]] void fail_file(std::string code, std::string what, std::string hint = {}) {
   throw Error({.kind = ErrorKind::model, .code = std::move(code), .what = std::move(what), .hint = std::move(hint)});
 }
 
@@ -84,42 +79,44 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
   for (auto byte : file.first(std::min<size_t>(file.size(), 4))) {
     start += {' ', digits[static_cast<int>(byte) >> 4], digits[static_cast<int>(byte) & 15]};
   }
-  fail("E102", cat(printable(source), " is not a file that Weft reads (starts", start, ")"),
-       "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs "
-       ".weft");
+  fail_file("E102", cat(printable(source), " is not a file that Weft reads (starts", start, ")"),
+            "check the path; models are .onnx, .pt2 (torch.export), .tflite and .pb (frozen graphs), compiled programs "
+            ".weft");
 }
 
 /// Refuses files of PyTorch and TensorFlow, and says how to export them.
 static void refuse_frameworks(std::string_view file, const std::string& name) {
   if (zip_names(file, "serialized_exported_program") || zip_names(file, "archive_format"))
-    fail("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),
-         "write ONNX from it: torch.onnx.export(torch.export.load(FILE), (), 'm.onnx', dynamo=True)");
+    fail_file("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),
+              "write ONNX from it: torch.onnx.export(torch.export.load(FILE), (), 'm.onnx', dynamo=True)");
   if (is_pickle(file))
-    fail("E107", cat(name, " is a PyTorch pickle file, and pickle files can run code"),
-         "load it where you trust it, and export it: torch.export.save(torch.export.export(model, inputs), 'm.pt2')");
+    fail_file(
+        "E107", cat(name, " is a PyTorch pickle file, and pickle files can run code"),
+        "load it where you trust it, and export it: torch.export.save(torch.export.export(model, inputs), 'm.pt2')");
   if (is_safetensors(file))
-    fail("E102", cat(name, " is a safetensors file, weights without a model, not an ONNX model"),
-         "export the model that they belong to: torch.export, or optimum-cli export onnx --model FOLDER OUT");
+    fail_file("E102", cat(name, " is a safetensors file, weights without a model, not an ONNX model"),
+              "export the model that they belong to: torch.export, or optimum-cli export onnx --model FOLDER OUT");
   if (is_saved_model(file))
-    fail("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
-         "weft run, compile, inspect, verify and perf read it; this reads ONNX models only");
+    fail_file("E102", cat(name, " is a TensorFlow SavedModel, not an ONNX model"),
+              "weft run, compile, inspect, verify and perf read it; this reads ONNX models only");
 }
 
 void refuse_other_files(std::span<const std::byte> file, const std::string& source) {
   std::string name = printable(source);
-  if (file.empty()) fail("E101", cat(name, " is empty (0 bytes)"), "copy or download it again");
+  if (file.empty()) fail_file("E101", cat(name, " is empty (0 bytes)"), "copy or download it again");
   std::string_view text = as_text(file);
   std::string_view start = trim(text.substr(0, 1024));
   if (start.starts_with("version https://git-lfs")) {
-    fail("E104", cat(name, " is a Git LFS pointer, not the model"), "run git lfs pull");
+    fail_file("E104", cat(name, " is a Git LFS pointer, not the model"), "run git lfs pull");
   }
   if (is_web_page(start)) {
-    fail("E105", cat(name, " is an HTML page", page_title(start)), "check the address that it was downloaded from");
+    fail_file("E105", cat(name, " is an HTML page", page_title(start)),
+              "check the address that it was downloaded from");
   }
   refuse_frameworks(text, name);
-  for (const auto& format : formats) {
+  for (const auto& format : known_formats) {
     if (text.substr(std::min(format.offset, text.size())).starts_with(format.magic)) {
-      fail("E102", cat(name, " is ", format.name, ", not an ONNX model"), std::string(format.hint));
+      fail_file("E102", cat(name, " is ", format.name, ", not an ONNX model"), std::string(format.hint));
     }
   }
 }

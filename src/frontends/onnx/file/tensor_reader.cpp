@@ -25,7 +25,7 @@ struct Fields {
   bool is_segment = false;
 };
 
-[[noreturn]] void fail(const Fields& f, std::string code, std::string what, std::string hint = {}) {
+[[noreturn]] void fail_tensor(const Fields& f, std::string code, std::string what, std::string hint = {}) {
   std::string who = f.name.empty() ? cat("tensor ", f.path) : cat("tensor '", printable(f.name), "' (", f.path, ")");
   throw Error(
       {.kind = ErrorKind::model, .code = std::move(code), .what = cat(who, " ", what), .hint = std::move(hint)});
@@ -65,20 +65,20 @@ Fields read_fields(Wire& wire) {
 
 DType checked_type(const Fields& f) {
   if (auto type = element_type(f.type)) return *type;
-  fail(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
+  fail_tensor(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
 }
 
 /// Returns the number of elements by the dims.
 int64_t checked_count(const Fields& f) {
   auto is_negative = [](int64_t d) { return d < 0; };
   if (auto bad = std::ranges::find_if(f.dims, is_negative); bad != f.dims.end()) {
-    fail(f, "E150", cat("has dim ", *bad, " in ", f.dims, ": sizes cannot be negative"));
+    fail_tensor(f, "E150", cat("has dim ", *bad, " in ", f.dims, ": sizes cannot be negative"));
   }
   if (std::ranges::find(f.dims, 0) != f.dims.end()) return 0;
   int64_t count = 1;
   for (int64_t d : f.dims) {
     if (__builtin_mul_overflow(count, d, &count))
-      fail(f, "E146", cat("has dims ", f.dims, ": their size overflows 64 bits"));
+      fail_tensor(f, "E146", cat("has dims ", f.dims, ": their size overflows 64 bits"));
   }
   return count;
 }
@@ -86,7 +86,7 @@ int64_t checked_count(const Fields& f) {
 uint64_t checked_bytes(const Fields& f, DType type, int64_t count) {
   uint64_t total_bits;
   if (__builtin_mul_overflow(static_cast<uint64_t>(count), static_cast<uint64_t>(bits(type)), &total_bits)) {
-    fail(f, "E146", cat("has dims ", f.dims, ": its bytes overflow 64 bits"));
+    fail_tensor(f, "E146", cat("has dims ", f.dims, ": its bytes overflow 64 bits"));
   }
   return total_bits / 8 + (total_bits % 8 != 0);
 }
@@ -94,8 +94,8 @@ uint64_t checked_bytes(const Fields& f, DType type, int64_t count) {
 /// Refuses more or fewer bytes than the dims require; `available` is how many bytes the file could hold.
 void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, uint64_t available) {
   if (have == need) return;
-  fail(f, need > available ? "E147" : "E148",
-       cat("claims ", need, " bytes (", to_string(type), f.dims, "), has ", have));
+  fail_tensor(f, need > available ? "E147" : "E148",
+              cat("claims ", need, " bytes (", to_string(type), f.dims, "), has ", have));
 }
 
 /// Returns the value of one of the decimal keys of external data.
@@ -103,7 +103,7 @@ uint64_t external_number(const Fields& f, std::string_view key, std::string_view
   uint64_t value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem == std::errc() && end == text.data() + text.size() && !text.empty()) return value;
-  fail(f, "E161", cat("has external ", key, " '", printable(text.substr(0, 40)), "', not a number of bytes"));
+  fail_tensor(f, "E161", cat("has external ", key, " '", printable(text.substr(0, 40)), "', not a number of bytes"));
 }
 
 Bytes external_bytes(const Fields& f, DType type, uint64_t need, frontend::ExternalFiles& files) {
@@ -118,8 +118,8 @@ Bytes external_bytes(const Fields& f, DType type, uint64_t need, frontend::Exter
   Bytes file = files.open(location, f.name);
   if (length != need) require_bytes(f, type, need, length, file.size());
   if (offset > file.size() || length > file.size() - offset) {
-    fail(f, "E161",
-         cat("needs ", length, " bytes at ", offset, " of ", printable(location), ", which has ", file.size()));
+    fail_tensor(f, "E161",
+                cat("needs ", length, " bytes at ", offset, " of ", printable(location), ", which has ", file.size()));
   }
   return file.part(offset, length);
 }
@@ -155,7 +155,7 @@ Bytes typed_bytes(const Fields& f, DType type, const Bytes& file) {
 
 void fill_strings(const Fields& f, int64_t count, TensorData& tensor) {
   if (static_cast<uint64_t>(count) != f.strings.size()) {
-    fail(f, "E148", cat("claims ", count, " strings (", f.dims, "), has ", f.strings.size()));
+    fail_tensor(f, "E148", cat("claims ", count, " strings (", f.dims, "), has ", f.strings.size()));
   }
   tensor.strings = f.strings;
 }
@@ -164,7 +164,7 @@ void fill_strings(const Fields& f, int64_t count, TensorData& tensor) {
 
 TensorData read_tensor(Wire wire, const TensorSource& source) {
   Fields f = read_fields(wire);
-  if (f.is_segment) fail(f, "E148", "is only a segment of a tensor, which Weft cannot read");
+  if (f.is_segment) fail_tensor(f, "E148", "is only a segment of a tensor, which Weft cannot read");
   DType type = checked_type(f);
   int64_t count = checked_count(f);
   TensorData tensor{.type = type, .dims = f.dims, .name = f.name};

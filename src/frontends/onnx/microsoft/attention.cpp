@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-Values rotary(Call& c) {
+Values microsoft_rotary(Call& c) {
   for (auto name : {"is_packed_batching", "scale"}) c.ignore(name);  // as onnxruntime's CPU provider does
   Expr positions = arg(c, 1), x = arg(c, 0);
   c.expect_ranks({{0, x.rank() == 3 ? 3 : 4}, {2, 2}, {3, 2}});
@@ -70,7 +70,7 @@ struct Slots {
 };
 
 /// Returns part i of [batch, tokens, heads, n, size] as [batch, heads, tokens, size].
-Expr unpacked(Expr packed, int64_t i) {
+Expr part_of_packed(Expr packed, int64_t i) {
   const Dims d = packed.dims();
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
@@ -78,7 +78,7 @@ Expr unpacked(Expr packed, int64_t i) {
 /// Returns query, key and value: separate, packed in one or two tensors, or as heads of an earlier run.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
-  if (q.rank() == 5) return {unpacked(q, 0), unpacked(q, 1), unpacked(q, 2)};
+  if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};
   if (!c.has_input(1)) {
     Dim size = floordiv(q.dims()[2], 3);
     auto third = [&](int64_t i) { return split_heads(c, slice(q, 2, size * i, size), heads); };
@@ -86,7 +86,7 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   }
   Expr k = arg(c, 1);
   q = split_heads(c, q, heads);
-  if (k.rank() == 5) return {q, unpacked(k, 0), unpacked(k, 1)};
+  if (k.rank() == 5) return {q, part_of_packed(k, 0), part_of_packed(k, 1)};
   Expr v = arg(c, 2);
   if (k.rank() == 4) return {q, k, v};
   k = split_heads(c, k, heads), v = split_heads(c, v, heads);
@@ -222,7 +222,7 @@ Values attention_of(Call& c, Expr product, const Slots& slots) {
   return outputs;
 }
 
-Values packed_attention(Call& c) {
+Values attention_of_microsoft(Call& c) {
   c.expect_ranks({{0, 3}, {1, 2}, {2, 1}, {4, 5}, {5, 4}});
   return attention_of(c, matmul(arg(c, 0), arg(c, 1)), {.mask = 3, .score_bias = 5, .past = 4});
 }
@@ -272,18 +272,18 @@ Values gated_relative_position_bias(Call& c) {
   return {(slice(gates, 3, 0, 1) * (slice(gates, 3, 1, 1) * arg(c, 5) - 1.0) + 2.0) * arg(c, 2)};
 }
 
-constexpr Operator table[] = {
-    {"com.microsoft", "Attention", packed_attention, "no do_rotary, no past in a shared buffer"},
+constexpr Operator microsoft_attention_table[] = {
+    {"com.microsoft", "Attention", attention_of_microsoft, "no do_rotary, no past in a shared buffer"},
     {"com.microsoft", "QAttention", quantized_attention, "no do_rotary, no past in a shared buffer"},
     {"com.microsoft", "DecoderMaskedMultiHeadAttention", decoder_masked_attention},
     {"com.microsoft", "GatedRelativePositionBias", gated_relative_position_bias, "no token offset"},
     {"com.microsoft", "MultiHeadAttention", multi_head_attention},
     {"com.microsoft", "RelativePositionBias", relative_position_bias, "a fixed number of buckets"},
-    {"com.microsoft", "RotaryEmbedding", rotary},
+    {"com.microsoft", "RotaryEmbedding", microsoft_rotary},
 };
 
 }  // namespace
 
-std::span<const Operator> microsoft_attention_operators() { return table; }
+std::span<const Operator> microsoft_attention_operators() { return microsoft_attention_table; }
 
 }  // namespace weft::onnx

@@ -259,7 +259,7 @@ Generator generator(Call& c, ModelType type, const BeamRules& r) {
   return decoder_only(c, repeated(arg(c, 0), r.beams), mask, r.pad);
 }
 
-Values search(Call& c, ModelType type) {
+Values beam_search(Call& c, ModelType type) {
   int64_t rank = type == ModelType::whisper ? 3 : 2;
   c.expect_ranks({{0, rank}, {7, 1}, {8, 2}, {9, rank}, {10, 2}});
   if (c.wants_output(2)) c.unsupported("with output 2 (scores of every token) is not supported");
@@ -287,7 +287,7 @@ Values search(Call& c, ModelType type) {
   return {slice(last.ended, 1, 0, returned), slice(last.ended_score, 1, 0, returned)};
 }
 
-Values beam_search(Call& c) { return search(c, model_type(c)); }
+Values beam_search(Call& c) { return beam_search(c, model_type(c)); }
 
 Values whisper_beam_search(Call& c) {
   if (int64_t kind = c.integer("model_type", 2); kind != 2) c.fail("E145", cat("model_type must be 2, is ", kind));
@@ -302,10 +302,10 @@ Values whisper_beam_search(Call& c) {
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));
-  return search(c, ModelType::whisper);
+  return beam_search(c, ModelType::whisper);
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_beams_table[] = {
     {"com.microsoft", "BeamSearch", beam_search,
      "fixed numbers of beams and of sequences; no output 2, no logits_processor; no shared buffers beside an encoder"},
     {"com.microsoft", "WhisperBeamSearch", whisper_beam_search,
@@ -314,6 +314,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_beam_operators() { return table; }
+std::span<const Operator> microsoft_beam_operators() { return microsoft_beams_table; }
 
 }  // namespace weft::onnx

@@ -11,8 +11,6 @@
 namespace weft::onnx {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Returns q, k and v, from separate inputs or one packed input; applies RMS norms to q and k if the node has weights.
 Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   Expr q = arg(c, 0);
@@ -111,11 +109,11 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 
 /// The number of tokens in each sequence, and the position of its first new token. A prompt (as many new tokens as the
 /// longest sequence has) starts at position 0.
-struct Rows {
+struct NewTokens {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
 
-Rows rows_of(Call& c, Expr lengths, Value total, const Dim& rows) {
+NewTokens new_tokens(Call& c, Expr lengths, Value total, const Dim& rows) {
   Expr length = reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
   Expr count = scalar(c, rows), longest = reshape(convert({&c, total}, DType::i64), {});
   return {length, select(equal(longest, count), 0, max(length - count, 0))};
@@ -128,7 +126,7 @@ Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
 }
 
 /// Applies the rotary embedding to q and k if do_rotary is set; `given` holds positions, null: `at.start` and on.
-void turn(Call& c, Heads& h, const Rows& at, Value given, size_t cosine) {
+void turn(Call& c, Heads& h, const NewTokens& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
   Expr positions = reshape(at.start, {h.q.dims()[0], 1}) + along(iota(c, h.q.dims()[2]), 1, 2);
@@ -157,7 +155,7 @@ Expr cache_of(Call& c, size_t input, Expr fresh) {
 }
 
 /// Writes the new tokens into the caches, after the earlier tokens.
-Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs) {
+Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs) {
   Expr k = h.k, v = h.v;
   if (c.has_input(3)) {
     Dim past = c.input(3).dims()[2], capacity = max(past, c.size(6));
@@ -169,7 +167,7 @@ Keys appended(Call& c, const Heads& h, const Rows& at, const Storage& ks, const 
 
 /// Writes the new tokens into caches of C slots that keep the last tokens only, in order from slot 0 on. Of T tokens
 /// they keep L(T): all T if T <= C, else T - G * ceil((T - C) / G) with G = C - window + 1.
-Keys windowed(Call& c, const Heads& h, const Rows& at, const Storage& ks, const Storage& vs, int64_t window) {
+Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs, int64_t window) {
   if (!c.has_input(3)) c.fail("E140", "needs caches for sliding_window_cache");
   Dim places = c.input(3).dims()[2], fresh = h.k.dims()[2], all = places + fresh;
   {
@@ -209,7 +207,7 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
 struct Grouped {
   Heads heads;
   Keys keys;
-  Rows at;
+  NewTokens at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
   bool causal;
   int64_t window;  ///< number of keys that a row sees, its own included
@@ -249,7 +247,7 @@ Values group_query_attention(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {7, 2}, {8, 2}, {9, 2}, {10, 4}, {14, 1}, {15, 1}});
   Heads h = grouped_heads(c, c.integer("num_heads"), c.integer("kv_num_heads"), 14);
   Dim batch = h.q.dims()[0], rows = h.q.dims()[2];
-  Rows at = rows_of(c, arg(c, 5) + 1.0, c.input(6), rows);
+  NewTokens at = new_tokens(c, arg(c, 5) + 1.0, c.input(6), rows);
   turn(c, h, at, c.optional_input(9), 7);
   Storage ks = storage_of(c, "k_quant_type", 3, 12), vs = storage_of(c, "v_quant_type", 4, 13);
   bool causal = c.flag("causal", true), is_windowed = c.flag("sliding_window_cache");
@@ -300,7 +298,7 @@ Values sparse_attention(Call& c) {
   if (size < 1) c.fail("E145", cat("sparse_block_size must be >=1, is ", size));
   Heads h = grouped_heads(c, heads, c.integer("kv_num_heads"), 99);
   Dim batch = h.q.dims()[0], rows = h.q.dims()[2];
-  Rows at = rows_of(c, arg(c, 8), c.input(7), rows);
+  NewTokens at = new_tokens(c, arg(c, 8), c.input(7), rows);
   turn(c, h, at, {}, 9);
   Expr k = written(c, arg(c, 3), h.k, at.start, c.input(3).dims()[2]),
        v = written(c, arg(c, 4), h.v, at.start, c.input(4).dims()[2]);
@@ -324,7 +322,7 @@ Values sparse_attention(Call& c) {
   return {join_heads({&c, y}), k, v};
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_cached_table[] = {
     {"com.microsoft", "GroupQueryAttention", group_query_attention,
      "no cache of u8 in 8 bits; no qk_output with sliding_window_cache"},
     {"com.microsoft", "SparseAttention", sparse_attention},
@@ -332,6 +330,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_cached_operators() { return table; }
+std::span<const Operator> microsoft_cached_operators() { return microsoft_cached_table; }
 
 }  // namespace weft::onnx

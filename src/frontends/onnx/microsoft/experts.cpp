@@ -111,7 +111,7 @@ Expr through(Call& c, Expr x, const Layer& layer, const Blocks& b) {
 }
 
 /// Splits the last axis into gate and linear parts: even and odd columns if interleaved, else the two halves.
-std::pair<Expr, Expr> halves(Expr x, bool interleaved) {
+std::pair<Expr, Expr> gate_and_linear(Expr x, bool interleaved) {
   const Dims d = x.dims();
   Dim half = floordiv(d[2], 2);
   if (!interleaved) return {slice(x, 2, 0, half), slice(x, 2, half, half)};
@@ -121,13 +121,13 @@ std::pair<Expr, Expr> halves(Expr x, bool interleaved) {
 }
 
 /// The activation after the first layer, with its parameters. SwiGLU also multiplies by a linear part.
-struct Activation {
+struct ExpertActivation {
   std::string name;
   int64_t fusion;
   double alpha, beta, limit;
   bool limits_gated;  ///< true if `limit` applies to gate * sigmoid(gate), false if to the gate
 
-  explicit Activation(Call& c)
+  explicit ExpertActivation(Call& c)
       : name(c.text("activation_type", "relu")),
         fusion(c.integer("swiglu_fusion", 0)),
         alpha(c.number("activation_alpha", 1)),
@@ -163,7 +163,7 @@ struct Experts {
 
 Values mixture(Call& c, const Experts& e, const Routes& routes) {
   if (c.flag("use_sparse_mixer")) c.unsupported("with use_sparse_mixer is not supported");
-  Activation activation(c);
+  ExpertActivation activation(c);
   Expr x = arg(c, 0);
   const Dims dims = x.dims();
   if (dims.size() != 2 && dims.size() != 3) c.fail("E151", cat("needs tokens of rank 2 or 3, has ", x.value.shape()));
@@ -176,7 +176,7 @@ Values mixture(Call& c, const Experts& e, const Routes& routes) {
   Expr rows = reshape(gather(x, b.token), {b.count, b.rows, size});
   Expr hidden = through(c, rows, e.first, b);
   if (activation.is_fused()) {
-    auto [gate, linear] = halves(hidden, activation.fusion == 1);
+    auto [gate, linear] = gate_and_linear(hidden, activation.fusion == 1);
     hidden = activation.swiglu(gate, linear);
   } else if (e.third) {
     Expr linear = through(c, rows, *e.third, b);
@@ -327,7 +327,7 @@ Values group_router(Call& c) {
   return {convert({&c, c.emit(ScatterElements{.axis = 1}, {empty, top[1], chosen})}, c.dtype(0))};
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_experts_table[] = {
     {"com.microsoft", "MoEGroupRouter", group_router},
     {"com.microsoft", "MoE", experts, "no use_sparse_mixer"},
     {"com.microsoft", "QMoE", quantized_experts,
@@ -336,6 +336,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_expert_operators() { return table; }
+std::span<const Operator> microsoft_expert_operators() { return microsoft_experts_table; }
 
 }  // namespace weft::onnx

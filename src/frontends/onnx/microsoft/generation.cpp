@@ -173,7 +173,7 @@ void expect_decoder_only(Call& c) {
 }
 
 /// Generates one sequence for each row of the batch.
-Values search(Call& c, const Choice& choice) {
+Values token_search(Call& c, const Choice& choice) {
   c.expect_ranks({{0, 2}, {4, 1}, {5, 2}, {6, 2}});
   expect_decoder_only(c);
   c.ignore("vocab_size"), c.ignore("decoder_start_token_id");
@@ -215,7 +215,7 @@ Values search(Call& c, const Choice& choice) {
 }
 
 Values greedy_search(Call& c) {
-  return search(c, {.choose = [](const Builder& b, Expr scores, Values&) { return best_of(b, scores); }});
+  return token_search(c, {.choose = [](const Builder& b, Expr scores, Values&) { return best_of(b, scores); }});
 }
 
 // --- Sampling --------------------------------------------------------------------------------------------------------
@@ -292,10 +292,10 @@ Values sampling(Call& c) {
   Expr seed = c.has_input(8) ? convert(reshape(arg(c, 8), {}), DType::i64) : number(c, DType::i64, 0);
   Expr start = floor_mod(seed, 2147483647.0);
   auto choose = [&](const Builder& b, Expr scores, Values& state) { return sampled(b, r, scores, state); };
-  return search(c, {.choose = choose, .state = {select(equal(start, 0.0), 1.0, start)}});
+  return token_search(c, {.choose = choose, .state = {select(equal(start, 0.0), 1.0, start)}});
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_generation_table[] = {
     {"com.microsoft", "NGramRepeatBlock", repeat_block},
     {"com.microsoft", "GreedySearch", greedy_search, "decoders like GPT-2 (model_type 0)"},
     {"com.microsoft", "Sampling", sampling, "decoders like GPT-2 (model_type 0); no output 1 (filtered_logits)"},
@@ -303,6 +303,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_generation_operators() { return table; }
+std::span<const Operator> microsoft_generation_operators() { return microsoft_generation_table; }
 
 }  // namespace weft::onnx

@@ -205,7 +205,7 @@ Values post_mix(Call& c) {
   return {convert(reshape(y, c.input(0).dims()), c.dtype(0))};
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_hybrid_table[] = {
     {"com.microsoft", "BranchwiseRMSNorm", branchwise_norm},
     {"com.microsoft", "GatedAdd", gated_add},
     {"com.microsoft", "GatedRMSNorm", gated_norm},
@@ -219,6 +219,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_hybrid_operators() { return table; }
+std::span<const Operator> microsoft_hybrid_operators() { return microsoft_hybrid_table; }
 
 }  // namespace weft::onnx

@@ -32,7 +32,7 @@ Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
   return {packing.together(join_heads({&c, y}))};
 }
 
-Values packed_attention(Call& c) {
+Values attention_without_padding(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}, {2, 1}, {3, 2}, {4, 1}, {5, 4}});
   Expr all = matmul(arg(c, 0), arg(c, 1)) + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
@@ -180,14 +180,14 @@ Values paged_attention(Call& c) {
   return {packing.together(join_heads({&c, y})), k_cache, v_cache};
 }
 
-constexpr Operator table[] = {
-    {"com.microsoft", "PackedAttention", packed_attention},
+constexpr Operator microsoft_packed_table[] = {
+    {"com.microsoft", "PackedAttention", attention_without_padding},
     {"com.microsoft", "PackedMultiHeadAttention", packed_multi_head_attention},
     {"com.microsoft", "PagedAttention", paged_attention, "no LATENT layout, no quantised cache, no rotary_offset"},
 };
 
 }  // namespace
 
-std::span<const Operator> microsoft_packed_operators() { return table; }
+std::span<const Operator> microsoft_packed_operators() { return microsoft_packed_table; }
 
 }  // namespace weft::onnx

@@ -49,7 +49,7 @@ Expr bits_of(Expr x, int64_t from, int64_t count) {
 }
 
 /// Unpacks 4-bit numbers: all low halves, then all high halves.
-Expr halves(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
+Expr low_and_high_bits(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
 
 /// Bit i of each of the bytes, for i = 0, 1 ..: [.., n] -> [.., n * count], all of one byte next to each other.
 Expr each_bits(const Block& b, Expr bytes, int64_t width) {
@@ -60,9 +60,9 @@ Expr each_bits(const Block& b, Expr bytes, int64_t width) {
   return reshape(concat(b.c, parts, 3), d);
 }
 
-Expr q4_0(const Block& b) { return b.scale(0) * convert(halves(b, b.at(2, 16)) - 8, DType::f32); }
+Expr q4_0(const Block& b) { return b.scale(0) * convert(low_and_high_bits(b, b.at(2, 16)) - 8, DType::f32); }
 Expr q5_0(const Block& b) {
-  return b.scale(0) * convert(halves(b, b.at(6, 16)) + each_bits(b, b.at(2, 4), 1) * 16 - 16, DType::f32);
+  return b.scale(0) * convert(low_and_high_bits(b, b.at(6, 16)) + each_bits(b, b.at(2, 4), 1) * 16 - 16, DType::f32);
 }
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
@@ -104,14 +104,14 @@ Expr uneven(const Block& b, Expr number) {
   Expr table{&b.c, constant(b.c.module(), make_i64_tensor(values))};
   return gather(convert(table, DType::f32), number);
 }
-Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, halves(b, b.at(2, 16))); }
+Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, low_and_high_bits(b, b.at(2, 16))); }
 
 /// Unpacks eight groups of 32. Each scale has 6 bits: 4 in a byte that two groups share, 2 in a word that all share.
 Expr iq4_xs(const Block& b) {
   Expr word = b.words(2, 1);
   Values parts, high;
   for (int64_t group = 0; group < 8; ++group) {
-    parts.push_back(halves(b, b.at(8 + group * 16, 16)));
+    parts.push_back(low_and_high_bits(b, b.at(8 + group * 16, 16)));
     high.push_back(bits_of(word, group * 2, 2));
   }
   Expr scales = each_bits(b, b.at(4, 4), 4) + b.join(high) * 16 - 32;

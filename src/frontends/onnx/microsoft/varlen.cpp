@@ -89,7 +89,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
 }
 
 /// Converts [tokens, heads, size] to [batch, heads, tokens of each sequence, size], 0 after its last token, and back.
-struct Rows {
+struct PaddedRows {
   Call& c;
   Dim batch, each;
   std::optional<Packing> packing;  ///< where sequences have lengths of their own
@@ -108,7 +108,7 @@ struct Rows {
   }
 };
 
-Rows rows_of(Call& c, const Packed& p, Value state) {
+PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   Dim tokens = p.q.dims()[0];
   if (c.has_input(3)) {
     if (p.leading.size() != 1) c.fail("E151", "has cu_seqlens, and tokens along two axes");
@@ -125,7 +125,7 @@ Rows rows_of(Call& c, const Packed& p, Value state) {
 }
 
 /// Returns decays, keys and values added to the state, for the first `capacity` tokens of each sequence, in one row.
-Expr state_update(Call& c, const Rows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
+Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
   Expr kept = reshape(captured(c, counts, rows.length, capacity), {rows.batch, capacity, 1, 1});
@@ -164,7 +164,7 @@ Values gated_delta_net(Call& c) {
   Packed p = packed_of(c);
   Dim q_heads = p.q.dims()[1], heads = p.v.dims()[1], size = p.q.dims()[2], size_v = p.v.dims()[2];
   c.require_same(floordiv(heads, q_heads) * q_heads, heads, "heads of values, a multiple of those of queries");
-  Rows rows = rows_of(c, p, c.optional_input(6));
+  PaddedRows rows = padded_rows(c, p, c.optional_input(6));
   Expr state = full(c, DType::f32, {rows.batch, heads, size_v, size}, 0);
   if (c.has_input(6)) {
     c.require_dims(c.input(6), state.dims(), "initial_state");
@@ -374,7 +374,7 @@ Values varlen_ngram_hashes(Call& c) {
   return results;
 }
 
-constexpr Operator table[] = {
+constexpr Operator microsoft_varlen_table[] = {
     {"com.microsoft", "GatedDeltaNet", gated_delta_net},
     {"com.microsoft", "VarlenCausalConvWithState", varlen_causal_conv, "no kernel_delta with previous_mask"},
     {"com.microsoft", "NGramHashMapping", ngram_hashes, "max_ngram_size up to 256"},
@@ -383,6 +383,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> microsoft_varlen_operators() { return table; }
+std::span<const Operator> microsoft_varlen_operators() { return microsoft_varlen_table; }
 
 }  // namespace weft::onnx

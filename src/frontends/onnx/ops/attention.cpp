@@ -48,7 +48,7 @@ double head_scale(Call& c, Expr& q) {
 
 namespace {
 
-Values rotary(Call& c) { return rotary_node(c, c.optional_input(3), 1, 2, c.integer("num_heads", 0)); }
+Values onnx_rotary(Call& c) { return rotary_node(c, c.optional_input(3), 1, 2, c.integer("num_heads", 0)); }
 
 Expr joined_masks(Call& c, Value mask, Expr sees, DType type) {
   Expr hidden = additive(sees, type);
@@ -214,9 +214,9 @@ Values flex_attention(Call& c) {
   return {convert(matmul(p, convert(v, wide)), type)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator attention_table[] = {
     {"", "Attention", attention},
-    {"", "RotaryEmbedding", rotary},
+    {"", "RotaryEmbedding", onnx_rotary},
     {"", "SwiGLU", swiglu},
     {"", "CausalConvWithState", causal_conv_with_state},
     {"com.microsoft", "CausalConvWithState", causal_conv_with_state,
@@ -228,6 +228,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> attention_operators() { return table; }
+std::span<const Operator> attention_operators() { return attention_table; }
 
 }  // namespace weft::onnx

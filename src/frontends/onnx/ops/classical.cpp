@@ -16,7 +16,7 @@ namespace weft::onnx {
 namespace {
 
 /// Returns a constant of `type` from an attribute's numbers.
-Expr listed(Call& c, DType type, std::vector<int64_t> dims, const std::vector<double>& numbers) {
+Expr list_of(Call& c, DType type, std::vector<int64_t> dims, const std::vector<double>& numbers) {
   int64_t want = 1;
   for (int64_t d : dims) want *= d;
   if (std::ssize(numbers) != want) c.fail("E151", cat("has ", numbers.size(), " numbers where ", want, " are needed"));
@@ -48,7 +48,7 @@ Expr per_feature(Call& c, Expr x, const std::vector<double>& numbers, std::strin
   auto count = std::ssize(numbers);
   if (count != 1 && !known_equal(x.dims().back(), count))
     c.fail("E151", cat("has ", count, " numbers in ", name, " for ", x.value.shape()));
-  return listed(c, x.dtype(), {count}, numbers);
+  return list_of(c, x.dtype(), {count}, numbers);
 }
 
 Values scaler(Call& c) {
@@ -193,8 +193,8 @@ Expr linear_scores(Call& c, int64_t targets) {
   if (targets < 1 || coefficients.size() % static_cast<size_t>(targets))
     c.fail("E151", cat("cannot share ", coefficients.size(), " coefficients among ", targets, " targets"));
   int64_t features = std::ssize(coefficients) / targets;
-  Expr y = matmul(x, transpose(listed(c, DType::f32, {targets, features}, coefficients), {1, 0}));
-  return intercepts.empty() ? y : y + listed(c, DType::f32, {targets}, intercepts);
+  Expr y = matmul(x, transpose(list_of(c, DType::f32, {targets, features}, coefficients), {1, 0}));
+  return intercepts.empty() ? y : y + list_of(c, DType::f32, {targets}, intercepts);
 }
 
 Values linear_regressor(Call& c) {
@@ -242,10 +242,10 @@ Values svm_regressor(Call& c) {
     c.fail("E151", cat("cannot cut support_vectors of ", vectors.size(), " numbers into ", supports));
   if (supports > 0) {
     int64_t features = std::ssize(vectors) / supports;
-    Expr near = kernel_of(c, x, listed(c, DType::f32, {supports, features}, vectors));
-    y = matmul(near, listed(c, DType::f32, {supports, 1}, coefficients));
+    Expr near = kernel_of(c, x, list_of(c, DType::f32, {supports, features}, vectors));
+    y = matmul(near, list_of(c, DType::f32, {supports, 1}, coefficients));
   } else {
-    y = kernel_of(c, x, listed(c, DType::f32, {1, std::ssize(coefficients)}, coefficients));
+    y = kernel_of(c, x, list_of(c, DType::f32, {1, std::ssize(coefficients)}, coefficients));
   }
   y = y + rho[0];
   if (c.flag("one_class")) return {select(y > 0, number(c, DType::f32, 1), number(c, DType::f32, -1))};
@@ -272,7 +272,7 @@ Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) take(pair, i, j - 1), take(pair, j, i);
   }
-  return matmul(near, listed(c, DType::f32, {supports, pairs}, weights)) + listed(c, DType::f32, {pairs}, rho);
+  return matmul(near, list_of(c, DType::f32, {supports, pairs}, weights)) + list_of(c, DType::f32, {pairs}, rho);
 }
 
 /// Counts the pairs won by each class: [rows, classes].
@@ -285,8 +285,8 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
     }
   }
   Expr first = convert(decisions > 0, DType::f32);
-  return matmul(first, listed(c, DType::f32, {pairs, classes}, won)) +
-         matmul(1.0 - first, listed(c, DType::f32, {pairs, classes}, lost));
+  return matmul(first, list_of(c, DType::f32, {pairs, classes}, won)) +
+         matmul(1.0 - first, list_of(c, DType::f32, {pairs, classes}, lost));
 }
 
 // --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
@@ -296,7 +296,7 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   auto a = c.floats("prob_a"), b = c.floats("prob_b");
   int64_t pairs = classes * (classes - 1) / 2;
-  Expr p = sigmoid(-(decisions * listed(c, DType::f32, {pairs}, a) + listed(c, DType::f32, {pairs}, b)));
+  Expr p = sigmoid(-(decisions * list_of(c, DType::f32, {pairs}, a) + list_of(c, DType::f32, {pairs}, b)));
   p = min(max(p, 1e-7), 1 - 1e-7);
   Expr all = concat(c, {p, 1.0 - p, full(c, DType::f32, {p.dims()[0], 1}, 0)}, 1);
   std::vector<int64_t> from(static_cast<size_t>(classes * classes), 2 * pairs);
@@ -363,7 +363,7 @@ Values svm_classifier(Call& c) {
   if (supports < 1 || std::ssize(vectors) % supports)
     c.fail("E151", cat("cannot cut support_vectors of ", vectors.size(), " numbers into ", supports));
   Expr x = table_input(c);
-  Expr near = kernel_of(c, x, listed(c, DType::f32, {supports, std::ssize(vectors) / supports}, vectors));
+  Expr near = kernel_of(c, x, list_of(c, DType::f32, {supports, std::ssize(vectors) / supports}, vectors));
   Expr decisions = pair_decisions(c, near, supports_of, coefficients, rho);
   Expr label{&c, classified(c, labels, votes(c, decisions, labels.count()))[0]};
   if (gives_shares) {
@@ -429,12 +429,12 @@ Values dict_vectorizer(Call& c) {
   return {host(c.module(), {.fn = HostFn::map_vector, .numbers = numbers, .strings = strings, .types = {row}}, {map})};
 }
 
-constexpr Operator table[] = {
+constexpr Operator classical_table[] = {
 #include "frontends/onnx/ops/classical.def"
 };
 
 }  // namespace
 
-std::span<const Operator> classical_operators() { return table; }
+std::span<const Operator> classical_operators() { return classical_table; }
 
 }  // namespace weft::onnx

@@ -166,12 +166,12 @@ Values optional_get_element(Call& c) {
   return {item_of(c.module(), c.input(0), 0)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator containers_table[] = {
 #include "frontends/onnx/ops/containers.def"
 };
 
 }  // namespace
 
-std::span<const Operator> container_operators() { return table; }
+std::span<const Operator> container_operators() { return containers_table; }
 
 }  // namespace weft::onnx

@@ -28,7 +28,7 @@ Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values
 /// Translates a branch in the place of its node, because the condition is known while compiling.
 Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
-Branch branch(Call& c, std::string_view name) {
+Branch imported_branch(Call& c, std::string_view name) {
   return build_branch(c, std::string(name),
                       [&](const Builder& body) { return graph_results(c, body, c.graph(name), {}, name); });
 }
@@ -96,7 +96,7 @@ Values decided_branch(Call& c, const std::string& why) {
 Values either_branch(Call& c) {
   Program::Mark mark = c.program().mark();
   size_t decisions = c.importer().decisions_made();
-  Branch yes = branch(c, "then_branch"), no = branch(c, "else_branch");
+  Branch yes = imported_branch(c, "then_branch"), no = imported_branch(c, "else_branch");
   if (yes.results.size() != no.results.size())
     c.fail("E158", cat("has ", yes.results.size(), " and ", no.results.size(), " results in its branches"));
   auto unequal = unequal_ranks(yes.results, no.results);
@@ -329,7 +329,7 @@ Values scan(Call& c) {
   return outputs;
 }
 
-constexpr Operator table[] = {
+constexpr Operator control_table[] = {
     {"", "If", if_then_else,
      "branches that give tensors of different ranks need a condition that follows from sizes or constants"},
     {"", "Loop", loop},
@@ -339,6 +339,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> control_operators() { return table; }
+std::span<const Operator> control_operators() { return control_table; }
 
 }  // namespace weft::onnx

@@ -10,8 +10,6 @@
 namespace weft::onnx {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Refuses a division of integers by a constant that contains 0. Division by a 0 that the run computes gives 0, never a
 /// trap.
 void refuse_constant_zero(Call& c) {
@@ -240,7 +238,7 @@ Value casted(Call& c, DType to) {
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }
 
-Values cast(Call& c) { return {casted(c, c.element("to"))}; }
+Values imported_cast(Call& c) { return {casted(c, c.element("to"))}; }
 Values cast_like(Call& c) { return {casted(c, c.dtype(1))}; }
 
 Values bit_cast(Call& c) { return {c.emit(Bitcast{.to = c.element("to")}, {c.input(0)})}; }

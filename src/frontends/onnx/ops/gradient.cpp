@@ -233,13 +233,13 @@ Values gradient(Call& c) {
   return results;
 }
 
-constexpr Operator table[] = {
+constexpr Operator gradient_table[] = {
     {"ai.onnx.preview.training", "Gradient", gradient,
      "through arithmetic, functions of elements but few, views, sums, means, softmax and matrix products"},
 };
 
 }  // namespace
 
-std::span<const Operator> gradient_operators() { return table; }
+std::span<const Operator> gradient_operators() { return gradient_table; }
 
 }  // namespace weft::onnx

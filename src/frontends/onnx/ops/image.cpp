@@ -126,7 +126,7 @@ Values image_decoder(Call& c) {
   return {item_of(c.module(), host(c.module(), op, {c.input(0)}), 0)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator image_table[] = {
     {"", "ImageDecoder", image_decoder, "no TIFF with compression, no BMP and PNM of other than 8 bits a colour"},
     {"", "Resize", resize},
     {"", "Upsample", upsample},
@@ -134,6 +134,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> image_operators() { return table; }
+std::span<const Operator> image_operators() { return image_table; }
 
 }  // namespace weft::onnx

@@ -8,8 +8,6 @@
 namespace weft::onnx {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 int64_t own_axis(Call& c) { return c.axis(c.integer("axis", 0), c.input(0).rank()); }
 
 Values gather(Call& c) { return {gather(arg(c, 0), arg(c, 1), own_axis(c))}; }
@@ -46,7 +44,7 @@ Values tensor_scatter(Call& c) {
   return {scatter_elements(cache, broadcast(position, update.dims()), update, axis)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator indexing_table[] = {
     {"", "Gather", gather},
     {"", "GatherElements", gather_elements},
     {"", "GatherND", gather_nd},
@@ -59,6 +57,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> indexing_operators() { return table; }
+std::span<const Operator> indexing_operators() { return indexing_table; }
 
 }  // namespace weft::onnx

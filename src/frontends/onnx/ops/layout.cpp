@@ -9,8 +9,6 @@
 namespace weft::onnx {
 namespace {
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 /// Returns sizes from an input or, in older opsets, an attribute.
 Dims sizes_or(Call& c, size_t input, std::string_view attribute) {
   if (c.has_input(input)) return c.sizes(input);
@@ -306,12 +304,12 @@ Values constant_of_shape(Call& c) {
   return {broadcast(Expr{&c, constant(c.module(), value)}, dims)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator layout_table[] = {
 #include "frontends/onnx/ops/layout.def"
 };
 
 }  // namespace
 
-std::span<const Operator> layout_operators() { return table; }
+std::span<const Operator> layout_operators() { return layout_table; }
 
 }  // namespace weft::onnx

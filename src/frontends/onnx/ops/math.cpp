@@ -15,8 +15,6 @@
 namespace weft::onnx {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
 /// Returns the axes to reduce, from input 1 or, in older opsets, an attribute. If none are given, these are all axes,
 /// or none with noop_with_empty_axes.
 std::vector<int64_t> reduced_axes(Call& c) {
@@ -90,7 +88,7 @@ Values softmax(Call& c, bool logarithm) {
   }
   Dims front(x.dims().begin(), x.dims().begin() + axis), back(x.dims().begin() + axis, x.dims().end());
   Expr flat = reshape(x, {product(front), product(back)});
-  return {reshape({&c, c.emit(Softmax{.axis = 1, .logarithm = logarithm}, {flat})}, x.dims())};
+  return {reshape(Expr{&c, c.emit(Softmax{.axis = 1, .logarithm = logarithm}, {flat})}, x.dims())};
 }
 
 Values hardmax(Call& c) {
@@ -275,12 +273,12 @@ Values einsum(Call& c) {
   return {frontend::einsum(c, c.text("equation"), operands)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator math_table[] = {
 #include "frontends/onnx/ops/math.def"
 };
 
 }  // namespace
 
-std::span<const Operator> math_operators() { return table; }
+std::span<const Operator> math_operators() { return math_table; }
 
 }  // namespace weft::onnx

@@ -447,12 +447,12 @@ Values skip_normalization(Call& c, bool centred) {
   return {y, {}, {}, sum};
 }
 
-constexpr Operator table[] = {
+constexpr Operator network_table[] = {
 #include "frontends/onnx/ops/network.def"
 };
 
 }  // namespace
 
-std::span<const Operator> network_operators() { return table; }
+std::span<const Operator> network_operators() { return network_table; }
 
 }  // namespace weft::onnx

@@ -196,7 +196,7 @@ Values qlinear_where(Call& c) {
 }
 
 /// Reinterprets the bytes of a constant as packed elements of `type`: [rows, bytes] -> [rows, elements].
-Value unpacked(Call& c, size_t input, DType type, int64_t rows, std::string_view what) {
+Value packed_elements(Call& c, size_t input, DType type, int64_t rows, std::string_view what) {
   Tensor bytes = c.require_constant(input, what);
   int64_t count = bytes.elements() * 8 / bits(type);
   if (rows < 1 || count % rows)
@@ -228,7 +228,7 @@ Expr of_each_k(Call& c, const NBits& w, Expr list) {
 
 /// Returns the weights [N, blocks * block] as stored integers.
 Value n_bits_steps(Call& c, const NBits& w) {
-  Value packed = unpacked(c, 1, w.type, w.n, "weight");
+  Value packed = packed_elements(c, 1, w.type, w.n, "weight");
   if (!known_equal(packed.dims()[1], w.blocks * w.block))
     c.fail("E151", cat("has a weight ", packed.shape(), " for K = ", w.k));
   return packed;
@@ -236,7 +236,7 @@ Value n_bits_steps(Call& c, const NBits& w) {
 
 /// Returns the zero points [N, blocks]; in the model each row begins at a whole byte.
 Expr n_bits_zero(Call& c, const NBits& w) {
-  return slice(Expr{&c, unpacked(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
+  return slice(Expr{&c, packed_elements(c, 3, w.type, w.n, "zero points")}, 1, 0, w.blocks);
 }
 
 /// Returns the weights [N, K] as floats. Blocks with integer zero points use a dequantize instruction; float zero
@@ -356,7 +356,7 @@ Values gather_block_quantized(Call& c) {
   return {dequantized(c, x, {factor, zero, axis, block}, scale.dtype())};
 }
 
-constexpr Operator table[] = {
+constexpr Operator quantized_table[] = {
 #include "frontends/onnx/ops/quantized.def"
 };
 
@@ -376,6 +376,6 @@ Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }
 
-std::span<const Operator> quantized_operators() { return table; }
+std::span<const Operator> quantized_operators() { return quantized_table; }
 
 }  // namespace weft::onnx

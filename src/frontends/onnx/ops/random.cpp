@@ -95,7 +95,7 @@ Values dropout(Call& c) {
   return {y, convert(kept, mask_type)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator random_table[] = {
     {"", "Bernoulli", bernoulli},
     {"", "Dropout", dropout},
     {"", "Multinomial", multinomial},
@@ -109,6 +109,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> random_operators() { return table; }
+std::span<const Operator> random_operators() { return random_table; }
 
 }  // namespace weft::onnx

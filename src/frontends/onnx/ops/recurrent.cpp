@@ -140,7 +140,7 @@ Values run_network(Call& c, CellKind kind, const std::vector<std::string>& names
   return {transpose(y, {2, 0, 1, 3}), transpose(last, {1, 0, 2}), transpose(last_cell, {1, 0, 2})};
 }
 
-constexpr Operator table[] = {
+constexpr Operator recurrent_table[] = {
     {"", "RNN", [](Call& c) { return run_network(c, CellKind::rnn, {"Tanh"}); }},
     {"", "GRU", [](Call& c) { return run_network(c, CellKind::gru, {"Sigmoid", "Tanh"}); }},
     {"", "LSTM", [](Call& c) { return run_network(c, CellKind::lstm, {"Sigmoid", "Tanh", "Tanh"}); }},
@@ -150,6 +150,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> recurrent_operators() { return table; }
+std::span<const Operator> recurrent_operators() { return recurrent_table; }
 
 }  // namespace weft::onnx

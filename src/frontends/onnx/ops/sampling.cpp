@@ -92,7 +92,7 @@ Values crop_regions(Call& c) {
   return {crop_and_resize(arg(c, 0), rois, arg(c, 2), size, mode == "nearest", outside)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator sampling_table[] = {
     {"", "GridSample", sample_grid},
     {"com.microsoft", "GridSample", sample_grid},
     {"", "AffineGrid", affine_positions},
@@ -104,6 +104,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> sampling_operators() { return table; }
+std::span<const Operator> sampling_operators() { return sampling_table; }
 
 }  // namespace weft::onnx

@@ -21,7 +21,7 @@ Expr probit(Expr x) {
   return inverse * std::sqrt(2.0);
 }
 
-Expr softmax(Call& c, Expr scores) { return {&c, c.emit(Softmax{.axis = scores.rank() - 1}, {scores})}; }
+Expr softmax_of_scores(Call& c, Expr scores) { return {&c, c.emit(Softmax{.axis = scores.rank() - 1}, {scores})}; }
 
 /// Computes a softmax over the scores that are not 0; scores of 0 stay 0.
 Expr softmax_but_zero(Expr scores) {
@@ -53,7 +53,7 @@ PostTransform post_transform(Call& c) {
 Expr transformed(Call& c, Expr scores, PostTransform how) {
   switch (how) {
     case PostTransform::none: return scores;
-    case PostTransform::softmax: return softmax(c, scores);
+    case PostTransform::softmax: return softmax_of_scores(c, scores);
     case PostTransform::logistic: return sigmoid(scores);
     case PostTransform::softmax_zero: return softmax_but_zero(scores);
     case PostTransform::probit: return probit(scores);

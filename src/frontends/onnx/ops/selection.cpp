@@ -46,7 +46,7 @@ Values non_max_suppression(Call& c) {
   return {non_max_suppression(arg(c, 0), scores, most, overlap, least, form == 1)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator selection_table[] = {
     {"", "Compress", compress},
     {"", "NonMaxSuppression", non_max_suppression},
     {"", "NonZero", [](Call& c) { return Values{nonzero(arg(c, 0))}; }},
@@ -56,6 +56,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> selection_operators() { return table; }
+std::span<const Operator> selection_operators() { return selection_table; }
 
 }  // namespace weft::onnx

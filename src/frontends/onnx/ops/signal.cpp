@@ -82,7 +82,7 @@ Values mel_weight_matrix(Call& c) {
   return {convert(weights, type)};
 }
 
-constexpr Operator table[] = {
+constexpr Operator signal_table[] = {
     {"", "HannWindow", [](Call& c) { return cosine_window(c, 0.5, -0.5, 0); }},
     {"", "HammingWindow", [](Call& c) { return cosine_window(c, 25.0 / 46, -21.0 / 46, 0); }},
     {"", "BlackmanWindow", [](Call& c) { return cosine_window(c, 0.42, -0.5, 0.08); }},
@@ -93,6 +93,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> signal_operators() { return table; }
+std::span<const Operator> signal_operators() { return signal_table; }
 
 }  // namespace weft::onnx

@@ -193,7 +193,7 @@ Values tfidf_vectorizer(Call& c) {
   return {is_row ? reshape(y, {width}) : y};
 }
 
-constexpr Operator table[] = {
+constexpr Operator strings_table[] = {
     {"com.microsoft", "Tokenizer", tokenizer}, {"", "RegexFullMatch", regex_full_match},
     {"", "StringConcat", string_concat},       {"", "StringNormalizer", string_normalizer},
     {"", "StringSplit", string_split},         {"", "TfIdfVectorizer", tfidf_vectorizer},
@@ -201,6 +201,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> text_operators() { return table; }
+std::span<const Operator> text_operators() { return strings_table; }
 
 }  // namespace weft::onnx

@@ -78,7 +78,7 @@ Values momentum(Call& c) {
   return values;
 }
 
-constexpr Operator table[] = {
+constexpr Operator training_table[] = {
     {"ai.onnx.preview.training", "Adagrad", adagrad},
     {"ai.onnx.preview.training", "Adam", adam},
     {"ai.onnx.preview.training", "Momentum", momentum},
@@ -86,6 +86,6 @@ constexpr Operator table[] = {
 
 }  // namespace
 
-std::span<const Operator> training_operators() { return table; }
+std::span<const Operator> training_operators() { return training_table; }
 
 }  // namespace weft::onnx

@@ -33,8 +33,6 @@ struct Forest {
   int64_t leaves() const { return static_cast<int64_t>(weights.size()) / targets; }
 };
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
-
 /// Returns the number of steps from a root to the deepest leaf. Trees may share branches; a cycle fails with E143.
 int64_t depth(Call& c, const Forest& f) {
   constexpr int64_t unseen = -1, open = -2;
@@ -160,7 +158,7 @@ Mode mode_named(Call& c, std::string_view name) {
 }
 
 /// Returns the numbers of an attribute: a list of floats, or a tensor (for f64); empty if neither is given.
-std::vector<double> listed(Call& c, std::string_view name) {
+std::vector<double> attribute_numbers(Call& c, std::string_view name) {
   std::string tensor = cat(name, "_as_tensor");
   return c.has(tensor) ? to_doubles(c.tensor(tensor)) : c.floats(name);
 }
@@ -192,7 +190,7 @@ Forest read_nodes(Call& c, NodeIds& ids) {
   auto yes = c.integers("nodes_truenodeids"), no = c.integers("nodes_falsenodeids");
   auto modes = c.strings("nodes_modes");
   auto missing = c.integers("nodes_missing_value_tracks_true");
-  Forest f{.feature = c.integers("nodes_featureids"), .value = listed(c, "nodes_values")};
+  Forest f{.feature = c.integers("nodes_featureids"), .value = attribute_numbers(c, "nodes_values")};
   c.ignore("nodes_hitrates"), c.ignore("nodes_hitrates_as_tensor");
   size_t count = nodes.size();
   if (count == 0) c.fail("E142", "has no nodes");
@@ -227,7 +225,7 @@ Forest read_nodes(Call& c, NodeIds& ids) {
 void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind, int64_t targets) {
   auto trees = c.integers(cat(kind, "_treeids")), nodes = c.integers(cat(kind, "_nodeids"));
   auto target = c.integers(cat(kind, "_ids"));
-  auto weight = listed(c, cat(kind, "_weights"));
+  auto weight = attribute_numbers(c, cat(kind, "_weights"));
   expect_size(c, cat(kind, "_nodeids"), nodes.size(), target.size());
   expect_size(c, cat(kind, "_treeids"), trees.size(), target.size());
   expect_size(c, cat(kind, "_weights"), weight.size(), target.size());
@@ -256,7 +254,7 @@ Values tree_regressor(Call& c) {
   Forest f = read_nodes(c, ids);
   read_weights(c, f, ids, "target", c.integer("n_targets"));
   Expr y = evaluated(c, f, features(c), aggregate(c, c.text("aggregate_function", "SUM")));
-  y = convert(with_base(c, y, listed(c, "base_values")), DType::f32);
+  y = convert(with_base(c, y, attribute_numbers(c, "base_values")), DType::f32);
   return {transformed(c, y, post_transform(c))};
 }
 
@@ -268,7 +266,7 @@ Values tree_classifier(Call& c) {
   ClassLabels labels = class_labels(c, "classlabels_int64s");
   read_weights(c, f, ids, "class", labels.count());
   auto weighed = c.integers("class_ids");
-  auto base = listed(c, "base_values"), weights = listed(c, "class_weights");
+  auto base = attribute_numbers(c, "base_values"), weights = attribute_numbers(c, "class_weights");
   bool one_class = labels.count() == 2 && !weighed.empty() &&
                    std::ranges::adjacent_find(weighed, std::not_equal_to()) == weighed.end();
   Expr scores = evaluated(c, f, features(c), ReduceFn::sum);

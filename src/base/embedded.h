@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <span>
+#include <string_view>
+
+namespace weft {
+
+/// A file that is compiled in (cmake/embed_files.cmake); lists of them are sorted by name.
+struct EmbeddedFile {
+  std::string_view name;  ///< its path below a folder
+  std::string_view text;
+};
+
+}  // namespace weft
