@@ -145,10 +145,10 @@ def against(row, peer):
 
 
 def by_machine(rows):
-    """Returns {machine: its rows of batch 1, one for each case}; the machine measured last comes first."""
+    """Returns {kind of machine: its rows of batch 1, one for each case}; the kind measured last comes first."""
     rows, found = [row for row in cpu_rows(rows) if first_sizes(row)], collections.defaultdict(list)
-    for row in best(rows, lambda row: (row["machine"], *by_case(row))).values():
-        found[row["machine"]].append(row)
+    for row in best(rows, lambda row: (short(row["machine"]), *by_case(row))).values():
+        found[short(row["machine"])].append(row)
     newest = sorted(found, key=lambda machine: max(row["date"] for row in found[machine]), reverse=True)
     return {machine: sorted(found[machine], key=order) for machine in newest}
 
@@ -167,7 +167,7 @@ def one_thread(rows):
 def cpu_short(rows, page):
     found = one_thread(rows)
     head = ["time ratio, below 1 Weft is faster"]
-    head += [f"{short(machine)}: to {name} {version(mine, peer)}" for machine, mine in found.items() for peer, name in PEERS.items()]
+    head += [f"{machine}: to {name} {version(mine, peer)}" for machine, mine in found.items() for peer, name in PEERS.items()]
     lines = []
     for model in MODELS:
         ours = [next((row for row in mine if row["of"]["model"] == model), None) for mine in found.values()]
@@ -195,7 +195,7 @@ def cpu_headline(rows, page):
         for threads in sorted({row["of"]["threads"] for row in mine}):
             for peer, name in PEERS.items():
                 found = [row for row in mine if row["of"]["threads"] == threads and against(row, peer)]
-                lines.append([short(machine), threads, name, behind(found, peer)])
+                lines.append([machine, threads, name, behind(found, peer)])
     return table(["machine", "threads", "beside", "Weft is"], lines) + "\n"
 
 
@@ -203,7 +203,7 @@ def cpu_brief(rows, page):
     parts = []
     for machine, mine in one_thread(rows).items():
         ranges = [f"{range_of([against(row, peer) for row in mine])} of {name}'s time" for peer, name in PEERS.items()]
-        parts.append(f"{short(machine)}, one thread, {len(mine)} models: " + " and ".join(ranges))
+        parts.append(f"{machine}, one thread, {len(mine)} models: " + " and ".join(ranges))
     return "; ".join(parts)
 
 
@@ -335,24 +335,28 @@ def better_peer(row):
     return max(peer["cpu_ratio"] for peer in row["peers"].values())
 
 
-def zoo_cpu(rows, page):
-    """Returns a table for each machine, newest first; rows by time relative to the better peer, slowest first."""
-    rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == "weft" and "drawn" not in row["of"]]
+def zoo_cpu(rows, page, engine="weft", peers=PEERS, precision="f32"):
+    """Returns a table for each kind of machine, newest first; rows by time relative to the better peer, slowest first."""
+    rows = [row for row in rows if row["what"] == "zoo on a CPU" and row["of"]["engine"] == engine and "drawn" not in row["of"]]
     found = collections.defaultdict(list)
-    for row in best(rows, lambda row: (row["machine"], row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
-        found[row["machine"]].append(row)
+    for row in best(rows, lambda row: (short(row["machine"]), row["of"]["model"], json.dumps(row["of"]["sizes"]))).values():
+        found[short(row["machine"])].append(row)
     if not rows:
         return "\n\nNot measured yet: `python bench/zoo.py --out FILE`.\n\n"
-    newest_first = sorted(found.values(), key=lambda rows: max((row["date"], row["file"]) for row in rows), reverse=True)
-    return "\n".join(zoo_of_machine(sorted(rows, key=better_peer, reverse=True), page) for rows in newest_first)
+    newest_first = sorted(found, key=lambda machine: max((row["date"], row["file"]) for row in found[machine]), reverse=True)
+    text = ""
+    for machine in newest_first:
+        mine = sorted(found[machine], key=better_peer, reverse=True)
+        lines = [[row["of"]["model"], row["of"]["sizes"]["batch"], number(row["values"]["cpu_ms"]),
+                  *[ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in peers], row["values"]["load"]] for row in mine]
+        head = [f"network, {precision}, one thread", "batch", "Weft ms", *[f"to {name}" for name in peers.values()], "load"]
+        summary = in_short([better_peer(row) for row in mine], "the better peer" if len(peers) > 1 else "the peer")
+        text += f"\n\n**{machine}**\n\nIn short: {summary}.\n" + table(head, lines) + sources(mine, page) + "\n"
+    return text
 
 
-def zoo_of_machine(rows, page):
-    lines = [[row["of"]["model"], row["of"]["sizes"]["batch"], number(row["values"]["cpu_ms"]),
-              *[ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS], row["values"]["load"]] for row in rows]
-    head = ["network, f32, one thread", "batch", "Weft ms", *[f"to {name}" for name in PEERS.values()], "load"]
-    summary = in_short([better_peer(row) for row in rows], "the better peer")
-    return f"\n\n**{rows[0]['machine']}**\n\nIn short: {summary}.\n" + table(head, lines) + sources(rows, page)
+def zoo_bf16(rows, page):
+    return zoo_cpu(rows, page, "weft_bf16", {"openvino_bf16": "OpenVINO in bf16"}, "bf16")
 
 
 def zoo_fresh(rows, page):
@@ -666,7 +670,7 @@ def loose_numbers(page):
 
 
 FIGURES = {made.__name__: made for made in (
-    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
+    cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
     gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 
