@@ -204,7 +204,7 @@ def cpu_brief(rows, page):
     for machine, mine in one_thread(rows).items():
         ranges = [f"{range_of([against(row, peer) for row in mine])} of {name}'s time" for peer, name in PEERS.items()]
         parts.append(f"{machine}, one thread, {len(mine)} models: " + " and ".join(ranges))
-    return "; ".join(parts)
+    return ". ".join(parts)
 
 
 def cpu_full(rows, page):

@@ -190,8 +190,8 @@ bool comes_from_product(Value value) {
   return is_product(value) || (value.def->is<Elementwise>() && std::ranges::any_of(value.def->inputs, is_product));
 }
 
-/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a product and its reshape only splits the leading
-/// axis, so that the function (adding a residual) can be fused with the product.
+/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a product of matrices and its reshape only splits the
+/// rows, so that the function (adding a residual) can be fused with the product.
 std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 2) return std::nullopt;
   for (size_t k = 0; k < 2; ++k) {
@@ -200,7 +200,7 @@ std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
     if (!view.is<Reshape>() || view.users.size() != 1 || !comes_from_product(view.inputs[0])) continue;
     if (y.def->is<Broadcast>() || y.def->is<Transpose>() || y.def->is<Slice>()) continue;  // a reshape would copy them
     const Dims &from = view.inputs[0].dims(), &to = i.types[0].shape.dims;
-    if (from.size() >= to.size() || !std::equal(from.rbegin(), from.rend() - 1, to.rbegin())) continue;
+    if (from.size() != 2 || to.size() < 3 || from.back() != to.back()) continue;
     std::vector<Value> inputs{view.inputs[0], view.inputs[0]};
     inputs[1 - k] = reshape(module, y, from);
     return module.append(Reshape{.dims = to}, {module.append(i.op, inputs)});

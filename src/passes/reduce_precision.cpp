@@ -42,19 +42,27 @@ class Converted {
   std::map<std::pair<const Instruction*, uint32_t>, Value> known_;
 };
 
+std::vector<bool> find_fixed(const Module& module);
+
+/// Notes the parameters of a body that have fixed values, as its only caller gives them.
+void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
+  for (const auto& outer : body.program().modules()) {
+    for (const Instruction& i : *outer) {
+      auto found = std::ranges::find(i.modules, &body);
+      if (found == i.modules.end()) continue;
+      std::vector<bool> known = find_fixed(*outer);
+      auto operands = body_operands(i, found - i.modules.begin());
+      for (size_t k = i.is<Loop>() ? i.as<Loop>()->carried : 0; k < operands.size(); ++k)
+        fixed[body.parameters()[k].def->id] = known[operands[k].def->id];
+      return;
+    }
+  }
+}
+
 /// Returns for each instruction whether it follows from constants, also through the parameters of bodies.
 std::vector<bool> find_fixed(const Module& module) {
   std::vector<bool> fixed(module.id_limit());
-  for (const auto& outer : module.program().modules()) {
-    for (const Instruction& i : *outer) {
-      auto body = std::ranges::find(i.modules, &module);
-      if (body == i.modules.end()) continue;
-      std::vector<bool> known = find_fixed(*outer);
-      auto operands = body_operands(i, body - i.modules.begin());
-      for (size_t k = i.is<Loop>() ? i.as<Loop>()->carried : 0; k < operands.size(); ++k)
-        fixed[module.parameters()[k].def->id] = known[operands[k].def->id];
-    }
-  }
+  if (&module != &module.program().main()) note_fixed_parameters(module, fixed);
   for (const Instruction& i : module) fixed[i.id] = fixed[i.id] || follows_from_constants(i, fixed);
   return fixed;
 }

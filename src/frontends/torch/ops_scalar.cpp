@@ -18,7 +18,7 @@ Values give_size(Call& c, Dim size) { return give(c, {.kind = Operand::Kind::int
 
 Values size_of(Call& c) {
   Expr x = c.tensor("self");
-  return give_size(c, x.dims()[static_cast<size_t>(c.axis_of("dim", x.rank()))]);
+  return give_size(c, size_at(x, c.axis_of("dim", x.rank())));
 }
 
 Values number_of_elements(Call& c) { return give_size(c, c.tensor("self").value.shape().elements()); }
