@@ -62,6 +62,21 @@ def test_guards_of_torch_are_checked(strict):
         compiled(torch.randn(20, 4), y)  # y has at least half as many rows
 
 
+def test_powers_of_sizes():
+    """A size to a power is written by operator.pow in the graph and by PowByNatural in the types."""
+
+    class Powers(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            return x.new_ones(n**2 + n**3), x.sum() * n**2, x.reshape(-1).expand(n**2, -1)
+
+    program = torch.export.export(Powers(), (torch.randn(3, 2),), dynamic_shapes=({0: torch.export.Dim("n", min=2, max=9)},))
+    compiled = weft.compile(archive(program), device="cpu")
+    for n in (2, 5, 9):
+        x = torch.randn(n, 2)
+        compare(outputs_of(compiled, (x,)), Powers()(x))
+
+
 def test_buffers_that_change_are_inputs_with_a_default():
     model, inputs, _ = examples()["counter"]
     program = exported(model, inputs)

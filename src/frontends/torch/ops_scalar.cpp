@@ -109,15 +109,11 @@ Values item(Call& c) {
   return give(c, {.kind = x.dtype() == DType::boolean ? Operand::Kind::flag : Operand::Kind::integer, .integer = size});
 }
 
-Dim size_power(const Dim& base, const Dim& exponent) {
-  Dim result = 1;
-  for (int64_t i = 0; i < exponent.constant().value_or(0); ++i) result = result * base;
-  return result;
-}
 Values power_of_sizes(Call& c) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1));
   bool is_small = b.is_constant() && b.value() >= 0 && b.value() <= 8;
-  if (is_whole(a) && is_whole(b) && is_small) return on_sizes(c, size_power);
+  if (is_whole(a) && is_whole(b) && is_small)
+    return give_size(c, size_power(c.size(named(c, 0)), static_cast<int64_t>(b.value())));
   if (!a.is_constant() || !b.is_constant()) c.unsupported("of sizes known only in the run is not supported");
   return give(c, {.kind = Operand::Kind::number, .number = std::pow(a.value(), b.value())});
 }

@@ -137,9 +137,7 @@ class Parser : Scanner {
     constexpr int64_t most = 8;
     auto times = exponent.constant();
     if (!times || *times < 0 || *times > most) fail(cat("has a power of ", to_string(exponent)));
-    Dim all = 1;
-    for (int64_t i = 0; i < *times; ++i) all = all * base;
-    return all;
+    return size_power(base, *times);
   }
 
   const std::function<Symbol(std::string_view)>& symbol_of_;
@@ -264,6 +262,12 @@ class RelationParser : Scanner {
 };
 
 }  // namespace
+
+Dim size_power(const Dim& base, int64_t exponent) {
+  Dim result = 1;
+  for (int64_t i = 0; i < exponent; ++i) result = result * base;
+  return result;
+}
 
 Relation parse_relation(std::string_view text, const std::function<Dims(const std::string&)>& sizes_of) {
   return RelationParser(text, sizes_of).whole();

@@ -11,6 +11,9 @@ namespace weft::torch {
 /// `symbol_of` returns the symbol of a name. Throws E190 with the position in the text.
 Dim parse_size(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
+/// Returns base^exponent, for an exponent of 0 or more.
+Dim size_power(const Dim& base, int64_t exponent);
+
 /// A condition on sizes.
 struct Relation {
   enum class Kind : uint8_t { equal, different, less_equal };
