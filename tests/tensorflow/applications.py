@@ -2,6 +2,7 @@
 """Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
 TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all. NAME.json says which weights were drawn by a rule
 and where they are in the weight file, so that they need not be carried elsewhere."""
+import functools
 import inspect
 import json
 import os
@@ -47,18 +48,25 @@ def noise(rng, batch, size, most=2):
     return (rng.integers(-8, 9, (batch, size, size, 3)) / 8 * most).astype(np.float32)
 
 
+def measured(layer, x, **_):
+    """Normalises x with its own moments, which become those of the layer, rounded so that files compress. A channel that hardly varies in
+    these pictures is not blown up in others: its variance is at least a quarter of the layer's mean."""
+    mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
+    for weight, moment in ((layer.moving_mean, mean), (layer.moving_variance, tf.maximum(variance, tf.reduce_mean(variance) / 4))):
+        weight.assign(tf.cast(tf.cast(moment, tf.bfloat16), tf.float32))
+    return type(layer).call(layer, x, training=False)
+
+
 def calibrate(model, rng, size):
-    """Measures the moments of the norms on noise, so that outputs depend on the input. A channel that hardly varies in these pictures is
-    not blown up in others: its variance is at least a quarter of the layer's mean. The moments are rounded, so that files compress."""
+    """Measures the moments of the norms on noise, so that outputs depend on the input. Each norm sees what the norms before it give with
+    their final moments: moments of a training step, without flooring and rounding, are off by more from layer to layer."""
     norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     for layer in norms:
-        layer.momentum = 0.0
+        layer.call = functools.partial(measured, layer)
     if norms:
-        model(noise(rng, 16 if size < 200 else 4, size), training=True)
+        model(noise(rng, 16 if size < 200 else 4, size), training=False)
     for layer in norms:
-        variance = layer.moving_variance.numpy()
-        layer.moving_variance.assign(tf.cast(tf.cast(np.maximum(variance, variance.mean() / 4), tf.bfloat16), tf.float32))
-        layer.moving_mean.assign(tf.cast(tf.cast(layer.moving_mean, tf.bfloat16), tf.float32))
+        del layer.call
 
 
 def made(name, size):
