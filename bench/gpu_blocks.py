@@ -40,7 +40,7 @@ def write_chain(path, first, second, rows, bits, block):
         nodes.append(helper.make_node("MatMulNBits", [x, f"w{i}", f"s{i}"], [f"y{i}"], domain="com.microsoft", K=k, N=n,
                                       bits=bits, block_size=block))
         x, width = f"y{i}", n if first != second else first
-    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, first])  # noqa: E731
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, first])
     graph = helper.make_graph(nodes, "chain", [value("x")], [value(x)], tensors)
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)

@@ -62,7 +62,7 @@ def write_model(path, size, room):
 
     angle = np.outer(np.arange(room), 500000.0 ** (-np.arange(0, head, 2) / head))
     cosine, sine = (w.add(name, angle.shape, f(angle)) for name, f in (("cos", np.cos), ("sin", np.sin)))
-    norm = lambda name: w.add(f"norm_{name}", [width], 1 + 0.1 * w.random.standard_normal(width))  # noqa: E731
+    norm = lambda name: w.add(f"norm_{name}", [width], 1 + 0.1 * w.random.standard_normal(width))
     inputs = [helper.make_tensor_value_info("ids", I64, ["batch", 1]),
               helper.make_tensor_value_info("last", I32, ["batch"])]
     outputs = [helper.make_tensor_value_info("logits", F16, ["batch", 1, words])]
@@ -122,7 +122,7 @@ def torch_rows(arguments):
     class Layer(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            linear = lambda a, b: torch.nn.Linear(a, b, bias=False)  # noqa: E731
+            linear = lambda a, b: torch.nn.Linear(a, b, bias=False)
             self.qkv, self.o = linear(width, (heads + 2 * kv_heads) * head), linear(heads * head, width)
             self.gate, self.up, self.down = linear(width, inner), linear(width, inner), linear(inner, width)
             self.before, self.after = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)

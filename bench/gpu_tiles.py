@@ -128,7 +128,7 @@ def measure(folder):
         for kernel, function in zip(all_kernels, functions, strict=True):
             blocks = -(-m // kernel["rows"]) * -(-n // kernel["cols"]) * kernel["split"]
             c.fill_(float("nan"))
-            run = lambda f=function, t=kernel, g=blocks, w=words: driver.launch(  # noqa: E731
+            run = lambda f=function, t=kernel, g=blocks, w=words: driver.launch(
                 f, t, g, w, torch.cuda.current_stream().cuda_stream
             )
             run()

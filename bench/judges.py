@@ -15,10 +15,10 @@ import machine
 import numpy as np
 
 sys.path[:0] = [str(machine.ROOT / "tests"), str(machine.ROOT / "tests/real_models")]
-import fetch  # noqa: E402
-import language  # noqa: E402
-import pictures  # noqa: E402
-import speech  # noqa: E402
+import fetch
+import language
+import pictures
+import speech
 
 LEARN = 100  # items of data
 

@@ -24,7 +24,7 @@ from weft import _weft
 from weft.serve._tensors import tensor_from_array
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
-import fill  # noqa: E402
+import fill
 
 LIMIT = 3e-2  # largest difference relative to the norm: f16 answers of runs of different sizes
 

@@ -24,9 +24,9 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE / "models"), str(HERE.parent / "tests" / "serve")]
-import environment  # noqa: E402
-import fill  # noqa: E402
-import machine  # noqa: E402
+import environment
+import fill
+import machine
 
 BUILD = Path(os.environ.get("WEFT_BUILD", machine.ROOT / "build/release"))
 LAYERS, WIDTH, HEADS, INNER, WORDS = 6, 384, 12, 1536, 30522

@@ -16,8 +16,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/release/python"))
-import machine  # noqa: E402
-import weft  # noqa: E402
+import machine
+import weft
 
 
 def floats(*dims):

@@ -24,10 +24,10 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path += [str(HERE), str(HERE.parent / "tests/tensorflow")]
 
-import machine  # noqa: E402
-from engines import Job  # noqa: E402
-from peers import Race, figures, show  # noqa: E402
-from worker import Worker  # noqa: E402
+import machine
+from engines import Job
+from peers import Race, figures, show
+from worker import Worker
 
 MODELS = ["MobileNetV2", "EfficientNetB0", "ResNet50"]
 FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"), "int8": ("_int8.tflite", "litert", "int8")}
@@ -73,7 +73,7 @@ def compare(name, form, arguments, python, caches):
     rng = np.random.default_rng(3)
     x = rng.random((1, 224, 224, 3)).astype(np.float32)
     feeds = {"x": x if kind == "f32" else (x * 255 - 128).astype(np.int8)}
-    job = lambda engine: Job(engine, str(path), arguments.threads, python="" if engine == "weft" else str(python))  # noqa: E731
+    job = lambda engine: Job(engine, str(path), arguments.threads, python="" if engine == "weft" else str(python))
     race = Race(["weft", peer], job, feeds, caches, cold=False)
     try:
         if len(race.workers) < 2:

@@ -43,7 +43,7 @@ def max_pool(x, *, kernel_shape, strides, pads=(0, 0, 0, 0), ceil_mode=0, dilati
     return torch.nn.functional.max_pool2d(padded(x, list(pads), -float("inf")), kernel_shape, strides, 0, dilations)
 
 
-def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):  # noqa: N803
+def gemm(a, b, c=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
     y = alpha * ((a.T if transA else a) @ (b.T if transB else b))
     return y if c is None else y + beta * c
 

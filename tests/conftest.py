@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import places  # noqa: E402, F401
+import places  # noqa: F401

@@ -7,7 +7,7 @@ Needs mpmath. Usage: tools/fit_math.py [name ...]
 """
 import sys
 
-from mpmath import acosh, asin, atan, cos, diff, erf, erfc, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sin, sqrt, tanh
+from mpmath import asin, atan, cos, erf, erfc, exp, expm1, log, log1p, lu_solve, matrix, mp, mpf, pi, sin, sqrt, tanh
 
 mp.dps = 40
 

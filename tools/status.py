@@ -294,7 +294,7 @@ def fastest(torch):
 
 def gpu_rows(rows):
     rows = [row for row in rows if row["what"] == "beside PyTorch on a GPU" and "network" in row["of"] and "ms" in row["values"]]
-    key = lambda row: (row["of"]["network"], row["of"]["batch"], row["of"].get("mode"))  # noqa: E731
+    key = lambda row: (row["of"]["network"], row["of"]["batch"], row["of"].get("mode"))
     return sorted(best(rows, key).values(), key=lambda row: (place(row), row["of"]["batch"]))
 
 
@@ -369,9 +369,9 @@ def zoo_fresh(rows, page):
 
 
 def fresh_of_machine(drawn, machine, networks, page):
-    by_age = lambda row: (row["date"], row["file"])  # noqa: E731 (rows of one file stand in the order in which they were measured)
+    by_age = lambda row: (row["date"], row["file"])  # rows of one file stand in the order in which they were measured
     both = {key: [rows[0], rows[-1]] for key, rows in ((key, sorted(rows, key=by_age)) for key, rows in networks.items())}
-    cells = lambda row: [ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]  # noqa: E731
+    cells = lambda row: [ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]
     lines = [[*key, *cells(first), number(last["values"]["cpu_ms"]), *(cells(last) if last is not first else [""] * len(PEERS))]
              for key, (first, last) in sorted(both.items(), key=lambda item: -better_peer(item[1][0]))]
     head = ["network, f32, one thread", "batch", *[f"first: to {name}" for name in PEERS.values()], "Weft ms",
@@ -411,7 +411,7 @@ def torch_operators(rows, page):
     if not rows:
         return "\n\nNot counted yet: `./x python tests/torch/opinfo.py --out FILE`.\n\n"
     known = ("samples", "entries", "right", "whole", "partly", "refused", "wrong")
-    cell = lambda row, key: number(row["values"].get(key, "" if key in ("right", "whole", "partly", "refused") else 0))  # noqa: E731
+    cell = lambda row, key: number(row["values"].get(key, "" if key in ("right", "whole", "partly", "refused") else 0))
     def rest(row):
         return "; ".join(filter(None, [in_words({k: v for k, v in row["values"].items() if k not in known}), row.get("note")]))
     lines = [[*(row["of"][key] for key in ("form", "type", "device", "torch")), *(cell(row, key) for key in known), rest(row)] for row in rows]
@@ -423,7 +423,7 @@ def torch_models(rows, page):
     rows = newest([row for row in rows if row["what"] in ("models of PyTorch", "generation with PyTorch", "tests of PyTorch")])
     if not rows:
         return "\n\nNot counted yet: `./x python tests/torch/zoo.py --out FILE`.\n\n"
-    shown = lambda values: {k: error(v) if isinstance(v, float) else v for k, v in values.items()}  # noqa: E731
+    shown = lambda values: {k: error(v) if isinstance(v, float) else v for k, v in values.items()}
     lines = [[row["what"], in_words(row["of"]), "; ".join(filter(None, [in_words(shown(row["values"])), row.get("note")]))] for row in rows]
     return table(["test", "of", "result"], lines) + sources(rows, page)
 

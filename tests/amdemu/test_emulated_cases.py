@@ -71,7 +71,7 @@ sys.exit(len(wrong) > 0)
 @pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])
 def test_division_of_any_exponents(chip, tmp_path):
     """Quotients that overflow or are denormal are right too: the compiler writes a division as steps that scale and scale back."""
-    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [20000])  # noqa: E731
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [20000])
     graph = helper.make_graph([helper.make_node("Div", ["x", "y"], ["z"])], "division", [value("x"), value("y")], [value("z")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "division.onnx")
     operands = np.random.default_rng(0).integers(0, 2**32, (2, 20000), np.uint64).astype(np.uint32).view(np.float32)

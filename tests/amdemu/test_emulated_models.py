@@ -13,7 +13,7 @@ import pytest
 import emulated
 
 sys.path.insert(0, str(emulated.ROOT / "tests/codegen"))
-import main_kernels  # noqa: E402
+import main_kernels
 
 DIGITS = [emulated.ROOT / "examples/digits/digits.onnx", "--input", emulated.ROOT / "examples/digits/ten.npy"]
 TEXT = [emulated.ROOT / "examples/text/text.onnx", "--at", "batch=2", "--at", "seq=9"]

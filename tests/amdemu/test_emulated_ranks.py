@@ -9,7 +9,7 @@ import pytest
 import emulated
 
 sys.path.insert(0, str(emulated.ROOT / "tests/python"))
-import split_networks  # noqa: E402
+import split_networks
 
 LIBRARY = str(emulated.BUILD / "lib/libfake-rccl.so")
 

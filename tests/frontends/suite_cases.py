@@ -18,10 +18,10 @@ from onnx import numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
-import weft  # noqa: E402
+import weft
 
 sys.path.append(str(ROOT / "tests"))
-import onnx_node_cases  # noqa: E402
+import onnx_node_cases
 
 RUNS, SIGMAS = 50, 6  # of a random case; a correct generator exceeds 6 sigma once in 500 million
 # Two rounding steps of the type, relative. The expected values were rounded to it between operators; Weft's are not.

@@ -12,7 +12,7 @@ from onnx import helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
-import weft  # noqa: E402
+import weft
 
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level = 4

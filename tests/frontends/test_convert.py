@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-import pytest
 from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from onnx_node_cases import node_cases  # noqa: E402
-from places import BUILD, DIGITS, keep_count  # noqa: E402
+from onnx_node_cases import node_cases
+from places import BUILD, DIGITS, keep_count
 
 IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 PART = 40  # of the cases in a plain run

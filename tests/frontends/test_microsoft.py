@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
-import weft  # noqa: E402
+import weft
 
 QUIET = onnxruntime.SessionOptions()
 QUIET.log_severity_level = 4
@@ -366,7 +366,7 @@ def test_group_norm(last):
     y = ((grouped - grouped.mean((1, 3), keepdims=True)) / deviation).reshape(x.shape) * gamma + beta
     y *= sigmoid(y)
     attributes = {"groups": 2, "activation": 1, "channels_last": last}
-    first = lambda v: v if last else v.transpose(0, 3, 1, 2)  # noqa: E731
+    first = lambda v: v if last else v.transpose(0, 3, 1, 2)
     np.testing.assert_allclose(answer("GroupNorm", [first(total), gamma, beta], attributes)[0], first(y), 1e-4, 1e-5)
     if last:
         got = answer("SkipGroupNorm", [x, gamma, beta, skip, bias], attributes, ["y", "total"])

@@ -22,9 +22,9 @@ from onnx import numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "robustness"))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
-from limits import BUILD, FULL, SEED  # noqa: E402
-from onnx_node_cases import node_cases  # noqa: E402
-from places import keep_count  # noqa: E402
+from limits import BUILD, FULL, SEED
+from onnx_node_cases import node_cases
+from places import keep_count
 
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")

@@ -12,7 +12,7 @@ import pytest
 from suite_cases import faults, judge, kept_chances, node_cases
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from places import keep_count  # noqa: E402
+from places import keep_count
 
 CASES = 1884  # of onnx 1.23.2
 ALWAYS = ("test_if", "test_loop", "test_scan", "test_nonzero", "test_unique", "test_compress", "test_nonmaxsuppression", "test_range",

@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
-import weft  # noqa: E402
+import weft
 
 DEVICES = pytest.mark.parametrize("device", ["ref", "cpu"])
 SIGMAS = 6  # a right generator fails such a test once in 500 million times

@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import places  # noqa: E402,F401
-import weft  # noqa: E402
+import places  # noqa: F401
+import weft
 
 DEVICES = ["cpu", "ref"]
 

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" / "release")) / "python"))
 
-import weft  # noqa: E402
+import weft
 
 DEVICES = pytest.mark.parametrize("device", ["ref", "cpu"])
 QUIET = onnxruntime.SessionOptions()

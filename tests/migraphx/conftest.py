@@ -9,8 +9,8 @@ import tempfile
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import environments  # noqa: E402
-from places import BUILD, ROOT  # noqa: E402
+import environments
+from places import BUILD, ROOT
 
 WHEEL = "onnxruntime-migraphx==1.27.1"
 

@@ -14,8 +14,8 @@ import pytest
 from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from onnx_node_cases import node_cases  # noqa: E402
-from places import BUILD  # noqa: E402
+from onnx_node_cases import node_cases
+from places import BUILD
 
 KINDS = {"int32": np.int32, "bool": bool, "string": object}
 

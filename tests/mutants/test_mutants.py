@@ -21,12 +21,12 @@ from onnx import numpy_helper
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / folder) for folder in ("robustness", "random_graphs", "tensorflow", "torch")]
 
-import judge  # noqa: E402
-from archives import exported_archives  # noqa: E402
-from graphs import draw_graph, open_sizes  # noqa: E402
-from limits import BUILD, FULL, ROOT, SEED  # noqa: E402
-from onnx_node_cases import node_cases  # noqa: E402
-from places import keep_count  # noqa: E402
+import judge
+from archives import exported_archives
+from graphs import draw_graph, open_sizes
+from limits import BUILD, FULL, ROOT, SEED
+from onnx_node_cases import node_cases
+from places import keep_count
 
 COUNT = 20_000 if FULL else 2_000
 FILES = 10_000 if FULL else 1_000

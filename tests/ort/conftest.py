@@ -5,7 +5,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from places import BUILD  # noqa: E402
+from places import BUILD
 
 LIBRARY = BUILD / "lib/libweft-onnxruntime.so"
 

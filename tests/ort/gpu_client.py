@@ -15,7 +15,7 @@ import onnxruntime_ep_weft
 onnxruntime_ep_weft.register()
 
 import models
-from models import NAME, assigned, mixed, mlp, model, numbers, session
+from models import assigned, mixed, mlp, model, numbers, session
 
 AMD = 0x1002
 HIP = ctypes.CDLL(os.environ["WEFT_HIP_LIBRARY"])

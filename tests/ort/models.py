@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small models, and sessions on Weft and on onnxruntime's own CPU provider."""
 import numpy as np
-import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 

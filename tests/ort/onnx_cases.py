@@ -27,7 +27,7 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
-from onnx_node_cases import node_cases  # noqa: E402
+from onnx_node_cases import node_cases
 
 NAME = "WeftExecutionProvider"
 # Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from models import TAKES_OUTER_VALUES, mlp, model  # noqa: E402
+from models import TAKES_OUTER_VALUES, mlp, model
 
 
 def convnet():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from places import BUILD, ROOT  # noqa: E402
+from places import BUILD, ROOT
 
 # An interpreter that a test starts finds the package too.
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BUILD / "python"), os.environ.get("PYTHONPATH")]))

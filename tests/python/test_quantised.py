@@ -2,7 +2,6 @@
 """Quantised models on the CPU: ONNX's own cases, and a network whose every answer is exact."""
 
 import numpy as np
-import onnx
 import weft
 from onnx import TensorProto, helper, numpy_helper
 import onnx_node_cases

@@ -16,7 +16,7 @@ import weft
 from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "amdemu"))
-import emulated  # noqa: E402
+import emulated
 
 STATIC, WEIGHTS = ["int8", "fp8", "fp8-fnuz"], ["int8-weights", "int4"]
 

@@ -12,7 +12,7 @@ import pytest
 import weft
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import split_networks  # noqa: E402
+import split_networks
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24

@@ -154,7 +154,7 @@ class Drawing:
     def array(self, shape, dtype=np.float32, low=-4, high=4):
         """Multiples of 1/4 (of 1 for integers), so that sums and products stay exact for a while."""
         dtype = np.dtype(dtype)
-        if dtype == bool:
+        if dtype.kind == "b":
             return self.numbers.integers(0, 2, shape).astype(bool)
         if dtype.kind == "u":
             low = max(low, 0)

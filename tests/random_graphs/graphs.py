@@ -16,9 +16,9 @@ import onnx
 import patterns
 import quantised
 import readers
-from node_cases import cases, draw_case
+from node_cases import draw_case
 from draw import BF16, OPSETS, Drawing, Skip
-from operators import DRAWERS, JUMPS
+from operators import DRAWERS
 
 RELEASE = Path(__file__).resolve().parents[2] / "build" / "release"
 BUILD = Path(os.environ.get("WEFT_BUILD", RELEASE))

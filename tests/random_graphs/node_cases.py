@@ -14,7 +14,7 @@ from draw import FLOATS, MOST_ELEMENTS, Skip
 from operators import BOUNDED, POSITIVE, STEPS
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-import onnx_node_cases  # noqa: E402
+import onnx_node_cases
 
 
 def is_plain(array):

@@ -35,14 +35,14 @@ sys.path.insert(0, str(BUILD / "python"))
 if "AMDEMU_CHIPS" in os.environ:
     os.environ.setdefault("WEFT_HIP_LIBRARY", str(BUILD / "lib" / "libamdemu.so"))
 
-import graphs  # noqa: E402
-from node_cases import cases  # noqa: E402
-from draw import session_of  # noqa: E402
-from places import ROOT, keep_count  # noqa: E402
-from onnx import numpy_helper  # noqa: E402
+import graphs
+from node_cases import cases
+from draw import session_of
+from places import ROOT, keep_count
+from onnx import numpy_helper
 
 sys.path.append(str(ROOT / "bench"))
-import machine  # noqa: E402
+import machine
 
 SECONDS = 600  # time limit for one graph on a busy machine
 MOST_TEXT = 400  # characters of a failure that are printed

@@ -14,8 +14,8 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "robustness"))
 
-from limits import BUILD, FULL, SEED  # noqa: E402
-from run import PASSES, graphs, run, seldom, table  # noqa: E402
+from limits import BUILD, FULL, SEED
+from run import PASSES, graphs, run, seldom, table
 
 
 @pytest.fixture(scope="module", autouse=True)

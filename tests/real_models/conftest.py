@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
-import fetch  # noqa: E402
-from engine import Engine  # noqa: E402
+import fetch
+from engine import Engine
 
 
 def pytest_configure(config):

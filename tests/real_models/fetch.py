@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests"))
-import environments  # noqa: E402
+import environments
 
 CACHE = ROOT / "build" / "real_models"
 

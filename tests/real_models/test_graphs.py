@@ -12,8 +12,8 @@ import pictures
 import weft
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
-import judge  # noqa: E402
-from places import judged  # noqa: E402
+import judge
+from places import judged
 
 HUMAN = """age antispoof blazeface-back blazeface-front blazeface blazepose-detector blazepose-full blazepose-heavy blazepose-lite centernet
     efficientpose emotion faceboxes facemesh-attention-pinto facemesh-attention facemesh-detection-full facemesh-detection-short facemesh

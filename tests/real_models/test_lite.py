@@ -12,8 +12,8 @@ import fetch
 import weft
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tensorflow"))
-import judge  # noqa: E402
-from places import BUILD, ROOT, judged  # noqa: E402
+import judge
+from places import BUILD, ROOT, judged
 
 FACES = ["face_detection_back", "face_detection_front", "face_detection_full_range", "face_detection_full_range_sparse",
          "face_detection_short_range", "face_landmark", "iris_landmark"]

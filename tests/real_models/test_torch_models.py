@@ -12,13 +12,13 @@ import weft
 import weft.torch
 
 sys.path[:0] = [str(fetch.ROOT / "bench"), str(fetch.ROOT / "tests/torch")]
-import language  # noqa: E402
-import vision  # noqa: E402
+import language
+import vision
 
-from places import keep_count  # noqa: E402
+from places import keep_count
 
 vision.define_operators()
-import transformers  # noqa: E402
+import transformers
 
 
 @pytest.fixture(autouse=True)

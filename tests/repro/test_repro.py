@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "robustness")]
 
-from limits import BUILD  # noqa: E402
+from limits import BUILD
 
 sys.path.insert(0, str(BUILD / "python"))
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from places import BUILD, ROOT  # noqa: E402
+from places import BUILD, ROOT  # noqa: F401  for the tests of this folder
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # ./x test --release
 # The seed changes each day, so that short counts see other cases from day to day; every test that draws from it prints

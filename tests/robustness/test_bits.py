@@ -11,7 +11,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "random_graphs")]
 
-from limits import BUILD, FULL, SEED  # noqa: E402
+from limits import BUILD, FULL, SEED
 
 COUNT = 400 if FULL else 12
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))
-import environments  # noqa: E402
+import environments
 
 
 def python_of(name):

@@ -14,7 +14,7 @@ import brotli
 from server import DIGITS, MODEL, Server, double
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real_models"))
-import fetch  # noqa: E402
+import fetch
 
 CHROMIUM = "npm:@sparticuz/chromium"
 fetch.PACKAGES[CHROMIUM] = ["npm:@sparticuz/chromium==147.0.0", "18fe5404ce845594cd7d592fc07f37a19514079ba4d9c27192ad8b908743f16b"]

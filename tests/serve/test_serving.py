@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import environment  # noqa: E402
-from places import BUILD, DIGITS  # noqa: E402
+import environment
+from places import BUILD, DIGITS
 
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # Ray and Chromium are large, and Ray takes a minute to start and to stop

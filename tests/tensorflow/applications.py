@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from drawn import values  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from drawn import values
 
 FIXED = {"NASNetMobile": 224, "NASNetLarge": 331, "InceptionV3": 96, "InceptionResNetV2": 96, "Xception": 96}  # smallest picture size; default 64
 

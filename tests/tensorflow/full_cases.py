@@ -442,8 +442,8 @@ for kind, mode, narrow in [("quint8", "MIN_COMBINED", False), ("qint8", "MIN_COM
         case("QuantizeV2", [f(4, 5, low=-4, high=4), np.float32(low), np.float32(3)], T=kind, mode=mode, round_mode=rounding, narrow_range=narrow)
     case("Dequantize", [ints(4, 5, low=0, high=100).astype(np.uint8 if kind == "quint8" else np.int8), np.float32(low), np.float32(3)], T=kind, mode=mode, narrow_range=narrow)
 for name in ["QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", "QuantizeAndDequantizeV3"]:
-    bits = lambda n: dict(num_bits=n) if name[-1] != "3" else {}  # noqa: E731
-    last = lambda n: [const(n)] if name[-1] == "3" else []  # noqa: E731
+    bits = lambda n: dict(num_bits=n) if name[-1] != "3" else {}
+    last = lambda n: [const(n)] if name[-1] == "3" else []
     case(name, [f(4, 5), np.float32(-1), np.float32(1), *last(8)], signed_input=True, range_given=True, **bits(8))
     case(name, [f(3, 4, low=0, high=3), np.float32(0), np.float32(2), *last(4)], signed_input=False, range_given=True, **bits(4))
     case(name, [f(6), np.float32(0), np.float32(0), *last(8)], signed_input=True, range_given=False, narrow_range=True, **bits(8))

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).parent))
-from full_cases import CASES, open_dims  # noqa: E402
-from lite_cases import Value  # noqa: E402
+from full_cases import CASES, open_dims
+from lite_cases import Value
 
 TYPES = ("DstT", "out_type", "output_type", "out_idx", "T", "Tout")
 
@@ -85,7 +85,7 @@ def main(folder):
             with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)) as session:
                 answers = session.run(results, feeds)
             answers = [np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype.kind in "OS" else y for y in map(np.asarray, answers)]
-            plain = lambda x: x.view(x.dtype[0]) if x.dtype.fields else x  # noqa: E731 - steps as the whole numbers that they are
+            plain = lambda x: x.view(x.dtype[0]) if x.dtype.fields else x  # steps as the whole numbers that they are
             arrays = {f"x{i}": plain(x) for i, x in enumerate(feeds.values())} | {f"y{i}": plain(y) for i, y in enumerate(answers)}
             np.savez(folder / f"{case.name}.npz", **arrays)
             index[case.name] = ""

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(HERE.parent))
-import environments  # noqa: E402
+import environments
 
 
 def environment():

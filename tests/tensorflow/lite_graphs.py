@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 rng = np.random.default_rng(5)
 FOLDER = Path(sys.argv[1])

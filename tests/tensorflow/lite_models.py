@@ -14,7 +14,7 @@ from flatbuffers import flexbuffers
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).parent))
-from lite_cases import CASES, CODES, Value, is_input, open_dims  # noqa: E402
+from lite_cases import CASES, CODES, Value, is_input, open_dims
 
 
 def read_schema():

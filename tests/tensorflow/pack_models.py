@@ -16,11 +16,11 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "real_models")]
-import fetch  # noqa: E402
-import judge  # noqa: E402
-import pictures  # noqa: E402
-import test_graphs  # noqa: E402
-from test_applications import ALL  # noqa: E402
+import fetch
+import judge
+import pictures
+import test_graphs
+from test_applications import ALL
 
 FACES = ["face_detection_front", "face_detection_short_range", "face_landmark"]
 WORDS = ["alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"]

@@ -14,10 +14,10 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-import machine  # noqa: E402
-from drawn import values  # noqa: E402
+import machine
+from drawn import values
 
-import weft  # noqa: E402
+import weft
 
 
 def whole(folder, model, work):

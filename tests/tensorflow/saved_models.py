@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 v1, layers = tf.compat.v1, tf.keras.layers
 rng = np.random.default_rng(7)

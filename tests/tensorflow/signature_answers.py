@@ -5,8 +5,8 @@ import os
 import sys
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 v1, x, kept = tf.compat.v1, np.load(sys.argv[2]), {}
 with tf.Graph().as_default(), v1.Session() as session:

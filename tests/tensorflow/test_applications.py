@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "robustness")]
-import judge  # noqa: E402
-from limits import FULL, SEED  # noqa: E402
-from places import judged  # noqa: E402
+import judge
+from limits import FULL, SEED
+from places import judged
 
-import weft  # noqa: E402
+import weft
 
 ALL = """ConvNeXtBase ConvNeXtLarge ConvNeXtSmall ConvNeXtTiny ConvNeXtXLarge DenseNet121 DenseNet169 DenseNet201 EfficientNetB0
     EfficientNetB1 EfficientNetB2 EfficientNetB3 EfficientNetB4 EfficientNetB5 EfficientNetB6 EfficientNetB7 EfficientNetV2B0

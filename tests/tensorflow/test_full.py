@@ -12,12 +12,12 @@ import pytest
 import weft
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "amdemu")]
-import emulated  # noqa: E402
-import judge  # noqa: E402
-from full_cases import CASES, OPERATORS  # noqa: E402
-from places import keep_count  # noqa: E402
-from test_lite_graphs import runs  # noqa: E402
-from test_lite_operators import compare, run  # noqa: E402
+import emulated
+import judge
+from full_cases import CASES, OPERATORS
+from places import keep_count
+from test_lite_graphs import runs
+from test_lite_operators import compare, run
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 APPLICATIONS = ["MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "MobileNetV3Small"] if FULL else ["MobileNetV2"]

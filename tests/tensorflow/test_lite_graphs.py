@@ -12,9 +12,9 @@ import pytest
 import weft
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
-import judge  # noqa: E402
-from lite_cases import OPERATORS  # noqa: E402
-from places import BUILD  # noqa: E402
+import judge
+from lite_cases import OPERATORS
+from places import BUILD
 
 ROOT = judge.ROOT
 STEP = {"network_int8": 1 / 256, "network_int16": 1 / 32768, "network_bytes": 1}  # quantisation steps of the outputs

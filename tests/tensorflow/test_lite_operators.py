@@ -10,9 +10,9 @@ import pytest
 import weft
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import judge  # noqa: E402
-from lite_cases import CASES, OPERATORS  # noqa: E402
-from places import keep_count  # noqa: E402
+import judge
+from lite_cases import CASES, OPERATORS
+from places import keep_count
 
 REFUSED = {}  # what is refused, and why: name of a case -> code; everything else must be right
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "amdemu")]
-import emulated  # noqa: E402
-from places import judged  # noqa: E402
+import emulated
+from places import judged
 
 HERE = Path(__file__).resolve().parent
 ALL = """alexa hey_jarvis hey_mycroft okay_nabu emotions face_detection_front face_detection_short_range face_landmark pitches pitches_lite age antispoof

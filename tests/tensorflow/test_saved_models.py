@@ -11,9 +11,9 @@ import pytest
 import weft
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
-import judge  # noqa: E402
-from places import BUILD  # noqa: E402
-from test_lite_graphs import runs  # noqa: E402
+import judge
+from places import BUILD
+from test_lite_graphs import runs
 
 RECURRENT = ["LSTM", "GRU", "SimpleRNN", "both_ways", "masked"]
 SIGNED = {"several-affine": ("several", "affine"), "shards-affine": ("shards", "affine"), "flow-choose": ("flow", "choose"),
@@ -85,7 +85,7 @@ def test_written_in_bodies(folder, saved):
 
 def test_ways_in(saved, tmp_path):
     """The answers are equal from the .pb file, by the command line and from a saved program; the support report counts all nodes."""
-    folder, (inputs, wanted) = saved / "network", next(runs(saved, "network"))
+    folder, (inputs, _) = saved / "network", next(runs(saved, "network"))
     expected = weft.compile(folder, device="cpu")(inputs["x"])
     np.testing.assert_array_equal(weft.compile(str(folder / "saved_model.pb"), device="cpu")(inputs["x"]), expected)
     np.save(tmp_path / "x.npy", inputs["x"])

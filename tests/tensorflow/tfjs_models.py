@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # oneDNN's kernels crash in two of the models
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from google.protobuf import json_format  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from google.protobuf import json_format
 
 PRODUCTS = {"_FusedConv2D": "Conv2D", "_FusedDepthwiseConv2dNative": "DepthwiseConv2dNative", "_FusedMatMul": "MatMul"}
 OPEN = {"faceboxes": (192, 160), "handtrack": (128, 160), "movenet-multipose": (160, 192), "rvm": (128, 160)}  # height, width

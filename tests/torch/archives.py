@@ -142,7 +142,7 @@ class Quantised(nn.Module):
         self.scales, self.zeros = nn.Buffer(torch.rand(6) / 100), nn.Buffer(torch.zeros(6, dtype=torch.int64))
 
     def forward(self, x):
-        import torch.ao.quantization.fx._decomposed  # noqa: F401
+        import torch.ao.quantization.fx._decomposed
 
         ops = torch.ops.quantized_decomposed
         x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, 0.05, 3, 0, 255, torch.uint8), 0.05, 3, 0, 255, torch.uint8)

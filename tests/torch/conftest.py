@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parent)]
-from places import BUILD  # noqa: E402
+from places import BUILD
 
 sys.path.insert(0, str(BUILD / "python"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BUILD / "python"), os.environ.get("PYTHONPATH")]))

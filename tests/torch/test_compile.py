@@ -12,10 +12,10 @@ from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "amdemu"))
-import emulated  # noqa: E402
+import emulated
 
-import weft  # noqa: E402
-import weft.torch  # noqa: E402
+import weft
+import weft.torch
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from places import keep_count
 import weft.torch
 
 vision.define_operators()
-import transformers  # noqa: E402
+import transformers
 
 
 def language_model(name="llama"):

@@ -11,8 +11,8 @@ from torch.export import Dim
 import weft
 
 vision.define_operators()
-import timm  # noqa: E402
-import transformers  # noqa: E402
+import timm
+import transformers
 
 PICTURES = ["resnet18", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto", "vit_tiny_patch16_224", "regnetx_002"]
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 199,

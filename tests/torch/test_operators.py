@@ -12,7 +12,7 @@ import torch
 import weft.torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
-from limits import FULL, SEED  # noqa: E402
+from limits import FULL, SEED
 
 PARTS = 16 if FULL else 8
 

@@ -8,7 +8,7 @@ import pytest
 import zoo
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
-from limits import FULL  # noqa: E402
+from limits import FULL
 
 SLICE = ["timm/mobilenetv3", "transformers/fnet", "transformers/swin", "transformers/whisper"]
 

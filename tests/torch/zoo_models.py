@@ -5,7 +5,7 @@ import torch
 import vision
 
 vision.define_operators()
-import transformers  # noqa: E402
+import transformers
 
 #: module of timm -> its smallest model, and the sizes of its pictures
 TIMM = {

@@ -172,7 +172,8 @@ def _stacked(column: Any) -> Any:
     """Joins the arrays of a column to one array. Ray passes rows of several sizes as objects."""
     import numpy as np
 
-    return np.stack(list(column)) if getattr(column, "dtype", None) == object and len(column) and hasattr(column[0], "shape") else column
+    is_of_arrays = isinstance(column, np.ndarray) and column.dtype.kind == "O" and len(column) > 0 and hasattr(column[0], "shape")
+    return np.stack(list(column)) if is_of_arrays else column
 
 
 def map_batches(
