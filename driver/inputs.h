@@ -31,7 +31,4 @@ void add_input_options(CommandLine& line, InputOptions& options);
 std::vector<Tensor> make_inputs(const Executable& executable, const InputOptions& options,
                                 std::span<const ShapeRequest> shapes = {});
 
-/// Makes a tensor by rule: rand (floats in [-1, 1), integers 0 or 1), rand:0..999, zeros, ones, range. Throws E203.
-Tensor filled(const std::string& kind, DType type, std::vector<int64_t> dims, uint64_t seed);
-
 }  // namespace weft::driver

@@ -31,6 +31,7 @@ from pathlib import Path
 os.environ.setdefault("TORCH_LOGS", "-all")
 import torch
 from torch.export import exported_program
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -39,6 +40,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import machine
 
 import weft
+
+# For each entry torch looks through the sources of all callers for a TestCase, of which there is none; that takes half of the time.
+common_utils.extract_test_fn = lambda: None
 
 #: Operators whose results are memory that nothing was written to.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports operators of TensorFlow that TensorFlow Lite has in another form.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bare_root.py FOLDER SUITE WHEEL [--mirror URL]: uses a wheel of `./x wheel` as a new user of Debian or Ubuntu does, and times it.
+
+FOLDER receives a minimal system of SUITE (bookworm, trixie, noble ...) by debootstrap, with python3 and python3-venv from its packages and
+nothing else; an existing system there is used again. In it the wheel is installed into a new environment, a model is compiled and run from
+Python and by the command, and `weft doctor` reports. Needs root, debootstrap and a network. Prints one line of JSON with seconds."""
+import argparse
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS = ROOT / "examples/digits"
+MIRRORS = {"noble": "http://archive.ubuntu.com/ubuntu", "jammy": "http://archive.ubuntu.com/ubuntu"}
+SCRIPTS = Path("/usr/share/debootstrap/scripts")
+RUN = """
+import time
+begin = time.time()
+import numpy, weft
+model = weft.compile("digits.onnx", device="cpu")
+answer = model(numpy.load("ten.npy")).argmax(1).tolist()
+print(time.time() - begin)
+assert answer == list(range(10)), answer
+"""
+
+
+def make_system(folder, suite, mirror):
+    """Installs a minimal system, unless there is one."""
+    if (folder / "usr/bin/python3").exists():
+        return
+    words = ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv"]
+    if suite in MIRRORS:
+        words += ["--components=main,universe"]
+    script = [] if (SCRIPTS / suite).exists() else [str(SCRIPTS / "gutsy")]  # that of every Ubuntu
+    subprocess.run([*words, suite, str(folder), mirror or MIRRORS.get(suite, "http://deb.debian.org/debian"), *script], check=True)
+
+
+def timed(folder, *words):
+    """Runs a command of the system as a user with an empty home folder; returns its output and seconds."""
+    begin = time.time()
+    done = subprocess.run(["chroot", str(folder), "/usr/bin/env", "-i", "-C", "/home/user", "HOME=/home/user", "LANG=C.UTF-8",
+                           "PATH=/home/user/weft/bin:/usr/bin:/bin", *words],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return done.stdout, round(time.time() - begin, 2)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("suite")
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--mirror")
+    arguments = parser.parse_args()
+    folder = arguments.folder
+    make_system(folder, arguments.suite, arguments.mirror)
+    home = folder / "home/user"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    for file in (arguments.wheel, DIGITS / "digits.onnx", DIGITS / "ten.npy"):
+        shutil.copy(file, home)
+    shutil.copy("/etc/resolv.conf", folder / "etc")
+    mounted = [folder / name for name in ("proc", "dev", "sys")]
+    for place in mounted:
+        subprocess.run(["mount", "--bind", f"/{place.name}", str(place)], check=True)
+    try:
+        python, _ = timed(folder, "python3", "-c", "import platform; print(platform.python_version())")
+        _, made = timed(folder, "python3", "-m", "venv", "weft")
+        _, installed = timed(folder, "pip", "install", "--quiet", arguments.wheel.name)
+        seconds, ran = timed(folder, "python", "-c", RUN)
+        timed(folder, "weft", "run", "digits.onnx", "--input", "ten.npy")
+        report, _ = timed(folder, "weft", "doctor")
+    finally:
+        for place in reversed(mounted):
+            subprocess.run(["umount", str(place)], check=True)
+    print(json.dumps({"suite": arguments.suite, "python": python.strip(), "wheel": arguments.wheel.name,
+                      "MiB": round(arguments.wheel.stat().st_size / 2**20, 1), "venv_s": made, "install_s": installed,
+                      "first_answer_s": ran, "of_these_in_python_s": round(float(seconds), 2), "doctor": report.splitlines()}))
+
+
+if __name__ == "__main__":
+    main()
