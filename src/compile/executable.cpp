@@ -93,7 +93,7 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   plan.compiler = codegen_build();
   BuildCounts before = build_counts();
   auto progress = [&](int done, int total) {
-    if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
+    if (options.progress) options.progress(Progress("kernels", done, total));
   };
   Timer timer;
   static KernelCache none({}, 0);

@@ -30,9 +30,7 @@ DType type_of(Precision precision) {
   return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
 }
 
-size_t count_of(PassGroup group) {
-  return static_cast<size_t>(std::ranges::count(pass_list(), group, &PassInfo::group));
-}
+size_t count_of(PassGroup group) { return std::ranges::count(pass_list(), group, &PassInfo::group); }
 
 /// Runs the passes up to `stage`. Returns true if a pass of that name ended them.
 bool run_shared(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {

@@ -71,7 +71,7 @@ Tensor made_up(const Port& port, const SymbolValues& values) {
          .hint = "weft tune takes inputs from files"});
   }
   std::vector<int64_t> dims = values.dims(port.type.shape.dims);
-  std::vector<double> numbers(static_cast<size_t>(element_count(dims)), 1);
+  std::vector<double> numbers(element_count(dims), 1);
   if (is_float(port.type.shape.dtype)) {
     uint32_t state = 1;
     for (double& number : numbers) number = static_cast<double>(state = state * 1664525 + 1013904223) * 0x1p-31 - 1;
@@ -244,8 +244,7 @@ class Tuner {
 
   static size_t number_of(const Decision& decision, const std::string& name) {
     auto found = std::ranges::find(decision.candidates, name, &Candidate::name);
-    return found == decision.candidates.end() ? favourite(decision)
-                                              : static_cast<size_t>(found - decision.candidates.begin());
+    return found == decision.candidates.end() ? favourite(decision) : found - decision.candidates.begin();
   }
 
   /// True if the trial uses this candidate. It does not if a library cannot compute the call.

@@ -89,8 +89,7 @@ Dim size_of(const Dims& dims, size_t begin, size_t end) {
 }
 
 AroundAxis around_axis(const Dims& dims, int64_t axis) {
-  auto at = static_cast<size_t>(axis);
-  return {size_of(dims, 0, at), dims[at], size_of(dims, at + 1, dims.size())};
+  return {size_of(dims, 0, axis), dims[axis], size_of(dims, axis + 1, dims.size())};
 }
 
 View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size) {

@@ -405,7 +405,7 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
       std::exchange(may_narrow_, may_narrow_ && !all_.overflowing.contains(whole) && !is_kept({.anchor = *user}));
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
   may_narrow_ = narrow;
-  auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
+  size_t axis = (*user)->as<Concat>()->axis;
   for (const Value& input : (*user)->inputs) {
     if (input == value) break;
     part.offset += input.dims()[axis] * part.strides[axis];

@@ -252,7 +252,7 @@ class Interpreter {
   std::vector<Wide> loop(const Instruction& i, std::vector<Wide> now) {
     const auto& op = *i.as<Loop>();
     const Module& body = *i.modules[0];
-    auto carried = static_cast<size_t>(op.carried);
+    size_t carried = op.carried;
     size_t offset = op.conditional ? 1 : 0;
     bool goes_on = !op.conditional || now[0].as<int64_t>()[0] != 0;
     now.erase(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(offset));
