@@ -359,8 +359,8 @@ class SpecialisingContext final : public Context {
     return context.run(rest, options);
   }
 
-  size_t memory_bytes() const override { return memory().arena; }
-  size_t peak_memory_bytes() const override { return memory().peak; }
+  int64_t memory_bytes() const override { return memory().arena; }
+  int64_t peak_memory_bytes() const override { return memory().peak; }
   MemoryUse memory() const override {
     MemoryUse all;
     for (const auto& [program, context] : contexts_) {

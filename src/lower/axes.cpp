@@ -46,7 +46,7 @@ bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Inst
   KernelBuilder unused("pointwise.h");
   FusedBody body(
       unused, iteration, [&](Value value) { return lowering.view_of(value); },
-      [](Value value) { return contiguous_view(0, value.shape()); });
+      [](Value value) { return contiguous_view(BufferId(0), value.shape()); });
   body.plan(instructions, outputs, given, loads);
   return body.last_coordinate_is_axis();
 }

@@ -214,12 +214,12 @@ class Interpreter {
     SizesStep sizes;
     for (size_t k = 0; k < op.symbols.size(); ++k) {
       sizes.settings.push_back({.symbol = *op.symbols[k].as_symbol(),
-                                .buffer = 0,
+                                .buffer = BufferId(0),
                                 .element = static_cast<int>(k),
                                 .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
     }
     PlanStep step{.action = std::move(sizes), .source = i.source};
-    set_sizes(step, [&](int, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
+    set_sizes(step, [&](BufferId, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
     return {};
   }
 
@@ -435,8 +435,8 @@ class RefContext : public Context {
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) override {
     return executable_->run(inputs, options, peak_);
   }
-  size_t memory_bytes() const override { return 0; }  // nothing is held between runs
-  size_t peak_memory_bytes() const override { return static_cast<size_t>(peak_); }
+  int64_t memory_bytes() const override { return 0; }  // nothing is held between runs
+  int64_t peak_memory_bytes() const override { return peak_; }
 
  private:
   std::shared_ptr<const RefExecutable> executable_;
