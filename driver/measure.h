@@ -34,7 +34,7 @@ struct Measurement {
   double cpu_seconds = 0;       ///< per run, all threads
   double load_before = 0, load_after = 0;
   int64_t peak_memory = 0;      ///< of the process
-  size_t arena = 0;             ///< of the context
+  int64_t arena = 0;            ///< of the context
   int64_t items = 1;            ///< first size of the first input
   std::vector<StepTime> trace;  ///< of the fastest profiled run
   std::vector<StepFigures> steps;

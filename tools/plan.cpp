@@ -27,15 +27,15 @@ struct Words {
 
 void line(const std::string& text) { std::printf("%s\n", text.c_str()); }
 
-std::string sizes_of(const Plan& plan, const std::vector<int>& numbers) {
+std::string sizes_of(const Plan& plan, const std::vector<SizeId>& ids) {
   std::vector<Dim> sizes;
-  for (int number : numbers) sizes.push_back(plan.sizes.at(static_cast<size_t>(number)));
+  for (SizeId id : ids) sizes.push_back(plan.sizes[id]);
   return cat(sizes);
 }
 
-void show_steps(const Plan& plan, const char* title, const std::vector<PlanStep>& steps) {
+void show_steps(const Plan& plan, const char* title, const Table<PlanStep>& steps) {
   line(title);
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (StepId i : steps.ids()) {
     const PlanStep& step = steps[i];
     line(cat(i, " ", step_name(plan, step), " from ", step.source));
     line(cat("  why: ", step.reason));
@@ -44,7 +44,7 @@ void show_steps(const Plan& plan, const char* title, const std::vector<PlanStep>
     line(cat("  buffers ", step.buffers, " writes ", step.outputs, " blocks ", launch.blocks, " work ", launch.work));
     line(cat("  sizes ", sizes_of(plan, step.sizes)));
     for (const StepVariant& variant : launch.variants) {
-      const std::string& kernel = plan.kernels.at(static_cast<size_t>(variant.kernel)).name;
+      const std::string& kernel = plan.kernels[variant.kernel].name;
       line(cat("  from ", variant.from, ": ", kernel, " blocks ", variant.blocks));
       line(cat("    sizes ", sizes_of(plan, variant.sizes)));
     }
@@ -54,7 +54,7 @@ void show_steps(const Plan& plan, const char* title, const std::vector<PlanStep>
 void show_buffers(const Plan& plan) {
   constexpr std::string_view kinds[] = {"input", "output", "constant", "persistent", "arena", "dynamic", "value"};
   line("buffers");
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  for (BufferId i : plan.buffers.ids()) {
     const PlanBuffer& b = plan.buffers[i];
     line(cat(i, " ", kinds[static_cast<size_t>(b.kind)], " ", b.shape, " bytes ", b.bytes, " steps ", b.first_step,
              "..", b.last_step, " shares ", b.shares, " '", b.value, "'"));

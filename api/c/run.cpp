@@ -76,7 +76,7 @@ void weft_context_free(weft_context* context) { delete context; }
 weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory) {
   return guarded([&] {
     MemoryUse use = required(context, "context").context->memory();
-    fill(&required(memory, "memory"), {0, use.arena, use.scratch, use.peak, use.weights, use.constants});
+    fill(&required(memory, "memory"), weft_memory(0, use.arena, use.scratch, use.peak, use.weights, use.constants));
   });
 }
 

@@ -559,10 +559,10 @@ std::vector<DimProduct> terms_of(const Dim& dim) {
   return terms;
 }
 
-void no_such_dimension(size_t index, size_t rank) {
+void no_such_dimension(int64_t index, size_t rank) {
   throw Error({.kind = ErrorKind::model,
                .code = "E151",
-               .what = cat("dimension ", static_cast<int64_t>(index), " of a tensor of rank ", rank, " is needed")});
+               .what = cat("dimension ", index, " of a tensor of rank ", rank, " is needed")});
 }
 
 Dim product(const Dims& dims) {
@@ -649,7 +649,7 @@ class DimParser {
     int64_t value = 0;
     auto [end, code] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (code != std::errc()) refuse("number out of range");
-    at_ = static_cast<size_t>(end - text_.data());
+    at_ = end - text_.data();
     return value;
   }
 

@@ -105,7 +105,7 @@ std::string to_string(const Dim& dim);
 Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of);
 
 /// Throws E151: a tensor of this rank has no dimension with that number.
-[[noreturn]] void no_such_dimension(size_t index, size_t rank);
+[[noreturn]] void no_such_dimension(int64_t index, size_t rank);
 
 /// Sizes of a tensor, outermost first. operator[] checks the index, because the model decides which dimension an
 /// operator asks for: one that does not exist is an error of the model (E151), not a read outside the list.
@@ -113,16 +113,16 @@ class Dims : public std::vector<Dim> {
  public:
   using std::vector<Dim>::vector;
 
-  Dim& operator[](size_t index) { return data()[checked(index)]; }
-  const Dim& operator[](size_t index) const { return data()[checked(index)]; }
+  Dim& operator[](int64_t index) { return data()[checked(index)]; }
+  const Dim& operator[](int64_t index) const { return data()[checked(index)]; }
   Dim& front() { return (*this)[0]; }
   const Dim& front() const { return (*this)[0]; }
-  Dim& back() { return (*this)[size() - 1]; }
-  const Dim& back() const { return (*this)[size() - 1]; }
+  Dim& back() { return (*this)[std::ssize(*this) - 1]; }
+  const Dim& back() const { return (*this)[std::ssize(*this) - 1]; }
 
  private:
-  size_t checked(size_t index) const {
-    if (index >= size()) no_such_dimension(index, size());
+  int64_t checked(int64_t index) const {
+    if (index < 0 || index >= std::ssize(*this)) no_such_dimension(index, size());
     return index;
   }
 };

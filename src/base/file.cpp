@@ -93,7 +93,7 @@ bool write_all(int fd, std::span<const std::byte> data) {
     ssize_t count = ::write(fd, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
+    data = data.subspan(count);
   }
   return true;
 }

@@ -138,7 +138,7 @@ class MappedFile {
     ::munmap(address_, size());
     range_->begin = 0;
   }
-  size_t size() const { return static_cast<size_t>(info_.st_size); }
+  size_t size() const { return info_.st_size; }
 
   /// Ignores that the file was moved away or removed.
   void check() const {
@@ -241,7 +241,7 @@ Bytes map_descriptor(int fd, const std::string& name) {
   if (!S_ISREG(info.st_mode)) {
     throw Error({.kind = ErrorKind::usage, .code = "E106", .what = cat(printable(name), " is not a regular file")});
   }
-  auto size = static_cast<size_t>(info.st_size);
+  size_t size = info.st_size;
   if (size == 0) return {};
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (address == MAP_FAILED) file_error(name, "map", errno);

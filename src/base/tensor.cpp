@@ -119,7 +119,7 @@ bool operator==(const Tensor& a, const Tensor& b) {
 }
 
 MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims) {
-  auto size = static_cast<size_t>(byte_size(dtype, element_count(dims)));
+  size_t size = byte_size(dtype, element_count(dims));
   std::shared_ptr<std::byte> owner(
       static_cast<std::byte*>(::operator new(std::max<size_t>(size, 1), std::align_val_t{64})),
       [](std::byte* p) { ::operator delete(p, std::align_val_t{64}); });
@@ -132,7 +132,7 @@ MutableTensor allocate_tensor(DType dtype, std::vector<int64_t> dims) {
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const double> values) {
   refuse_conversion(dtype);
   MutableTensor result = allocate_tensor(dtype, std::move(dims));
-  check(static_cast<size_t>(result.tensor.elements()) == values.size(), "a tensor has as many values as elements");
+  check(result.tensor.elements() == std::ssize(values), "a tensor has as many values as elements");
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_float(dtype)) store_float(result.data, dtype, static_cast<int64_t>(i), values[i]);
     else store_integer(result.data, dtype, static_cast<int64_t>(i), to_int64(values[i]));
@@ -143,7 +143,7 @@ Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const doubl
 Tensor make_tensor(DType dtype, std::vector<int64_t> dims, std::span<const int64_t> values) {
   refuse_conversion(dtype);
   MutableTensor result = allocate_tensor(dtype, std::move(dims));
-  check(static_cast<size_t>(result.tensor.elements()) == values.size(), "a tensor has as many values as elements");
+  check(result.tensor.elements() == std::ssize(values), "a tensor has as many values as elements");
   for (size_t i = 0; i < values.size(); ++i) {
     if (is_float(dtype)) store_float(result.data, dtype, static_cast<int64_t>(i), static_cast<double>(values[i]));
     else store_integer(result.data, dtype, static_cast<int64_t>(i), values[i]);
@@ -159,7 +159,7 @@ Tensor make_i64_tensor(std::span<const int64_t> values) {
 
 std::vector<double> to_doubles(const Tensor& tensor) {
   refuse_conversion(tensor.dtype);
-  std::vector<double> values(static_cast<size_t>(tensor.elements()));
+  std::vector<double> values(tensor.elements());
   for (size_t i = 0; i < values.size(); ++i) {
     auto index = static_cast<int64_t>(i);
     if (is_float(tensor.dtype)) values[i] = load_float(tensor.data.data(), tensor.dtype, index);
@@ -171,7 +171,7 @@ std::vector<double> to_doubles(const Tensor& tensor) {
 
 std::vector<int64_t> to_int64s(const Tensor& tensor) {
   refuse_conversion(tensor.dtype);
-  std::vector<int64_t> values(static_cast<size_t>(tensor.elements()));
+  std::vector<int64_t> values(tensor.elements());
   for (size_t i = 0; i < values.size(); ++i) {
     auto index = static_cast<int64_t>(i);
     if (is_float(tensor.dtype)) values[i] = static_cast<int64_t>(load_float(tensor.data.data(), tensor.dtype, index));
@@ -195,7 +195,7 @@ std::optional<double> splat_value(const Tensor& tensor) {
   if (tensor.dtype == DType::string || is_complex(tensor.dtype) || tensor.elements() == 0) return std::nullopt;
   int width = bits(tensor.dtype);
   if (width >= 8) {
-    size_t step = static_cast<size_t>(width) / 8;
+    size_t step = width / 8;
     const std::byte* first = tensor.data.data();
     for (size_t at = step; at < tensor.data.size(); at += step) {
       if (std::memcmp(first, first + at, step) != 0) return std::nullopt;

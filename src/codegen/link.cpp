@@ -52,7 +52,7 @@ bool MemoryFile::write(std::span<const std::byte> data) {
     ssize_t count = ::write(fd_, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
+    data = data.subspan(count);
   }
   return fd_ >= 0;
 }

@@ -154,8 +154,8 @@ class BySizesContext final : public Context {
     return contexts_.back().second->run(inputs, options);
   }
 
-  size_t memory_bytes() const override { return contexts_.back().second->memory_bytes(); }
-  size_t peak_memory_bytes() const override { return contexts_.back().second->peak_memory_bytes(); }
+  int64_t memory_bytes() const override { return contexts_.back().second->memory_bytes(); }
+  int64_t peak_memory_bytes() const override { return contexts_.back().second->peak_memory_bytes(); }
   MemoryUse memory() const override { return contexts_.back().second->memory(); }
 
  private:

@@ -39,7 +39,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
     if (debug_enabled(scale, "plan")) log_text(LogLevel::debug, cat(parts...));
   };
   show(1, "compiled for ", plan.chip);
-  for (const std::vector<PlanStep>* steps : {&plan.load_steps, &plan.steps}) {
+  for (const Table<PlanStep>* steps : {&plan.load_steps, &plan.steps}) {
     for (const PlanStep& step : *steps) show(3, step_name(plan, step), ": ", step.reason, ", from ", step.source);
   }
   for (const PlanKernel& kernel : plan.kernels) show(4, "source of ", kernel.name, "\n", kernel.code);
@@ -93,7 +93,7 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   plan.compiler = codegen_build();
   BuildCounts before = build_counts();
   auto progress = [&](int done, int total) {
-    if (options.progress) options.progress({"kernels", static_cast<size_t>(done), static_cast<size_t>(total)});
+    if (options.progress) options.progress(Progress("kernels", done, total));
   };
   Timer timer;
   static KernelCache none({}, 0);

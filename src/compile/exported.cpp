@@ -58,7 +58,7 @@ void request_numbers(const std::string& name, std::span<const double> numbers, c
   Shape shape = torch::declared_type(exported, name).shape;
   if (shape.rank() > 1 || (shape.rank() == 0 && numbers.size() != 1))
     refuse(cat(numbers.size(), " numbers are given for '", printable(name), "' of rank ", shape.rank()));
-  std::vector<int64_t> dims(static_cast<size_t>(shape.rank()), std::ssize(numbers));
+  std::vector<int64_t> dims(shape.rank(), std::ssize(numbers));
   out.constants.insert_or_assign(name, make_tensor(shape.dtype, dims, numbers));
 }
 

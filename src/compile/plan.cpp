@@ -30,9 +30,7 @@ DType type_of(Precision precision) {
   return precision == Precision::f32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
 }
 
-size_t count_of(PassGroup group) {
-  return static_cast<size_t>(std::ranges::count(pass_list(), group, &PassInfo::group));
-}
+size_t count_of(PassGroup group) { return std::ranges::count(pass_list(), group, &PassInfo::group); }
 
 /// Runs the passes up to `stage`. Returns true if a pass of that name ended them.
 bool run_shared(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
@@ -96,8 +94,8 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
 }
 
 /// Compiles the parts of a GPU's program that run on the CPU. They compute in f32; none has a large product.
-static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
-  std::vector<PlanPart> parts;
+static Table<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
+  Table<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {
     check_can_compile_for(host_chip());
     CompileReport report;
@@ -109,7 +107,7 @@ static std::vector<PlanPart> plan_parts(Program& program, const CompileOptions& 
 
 Plan make_plan(Program& program, const Chip& chip, const ProgramSource& asked, const CompileOptions& options,
                CompileReport& report) {
-  std::vector<PlanPart> parts;
+  Table<PlanPart> parts;
   if (!is_cpu(chip.kind)) parts = plan_parts(program, options);
   PassContext context{.chip = chip, .precision = asked.precision, .keep_f32 = asked.keep_f32, .ranks = options.ranks};
   run_chip_passes(program, context, options, report);

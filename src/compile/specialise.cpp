@@ -32,7 +32,7 @@ Tensor likely_value(const Port& port, std::string_view op, size_t operand, size_
   std::vector<int64_t> dims;
   for (const Dim& dim : port.type.shape.dims)
     dims.push_back(std::clamp(likely_lengths[guess], dim.lower_bound(), dim.upper_bound()));
-  std::vector<double> values(static_cast<size_t>(element_count(dims)));
+  std::vector<double> values(element_count(dims));
   for (size_t i = 0; i < values.size(); ++i) {
     double usual = op == "Slice" && operand == 4 ? 1 : static_cast<double>(i);
     values[i] = guess == 0 ? usual : other_values[guess - 1];
@@ -82,7 +82,7 @@ void StaticModel::add(const onnx::StaticNeeds& needs, const Error& refusal) {
     for (const std::string& name : operand.inputs) {
       if (options_.static_inputs && !matches_any(name, *options_.static_inputs)) throw refusal;
       auto port = std::ranges::find(inputs_, name, &Port::name);
-      size_t number = static_cast<size_t>(port - inputs_.begin());
+      size_t number = port - inputs_.begin();
       auto known = std::ranges::find(statics_, number, &StaticInput::input);
       if (known != statics_.end() && (operand.is_length || !known->is_length)) continue;
       if (known != statics_.end()) statics_.erase(known);
@@ -359,8 +359,8 @@ class SpecialisingContext final : public Context {
     return context.run(rest, options);
   }
 
-  size_t memory_bytes() const override { return memory().arena; }
-  size_t peak_memory_bytes() const override { return memory().peak; }
+  int64_t memory_bytes() const override { return memory().arena; }
+  int64_t peak_memory_bytes() const override { return memory().peak; }
   MemoryUse memory() const override {
     MemoryUse all;
     for (const auto& [program, context] : contexts_) {

@@ -67,7 +67,7 @@ std::vector<NodeSupport> find_support(const std::filesystem::path& model_path, c
   std::vector<onnx::NodeFault> faults;
   if (is_open) return nodes;
   std::unique_ptr<Program> program = import(*model, options, &faults);
-  for (const onnx::NodeFault& fault : faults) refuse_node(nodes, static_cast<size_t>(fault.node), fault.why);
+  for (const onnx::NodeFault& fault : faults) refuse_node(nodes, fault.node, fault.why);
   judge_lowering(std::move(program), place, options, nodes);
   reading.check();
   return nodes;

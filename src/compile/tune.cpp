@@ -27,8 +27,8 @@ double median(std::vector<double> values) {
 
 /// A compiled program that uses one candidate for each problem, and a context to run it.
 struct Trial {
-  std::vector<Decision> decisions;
-  std::vector<int> decision_of;  // the decision that each step belongs to
+  Table<Decision> decisions;
+  std::vector<DecisionId> decision_of;  // the decision that each step belongs to
   std::shared_ptr<Executable> executable;
   std::unique_ptr<Context> context;
 };
@@ -42,7 +42,7 @@ struct Problem {
 };
 
 /// Chooses numbers for symbolic sizes: those that the decisions assume, else 16 or the nearest bound.
-SymbolValues assumed_sizes(const std::vector<Port>& ports, const std::vector<Decision>& decisions) {
+SymbolValues assumed_sizes(const std::vector<Port>& ports, const Table<Decision>& decisions) {
   SymbolValues values;
   for (const Decision& decision : decisions) {
     for (const auto& [size, number] : decision.assumed) {
@@ -71,7 +71,7 @@ Tensor made_up(const Port& port, const SymbolValues& values) {
          .hint = "weft tune takes inputs from files"});
   }
   std::vector<int64_t> dims = values.dims(port.type.shape.dims);
-  std::vector<double> numbers(static_cast<size_t>(element_count(dims)), 1);
+  std::vector<double> numbers(element_count(dims), 1);
   if (is_float(port.type.shape.dtype)) {
     uint32_t state = 1;
     for (double& number : numbers) number = static_cast<double>(state = state * 1664525 + 1013904223) * 0x1p-31 - 1;
@@ -149,12 +149,12 @@ class Tuner {
   }
 
   void find_problems() {
-    std::set<int> timed(base_.decision_of.begin(), base_.decision_of.end());
+    std::set<DecisionId> timed(base_.decision_of.begin(), base_.decision_of.end());
     SymbolValues values = bind_symbols(base_.executable->inputs(), with_defaults(base_.executable->inputs(), inputs_));
     std::set<std::string> open;
-    for (size_t i = 0; i < base_.decisions.size(); ++i) {
+    for (DecisionId i : base_.decisions.ids()) {
       const Decision& decision = base_.decisions[i];
-      if (decision.candidates.size() < 2 || !timed.contains(static_cast<int>(i))) continue;
+      if (decision.candidates.size() < 2 || !timed.contains(i)) continue;
       if (!fits(decision, values)) {
         open.insert(decision.problem);
         continue;
@@ -198,8 +198,8 @@ class Tuner {
     trial.context->run(inputs_, {.profile = &profile});
     std::map<std::string, double> times;
     for (const StepTime& step : profile) {
-      int decision = trial.decision_of[step.step];
-      if (decision < 0) continue;
+      DecisionId decision = trial.decision_of[step.step];
+      if (!decision) continue;
       std::chrono::duration<double, std::nano> taken = step.end - step.begin;
       times[trial.decisions[decision].problem] += taken.count();
     }
@@ -244,8 +244,7 @@ class Tuner {
 
   static size_t number_of(const Decision& decision, const std::string& name) {
     auto found = std::ranges::find(decision.candidates, name, &Candidate::name);
-    return found == decision.candidates.end() ? favourite(decision)
-                                              : static_cast<size_t>(found - decision.candidates.begin());
+    return found == decision.candidates.end() ? favourite(decision) : found - decision.candidates.begin();
   }
 
   /// True if the trial uses this candidate. It does not if a library cannot compute the call.

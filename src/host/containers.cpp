@@ -51,7 +51,7 @@ class Assembly {
   Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {
     if (dtype == DType::string) {
       result_ = {.dtype = dtype, .dims = dims};
-      strings_.resize(static_cast<size_t>(element_count(dims)));
+      strings_.resize(element_count(dims));
     } else {
       if (bits(dtype) < 8) refuse("E149", "elements of ", dtype, " are packed and cannot be split or joined");
       auto made = allocate_tensor(dtype, dims);
@@ -100,7 +100,7 @@ std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   if (each < 1) refuse("E312", "cannot split into parts of ", each);
   int64_t parts = size / each + (size % each != 0);
   if (parts > max_parts) refuse("E312", "cannot split into ", parts, " parts; at most ", max_parts);
-  lengths.assign(static_cast<size_t>(parts), each);
+  lengths.assign(parts, each);
   if (size % each) lengths.back() = size % each;
   return lengths;
 }
@@ -137,7 +137,7 @@ Values erase(Values in) {
 }
 
 Values split(const HostCall& call, Operands in) {
-  auto axis = static_cast<size_t>(call.numbers.at(0));
+  size_t axis = call.numbers.at(0);
   bool keeps_axis = call.numbers.at(1) != 0;
   int64_t size = in[0].dims.at(axis), begin = 0;
   Values parts;
@@ -159,7 +159,7 @@ Values join(const HostCall& call, Operands in) {
   if (items.empty()) refuse("E301", "an empty sequence cannot be concatenated");
   std::vector<int64_t> dims = items[0].dims;
   int64_t rank = std::ssize(dims) + is_new_axis;
-  auto axis = static_cast<size_t>(place(call.numbers.at(0), rank, "axis"));
+  size_t axis = place(call.numbers.at(0), rank, "axis");
   if (is_new_axis) dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), 1);
   std::vector<Tensor> parts;
   int64_t total = 0;

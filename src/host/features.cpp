@@ -202,7 +202,7 @@ Values ngrams_text(const HostCall& call, Operands in) {
     int64_t first = splits[row], last = splits[row + 1];
     if (first < 0 || last < first || last > std::ssize(tokens))
       refuse("E301", "a row of tokens goes from ", first, " to ", last, ", and there are ", tokens.size());
-    auto own = tokens.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first));
+    auto own = tokens.subspan(first, last - first);
     add_runs(padding, own, std::span(call.numbers).subspan(2), out);
     ends.push_back(std::ssize(out));
   }

@@ -12,9 +12,9 @@ Tensor keys_of(const HostCall& call) {
 }
 
 Tensor part(const Tensor& tensor, int64_t first, int64_t count) {
-  size_t width = static_cast<size_t>(bits(tensor.dtype)) / 8;
+  size_t width = bits(tensor.dtype) / 8;
   Tensor rest{.dtype = tensor.dtype, .dims = {count}};
-  rest.data = tensor.data.part(static_cast<size_t>(first) * width, static_cast<size_t>(count) * width);
+  rest.data = tensor.data.part(first * width, count * width);
   return rest;
 }
 
@@ -43,8 +43,7 @@ Tensor picked(const Tensor& values, const std::vector<int64_t>& places, DType ty
   std::vector<double> numbers, all;
   if (values.dtype != DType::string) all = to_doubles(values);
   for (int64_t at : places) {
-    auto place = static_cast<size_t>(at);
-    numbers.push_back(at < 0 ? 0 : all.empty() ? number_of((*values.strings)[place]) : all[place]);
+    numbers.push_back(at < 0 ? 0 : all.empty() ? number_of((*values.strings)[at]) : all[at]);
   }
   return make_tensor(type, dims, std::span<const double>(numbers));
 }

@@ -142,14 +142,14 @@ OPJ_SIZE_T read_bytes(void* to, OPJ_SIZE_T count, void* user) {
 }
 OPJ_BOOL seek_to(OPJ_OFF_T place, void* user) {
   auto& reader = *static_cast<Reader*>(user);
-  if (place < 0 || static_cast<size_t>(place) > reader.file.size()) return OPJ_FALSE;
-  reader.at = static_cast<size_t>(place);
+  if (place < 0 || std::cmp_greater(place, reader.file.size())) return OPJ_FALSE;
+  reader.at = place;
   return OPJ_TRUE;
 }
 OPJ_OFF_T skip_bytes(OPJ_OFF_T count, void* user) {
   auto& reader = *static_cast<Reader*>(user);
-  if (count < 0 || static_cast<size_t>(count) > reader.file.size() - reader.at) return -1;
-  reader.at += static_cast<size_t>(count);
+  if (count < 0 || std::cmp_greater(count, reader.file.size() - reader.at)) return -1;
+  reader.at += count;
   return count;
 }
 
@@ -233,7 +233,8 @@ Picture decode_bmp(File file) {
   for (size_t y = 0; y < picture.height; ++y) {
     File row = n.part_at(start + (rows < 0 ? y : picture.height - 1 - y) * stride, stride);
     for (size_t x = 0; x < picture.width; ++x) {
-      File pixel = depth == 8 ? n.part_at(palette + 4 * static_cast<size_t>(row[x]), 3) : row.subspan(x * depth / 8, 3);
+      File pixel =
+          depth == 8 ? n.part_at(palette + 4 * std::to_integer<size_t>(row[x]), 3) : row.subspan(x * depth / 8, 3);
       for (size_t c = 0; c < 3; ++c)
         picture.pixels[(y * picture.width + x) * 3 + c] = static_cast<uint8_t>(pixel[2 - c]);
     }

@@ -145,8 +145,8 @@ std::string text_of(const Tensor& tensor, int64_t index) {
   if (tensor.dtype == DType::string) return strings(tensor)[index];
   Tensor one = tensor;
   one.dims = {1};
-  size_t width = static_cast<size_t>(bits(tensor.dtype)) / 8;
-  one.data = tensor.data.part(static_cast<size_t>(index) * width, width);
+  size_t width = bits(tensor.dtype) / 8;
+  one.data = tensor.data.part(index * width, width);
   if (is_float(tensor.dtype)) return real_text(to_doubles(one)[0]);
   int64_t value = to_int64s(one)[0];
   return tensor.dtype == DType::u64 ? cat(static_cast<uint64_t>(value)) : cat(value);

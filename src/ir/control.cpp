@@ -90,10 +90,8 @@ void check_nesting(const Program& program) {
 std::span<const Value> body_operands(const Instruction& i, size_t body) {
   std::span<const Value> all = i.inputs;
   if (const auto* loop = i.as<Loop>()) return all.subspan(loop->conditional ? 1 : 0);
-  if (const auto* branch = i.as<If>()) {
-    auto first = static_cast<size_t>(branch->first);
-    return body == 0 ? all.subspan(1, first) : all.subspan(1 + first);
-  }
+  if (const auto* branch = i.as<If>())
+    return body == 0 ? all.subspan(1, branch->first) : all.subspan(1 + branch->first);
   return {};
 }
 

@@ -270,7 +270,7 @@ std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip
     ++done;
     if (options.progress) options.progress(done, total);
   };
-  run_parallel(pieces.size(), static_cast<size_t>(options.threads > 0 ? options.threads : default_threads()), make);
+  run_parallel(pieces.size(), options.threads > 0 ? options.threads : default_threads(), make);
   return pieces;
 }
 

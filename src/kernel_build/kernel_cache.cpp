@@ -36,7 +36,7 @@ bool read_all(int fd, std::span<std::byte> data) {
     ssize_t count = ::read(fd, data.data(), data.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
+    data = data.subspan(count);
   }
   return true;
 }

@@ -31,7 +31,7 @@ bool read_exactly(int fd, std::span<T> values, uint64_t offset) {
     ssize_t count = ::pread(fd, data.data(), data.size(), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    data = data.subspan(static_cast<size_t>(count));
+    data = data.subspan(count);
     offset += static_cast<uint64_t>(count);
   }
   return true;

@@ -46,7 +46,7 @@ bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Inst
   KernelBuilder unused("pointwise.h");
   FusedBody body(
       unused, iteration, [&](Value value) { return lowering.view_of(value); },
-      [](Value value) { return contiguous_view(0, value.shape()); });
+      [](Value value) { return contiguous_view(BufferId(0), value.shape()); });
   body.plan(instructions, outputs, given, loads);
   return body.last_coordinate_is_axis();
 }
@@ -89,8 +89,7 @@ Dim size_of(const Dims& dims, size_t begin, size_t end) {
 }
 
 AroundAxis around_axis(const Dims& dims, int64_t axis) {
-  auto at = static_cast<size_t>(axis);
-  return {size_of(dims, 0, at), dims[at], size_of(dims, at + 1, dims.size())};
+  return {size_of(dims, 0, axis), dims[axis], size_of(dims, axis + 1, dims.size())};
 }
 
 View part_of(const View& whole, size_t axis, const Dim& start, const Dim& size) {

@@ -47,10 +47,10 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
 /// Lowers one body of an If. Results of symbolic size are written to buffers of the branch, which are then swapped with
 /// those of the If.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
-                  const std::vector<int>& targets) {
+                  const std::vector<BufferId>& targets) {
   const Module& body = *i.modules[which];
   const Dims& sets = i.as<If>()->sets;
-  std::vector<int> slots = targets, swaps;
+  std::vector<BufferId> slots = targets, swaps;
   std::vector<SizeSetting> settings;
   for (size_t k = 0; k < targets.size(); ++k) {
     Value result = body.results()[k].value;
@@ -76,16 +76,16 @@ class LoopLowering {
         body_(*i.modules[0]),
         operands_(body_operands(i, 0)),
         first_(op_.conditional ? 1 : 0),
-        carried_(static_cast<size_t>(op_.carried)) {}
+        carried_(op_.carried) {}
 
   void run() {
     views_ = views_of(lowering_, body_, operands_);
     begin();
-    int head = lowering_.next_step();
-    std::vector<int> exits = branches();
+    StepId head = lowering_.next_step();
+    std::vector<StepId> exits = branches();
     trip();
     lowering_.add_control({.action = JumpStep{head}, .reason = "next trip"});
-    for (int branch : exits) lowering_.end_jump(branch);
+    for (StepId branch : exits) lowering_.end_jump(branch);
     end();
   }
 
@@ -98,24 +98,24 @@ class LoopLowering {
   bool is_passed_on(size_t k) const { return result(k) == body_.parameters()[k]; }
   Dim number() const { return Dim::symbol(waiting(op_.counter)); }
 
-  void copy_to(int buffer, Value value) {
+  void copy_to(BufferId buffer, Value value) {
     lowering_.copy_into(value, contiguous_view(buffer, value.type().shape), "initial value of a loop-carried value");
   }
 
   /// Adds the steps before the first trip.
   void begin() {
     settings_ = {set(waiting(op_.counter), 0)};
-    std::vector<int> stacked;
+    std::vector<BufferId> stacked;
     if (op_.conditional) {
       copy_to(carry(i_.inputs[0].type(), body_.results()[0].value), i_.inputs[0]);
       slots_.push_back(swaps_.back());
     }
     for (size_t k = 0; k < carried_; ++k) {
-      int now = carry(operands_[k].type(), result(k));
+      BufferId now = carry(operands_[k].type(), result(k));
       copy_to(now, operands_[k]);
       slots_.push_back(swaps_.back());
       if (is_passed_on(k)) {
-        slots_.back() = -1;
+        slots_.back() = {};
         swaps_.resize(swaps_.size() - 2);
       }
       views_[k] = contiguous_view(now, body_.parameters()[k].type().shape);
@@ -128,15 +128,15 @@ class LoopLowering {
   }
 
   /// Adds two buffers for a carried value, before and after the trip; returns the first.
-  int carry(const Type& now, Value next) {
+  BufferId carry(const Type& now, Value next) {
     swaps_.push_back(lowering_.new_working_buffer(now, next.source()));
     swaps_.push_back(lowering_.new_working_buffer(next.type(), next.source()));
     return swaps_[swaps_.size() - 2];
   }
 
-  int begin_rows(size_t k) {
+  BufferId begin_rows(size_t k) {
     Value stack{&i_, static_cast<uint32_t>(k)};
-    slots_.push_back(-1);
+    slots_.emplace_back();
     if (!is_open(k)) {
       rows_.push_back(lowering_.new_result(stack).buffer);
       return rows_.back();
@@ -152,9 +152,9 @@ class LoopLowering {
     return rows_.back();
   }
 
-  /// Adds the branches that leave the loop when all trips are made or the condition is false; returns their numbers.
-  std::vector<int> branches() {
-    std::vector<int> steps;
+  /// Adds the branches that leave the loop when all trips are made or the condition is false.
+  std::vector<StepId> branches() {
+    std::vector<StepId> steps;
     if (op_.trips != Dim(INT64_MAX)) {
       steps.push_back(lowering_.add_control({.action = BranchStep{op_.trips - number()}, .reason = "trips are left"}));
     }
@@ -179,7 +179,7 @@ class LoopLowering {
       lowering_.add_control({.action = SwapStep{}, .buffers = swaps_, .reason = "carried to the next trip"});
   }
 
-  void add_row(size_t k, int buffer) {
+  void add_row(size_t k, BufferId buffer) {
     Value row = result(k);
     std::vector<SizeSetting> settings;
     std::vector<SizeCheck> checks;
@@ -231,7 +231,7 @@ class LoopLowering {
   std::span<const Value> operands_;
   size_t first_, carried_;  // number of results of the body before the carried values; number of carried values
   std::vector<View> views_;
-  std::vector<int> slots_, swaps_, rows_;
+  std::vector<BufferId> slots_, swaps_, rows_;
   std::vector<SizeSetting> settings_;
 };
 
@@ -250,7 +250,7 @@ void lower_bind(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Bind>();
   Value input = lowering.on_gpu() ? input_bound_by(i) : Value{};
-  int buffer = input ? lowering.view_of(input).buffer : lowering.whole_view_of(i.inputs[0]).buffer;
+  BufferId buffer = input ? lowering.view_of(input).buffer : lowering.whole_view_of(i.inputs[0]).buffer;
   std::vector<SizeSetting> settings;
   for (size_t k = 0; k < op.symbols.size(); ++k) {
     settings.push_back({.symbol = *op.symbols[k].as_symbol(),
@@ -266,18 +266,18 @@ void lower_if(Lowering& lowering, const Region& region) {
   const auto& op = *i.as<If>();
   std::vector<View> yes = views_of(lowering, *i.modules[0], body_operands(i, 0)),
                     no = views_of(lowering, *i.modules[1], body_operands(i, 1));
-  int condition = lowering.whole_view_of(i.inputs[0]).buffer;
-  std::vector<int> targets;
+  BufferId condition = lowering.whole_view_of(i.inputs[0]).buffer;
+  std::vector<BufferId> targets;
   for (uint32_t k = 0; k < i.types.size(); ++k) {
     bool is_open = contains_any(op.sets, i.types[k].shape.dims);
-    int buffer =
+    BufferId buffer =
         is_open ? lowering.new_working_buffer(i.types[k].shape, i.source) : lowering.new_result({&i, k}).buffer;
     if (is_open) lowering.set_view({&i, k}, contiguous_view(buffer, i.types[k].shape));
     targets.push_back(buffer);
   }
-  int branch = lowering.add_control({.action = BranchStep{}, .buffers = {condition}, .reason = "which branch"});
+  StepId branch = lowering.add_control({.action = BranchStep{}, .buffers = {condition}, .reason = "which branch"});
   lower_branch(lowering, i, 0, yes, targets);
-  int jump = lowering.add_control({.action = JumpStep{}, .reason = "the branch is done"});
+  StepId jump = lowering.add_control({.action = JumpStep{}, .reason = "the branch is done"});
   lowering.end_jump(branch);
   lower_branch(lowering, i, 1, no, targets);
   lowering.end_jump(jump);

@@ -19,7 +19,7 @@ int lanes_of(const Lowering& lowering, DType type) {
 void lower_gather(Lowering& lowering, const Region& given) {
   Region region = given;
   const Instruction& i = *region.anchor;
-  auto axis = static_cast<size_t>(i.as<Gather>()->axis);
+  size_t axis = i.as<Gather>()->axis;
   View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
   size_t index_end = axis + indices.dims.size();
   Dim before = size_of(x.dims, 0, axis), count = product(indices.dims),
@@ -66,7 +66,7 @@ void lower_gather(Lowering& lowering, const Region& given) {
 
 void lower_concat(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  auto axis = static_cast<size_t>(i.as<Concat>()->axis);
+  size_t axis = i.as<Concat>()->axis;
   Value result{region.anchor, 0};
   View whole = lowering.has_view(result) ? lowering.view_of(result) : lowering.new_result(result);
   Dim start = 0;

@@ -409,8 +409,8 @@ void FusedBody::emit_store(const Access& access) {
   else kernel_.line("  store_strided(", at, ", ", stride, ", ", value, ", lanes);");
 }
 
-std::vector<int> FusedBody::in_place() const {
-  std::vector<int> list;
+std::vector<BufferId> FusedBody::in_place() const {
+  std::vector<BufferId> list;
   if (stores_.size() != 1) return list;
   const Access& to = stores_[0];
   auto is_same_place = [&](const Access& from) {

@@ -58,7 +58,7 @@ class FusedBody {
   std::string variable(Value value);
 
   /// Returns buffers whose memory the result may overwrite, because each element is read only where it is written.
-  std::vector<int> in_place() const;
+  std::vector<BufferId> in_place() const;
 
   /// Returns the merged axes, which are the loops of a pointwise kernel. Call it after plan().
   const Dims& axes() const { return axes_; }

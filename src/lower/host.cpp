@@ -22,14 +22,14 @@ void lower_cpu_part(Lowering& lowering, const Region& region) {
   for (const Value& input : i.inputs) operands.push_back(lowering.whole_view_of(input));
   lowering.set_known(op.sets);
   for (uint32_t k = 0; k < i.types.size(); ++k) results.push_back(lowering.new_result({region.anchor, k}));
-  PartStep part{.part = static_cast<int>(op.part)};
+  PartStep part{.part = PartId(op.part)};
   for (size_t k = 0; k < op.sets.size(); ++k) {
-    int buffer = results.back().buffer;
+    BufferId buffer = results.back().buffer;
     lowering.plan().buffers[buffer].kind = BufferKind::value;
     part.settings.push_back({.symbol = *op.sets[k].as_symbol(), .buffer = buffer, .element = static_cast<int>(k)});
   }
   PlanStep step{.action = std::move(part), .reason = op.why};
-  for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_number(size));
+  for (const Dim& size : op.sizes) step.sizes.push_back(lowering.plan().size_id(size));
   lowering.add_host_step(std::move(step), operands, results);
   lowering.set_sizes({}, lowering.guards().after(i));
 }

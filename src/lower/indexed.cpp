@@ -49,7 +49,7 @@ void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {
-    size_t axis = first + static_cast<size_t>(c);
+    size_t axis = first + c;
     kernel.line("  const i64 p", c, " = place_of(", kernel.launch_noting_faults(), ", ", index, " + ", c, "], ",
                 kernel.size(x.dims[axis]), ");");
     kernel.line("  inside = inside && p", c, " >= 0;");
@@ -75,7 +75,7 @@ std::string fn_text(ScatterFn fn) { return cat("ScatterFn::", enum_name(fn)); }
 
 void lower_gather_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  auto axis = static_cast<size_t>(i.as<GatherElements>()->axis);
+  size_t axis = i.as<GatherElements>()->axis;
   check_other_axes(lowering, i, axis);
   View x = lowering.view_of(i.inputs[0]), indices = lowering.view_of(i.inputs[1]);
   View y = lowering.new_result({region.anchor, 0});
@@ -91,10 +91,10 @@ void lower_gather_elements(Lowering& lowering, const Region& region) {
 
 void lower_gather_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
-  auto batch_axes = static_cast<size_t>(i.as<GatherNd>()->batch);
+  size_t batch_axes = i.as<GatherNd>()->batch;
   View x = lowering.contiguous_view_of(i.inputs[0]), indices = lowering.contiguous_view_of(i.inputs[1]);
   int64_t count = *indices.dims.back().constant();
-  size_t slice = batch_axes + static_cast<size_t>(count);
+  size_t slice = batch_axes + count;
   std::string batches, lookups, length, image;
   KernelBuilder kernel("indexed.h");
   batches = kernel.size(size_of(x.dims, 0, batch_axes));
@@ -125,7 +125,7 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
-  auto axis = static_cast<size_t>(op.axis);
+  size_t axis = op.axis;
   check_other_axes(lowering, i, axis);
   View indices = lowering.view_of(i.inputs[1]), updates = lowering.view_of(i.inputs[2]);
   View y = copied_operand(lowering, region);
@@ -149,7 +149,7 @@ void lower_scatter_nd(Lowering& lowering, const Region& region) {
   int64_t count = *indices.dims.back().constant();
   KernelBuilder kernel("indexed.h");
   std::string writes = kernel.size(size_of(indices.dims, 0, indices.dims.size() - 1)),
-              length = kernel.size(size_of(y.dims, static_cast<size_t>(count), y.dims.size()));
+              length = kernel.size(size_of(y.dims, count, y.dims.size()));
   std::string to = kernel.buffer(y.buffer, y.dtype, true), index = kernel.buffer(indices.buffer, indices.dtype, false),
               from = kernel.buffer(updates.buffer, updates.dtype, false);
   kernel.line("scatter_slices<", fn_text(i.as<ScatterNd>()->fn), ">(WEFT_LAUNCH, ", writes, ", ", length, ", ", to,
@@ -158,8 +158,7 @@ void lower_scatter_nd(Lowering& lowering, const Region& region) {
   emit_places(kernel, y, 0, count, cat(index, "[", kernel.size(indices.offset), " + i * ", count));
   kernel.line("  return from;");
   kernel.line("});");
-  lowering.set_items(kernel, size_of(y.dims, static_cast<size_t>(count), y.dims.size()),
-                     cat("tasks::ceil_div(", length, ", 1024)"));
+  lowering.set_items(kernel, size_of(y.dims, count, y.dims.size()), cat("tasks::ceil_div(", length, ", 1024)"));
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_nd"), "columns of slices in parallel, updates in order");
 }
 

@@ -89,7 +89,7 @@ WeightBounds weight_bounds(Value weight) {
   const Dims& dims = weight.dims();
   const auto* constant = weight.def->as<Constant>();
   if (constant && all_constant(dims) && weight.dtype() == DType::i8)
-    return bounds_of(constant->tensor.as<int8_t>(), static_cast<size_t>(dims[0].value()));
+    return bounds_of(constant->tensor.as<int8_t>(), dims[0].value());
   double element = interval_of(weight).size();
   return {element, static_cast<double>(product({dims.begin() + 1, dims.end()}).upper_bound()) * element};
 }

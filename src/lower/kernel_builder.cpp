@@ -31,16 +31,13 @@ std::string converted(const std::string& text, DType from, DType to) {
   return from == to ? text : cat("convert<", kernel_type(to), ">(", text, ")");
 }
 
-int PlanDraft::size_number(const Dim& dim) {
-  std::vector<int>& numbers = size_numbers_[to_string(dim)];
-  auto same = [&](int number) { return sizes[number] == dim; };
-  auto found = std::ranges::find_if(numbers, same);
-  if (found != numbers.end()) return *found;
-  sizes.push_back(dim);
-  return numbers.emplace_back(static_cast<int>(sizes.size()) - 1);
+SizeId PlanDraft::size_id(const Dim& dim) {
+  std::vector<SizeId>& ids = size_ids_[to_string(dim)];
+  auto found = std::ranges::find_if(ids, [&](SizeId id) { return sizes[id] == dim; });
+  return found != ids.end() ? *found : ids.emplace_back(sizes.add(dim));
 }
 
-std::string KernelBuilder::buffer(int buffer, DType type, bool written) {
+std::string KernelBuilder::buffer(BufferId buffer, DType type, bool written) {
   auto same = [&](const Argument& a) { return a.buffer == buffer && a.type == type; };
   auto found = std::ranges::find_if(buffers_, same);
   if (found == buffers_.end()) found = buffers_.insert(buffers_.end(), {buffer, type, false, false});
@@ -115,7 +112,7 @@ void KernelBuilder::replace(std::string_view from, std::string_view to) {
   body_.replace(at, from.size(), to);
 }
 
-bool KernelBuilder::uses(int buffer) const {
+bool KernelBuilder::uses(BufferId buffer) const {
   return std::ranges::find(buffers_, buffer, &Argument::buffer) != buffers_.end();
 }
 
@@ -139,17 +136,17 @@ PlanStep KernelBuilder::finish(PlanDraft& plan, const std::string& stem) {
                     .cluster = cluster_,
                     .kind = kind_,
                     .notes_faults = notes_faults_};
-  LaunchStep launch{.kernel = plan.kernel_number(std::move(kernel), [&] { return text(name); })};
+  LaunchStep launch{.kernel = plan.kernel_id(std::move(kernel), [&] { return text(name); })};
   if (blocks_) launch.blocks = *blocks_;
   PlanStep step{.action = std::move(launch)};
   for (const Argument& argument : buffers_) {
     step.buffers.push_back(argument.buffer);
     if (argument.written) step.outputs.push_back(argument.buffer);
   }
-  step.writes_apart = std::ranges::none_of(step.outputs, [&](int id) {
+  step.writes_apart = std::ranges::none_of(step.outputs, [&](BufferId id) {
     return std::ranges::any_of(buffers_, [&](const Argument& a) { return a.buffer == id && a.read; });
   });
-  for (const Dim& dim : sizes_) step.sizes.push_back(plan.size_number(dim));
+  for (const Dim& dim : sizes_) step.sizes.push_back(plan.size_id(dim));
   step.in_place = in_place_;
   return step;
 }

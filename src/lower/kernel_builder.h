@@ -24,21 +24,20 @@ inline bool is_packed_type(DType type) { return bits(type) > 0 && bits(type) < 8
 
 /// A plan under construction, with tables that find equal kernels and sizes.
 struct PlanDraft : Plan {
-  /// Returns the number of the kernel with this name; if there is none, adds it with the source from `code`.
+  /// Returns the kernel with this name; if there is none, adds it with the source from `code`.
   template <class Code>
-  int kernel_number(PlanKernel kernel, const Code& code) {
-    auto [entry, is_new] = kernel_numbers_.try_emplace(kernel.name, static_cast<int>(kernels.size()));
+  KernelId kernel_id(PlanKernel kernel, const Code& code) {
+    auto [entry, is_new] = kernel_ids_.try_emplace(kernel.name, kernels.end_id());
     if (!is_new) return entry->second;
     kernel.code = code();
-    kernels.push_back(std::move(kernel));
-    return entry->second;
+    return kernels.add(std::move(kernel));
   }
-  /// Returns the number of a size in Plan::sizes; adds the size if it is new.
-  int size_number(const Dim& dim);
+  /// Returns the id of a size in Plan::sizes; adds the size if it is new.
+  SizeId size_id(const Dim& dim);
 
  private:
-  std::unordered_map<std::string, int> kernel_numbers_;
-  std::unordered_map<std::string, std::vector<int>> size_numbers_;  // key: the size as text
+  std::unordered_map<std::string, KernelId> kernel_ids_;
+  std::unordered_map<std::string, std::vector<SizeId>> size_ids_;  // key: the size as text
 };
 
 /// Writes the source of one kernel and collects its launch arguments. Buffers and sizes are numbered in order of first
@@ -54,7 +53,7 @@ class KernelBuilder {
   explicit KernelBuilder(std::string header) : header_(std::move(header)) {}
 
   /// Returns the variable that points to the buffer's elements.
-  std::string buffer(int buffer, DType type, bool written);
+  std::string buffer(BufferId buffer, DType type, bool written);
   /// Returns a variable for a size, or the literal for 0 and 1, which lets the compiler specialise the kernel for them.
   std::string size(const Dim& dim);
   /// Returns a variable and never a literal, for sizes that make no kernel faster: offsets, window geometry.
@@ -98,16 +97,16 @@ class KernelBuilder {
   }
 
   /// Sets buffers whose memory the result may overwrite (PlanStep::in_place).
-  void set_in_place(std::vector<int> buffers) { in_place_ = std::move(buffers); }
+  void set_in_place(std::vector<BufferId> buffers) { in_place_ = std::move(buffers); }
   /// True if a line written so far reads or writes this buffer.
-  bool uses(int buffer) const;
+  bool uses(BufferId buffer) const;
 
   /// Adds the kernel to the plan unless it has an equal one; returns the launch step.
   PlanStep finish(PlanDraft& plan, const std::string& stem);
 
  private:
   struct Argument {
-    int buffer;
+    BufferId buffer;
     DType type;
     bool read, written;
   };
@@ -116,7 +115,7 @@ class KernelBuilder {
 
   std::string header_, shared_, prelude_, ahead_, head_, body_, words_, tasks_ = "1", scratch_ = "0";
   std::vector<Argument> buffers_;
-  std::vector<int> in_place_;
+  std::vector<BufferId> in_place_;
   std::vector<Dim> sizes_;
   std::optional<Dim> blocks_;  // GPUs only
   int constants_ = 0;

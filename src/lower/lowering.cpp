@@ -119,8 +119,8 @@ void Lowering::lower_program() {
   lower_module(main, output_buffers(main));
 }
 
-void Lowering::lower_module(const Module& module, const std::vector<int>& slots) {
-  for (int slot : slots) all_.written.erase(slot);
+void Lowering::lower_module(const Module& module, const std::vector<BufferId>& slots) {
+  for (BufferId slot : slots) all_.written.erase(slot);
   choose_slots(module, slots);
   if (all_.options.storage != DType::f32) all_.overflowing.add(module);
   std::vector<Region> regions = form_regions(module);
@@ -136,14 +136,9 @@ void Lowering::lower_module(const Module& module, const std::vector<int>& slots)
   write_results(module, slots);
 }
 
-int Lowering::new_buffer(PlanBuffer buffer) {
-  all_.plan.buffers.push_back(std::move(buffer));
-  return static_cast<int>(all_.plan.buffers.size()) - 1;
-}
-
-int Lowering::mailbox() {
+BufferId Lowering::mailbox() {
   constexpr auto bytes = static_cast<int64_t>(sizeof(Mailbox));  // plus one pointer for each rank after the first
-  if (all_.mailbox < 0)
+  if (!all_.mailbox)
     all_.mailbox = new_buffer({.kind = BufferKind::mailbox, .shape = {DType::u8, {bytes}}, .bytes = bytes});
   return all_.mailbox;
 }
@@ -157,18 +152,18 @@ void Lowering::bind_parameters(const Module& main) {
     if (auto found = defaults.find(name); found != defaults.end())
       all_.plan.inputs.back().default_value = found->second;
     const Shape& shape = parameter.type().shape;
-    int buffer = new_buffer({.kind = BufferKind::input,
-                             .index = index,
-                             .shape = shape,
-                             .bytes = bytes_of(parameter.type()),
-                             .value = name});
+    BufferId buffer = new_buffer({.kind = BufferKind::input,
+                                  .index = index,
+                                  .shape = shape,
+                                  .bytes = bytes_of(parameter.type()),
+                                  .value = name});
     all_.views[parameter.def] = {unpacked(contiguous_view(buffer, shape), parameter, false)};
     all_.load_time[parameter.def] = false;
   }
 }
 
-std::vector<int> Lowering::output_buffers(const Module& main) {
-  std::vector<int> buffers;
+std::vector<BufferId> Lowering::output_buffers(const Module& main) {
+  std::vector<BufferId> buffers;
   for (const Result& result : main.results()) {
     int index = static_cast<int>(all_.plan.outputs.size());
     all_.plan.outputs.push_back({result.name, result.value.type()});
@@ -182,25 +177,24 @@ std::vector<int> Lowering::output_buffers(const Module& main) {
 }
 
 /// Makes regions write results directly to their output buffers. A value that is several results gets only the first.
-void Lowering::choose_slots(const Module& module, const std::vector<int>& slots) {
+void Lowering::choose_slots(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
     bool is_placed = value.type().is_tensor() ? !is_packed_type(value.dtype()) : on_gpu();
-    if (slots[i] < 0 || is_leaf(*value.def) || !is_placed) continue;
+    if (!slots[i] || is_leaf(*value.def) || !is_placed) continue;
     auto& chosen = all_.slots[value.def];
-    chosen.resize(value.def->types.size(), -1);
-    if (chosen[value.index] < 0) chosen[value.index] = slots[i];
+    chosen.resize(value.def->types.size());
+    if (!chosen[value.index]) chosen[value.index] = slots[i];
   }
 }
 
-std::optional<int> Lowering::slot_of(Value value) const {
+BufferId Lowering::slot_of(Value value) const {
   auto found = all_.slots.find(value.def);
-  if (found == all_.slots.end() || found->second[value.index] < 0) return std::nullopt;
-  int slot = found->second[value.index];
+  if (found == all_.slots.end() || !found->second[value.index]) return {};
+  BufferId slot = found->second[value.index];
   // The value behind a reshape may be computed before the step that sets the output's sizes.
   const Dims& sizes = all_.plan.buffers[slot].shape.dims;
-  return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? std::optional(slot)
-                                                                                      : std::nullopt;
+  return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? slot : BufferId();
 }
 
 bool Lowering::is_load_time(Value value) const {
@@ -222,11 +216,11 @@ View Lowering::stored_view_of(Value value) {
   else
     all_.plan.constants.push_back(
         make_tensor(DType::i64, tensor.dims, std::span<const int64_t>(all_.strings.encode(*tensor.strings))));
-  int buffer = new_buffer({.kind = BufferKind::constant,
-                           .index = index,
-                           .shape = value.shape(),
-                           .bytes = bytes_of(value.shape()),
-                           .value = value.source()});
+  BufferId buffer = new_buffer({.kind = BufferKind::constant,
+                                .index = index,
+                                .shape = value.shape(),
+                                .bytes = bytes_of(value.shape()),
+                                .value = value.source()});
   return entry->second = contiguous_view(buffer, value.shape());
 }
 
@@ -248,7 +242,7 @@ View Lowering::unpacked(const View& packed, Value value, bool load_time) {
 }
 
 /// Packs bytes into an output whose elements have fewer than 8 bits.
-void Lowering::pack(const View& wide, int output, Value value) {
+void Lowering::pack(const View& wide, BufferId output, Value value) {
   DType type = value.dtype();
   Dim count = product(wide.dims);
   KernelBuilder kernel("unpack.h");
@@ -309,10 +303,10 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
                        double less) {
   bool load_time = is_load_time(value) && is_fixed(from);
   Shape shape{type.value_or(from.dtype), from.dims};
-  int buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
-                           .shape = shape,
-                           .bytes = bytes_of(shape),
-                           .value = cat("copy of ", value.source())});
+  BufferId buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
+                                .shape = shape,
+                                .bytes = bytes_of(shape),
+                                .value = cat("copy of ", value.source())});
   View to = contiguous_view(buffer, shape);
   copy(from, to, value, reason, load_time, less);
   return shared(to);
@@ -405,7 +399,7 @@ std::optional<View> Lowering::direct_part_of_concat(Value value) {
       std::exchange(may_narrow_, may_narrow_ && !all_.overflowing.contains(whole) && !is_kept({.anchor = *user}));
   View part = has_view(whole) ? view_of(whole) : new_result(whole);
   may_narrow_ = narrow;
-  auto axis = static_cast<size_t>((*user)->as<Concat>()->axis);
+  size_t axis = (*user)->as<Concat>()->axis;
   for (const Value& input : (*user)->inputs) {
     if (input == value) break;
     part.offset += input.dims()[axis] * part.strides[axis];
@@ -425,9 +419,9 @@ static Instruction* scatter_over(Value value) {
 
 View Lowering::new_result(Value value) {
   if (!value.type().is_tensor()) {
-    auto slot = slot_of(value);
-    if (slot) all_.written.insert(*slot);
-    View view = contiguous_view(slot ? *slot : new_working_buffer(value.type(), value.source()), {});
+    BufferId slot = slot_of(value);
+    if (slot) all_.written.insert(slot);
+    View view = contiguous_view(slot ? slot : new_working_buffer(value.type(), value.source()), {});
     set_view(value, view);
     return view;
   }
@@ -444,17 +438,17 @@ View Lowering::new_result(Value value) {
     part_buffers_.insert(part->buffer);
     return views[value.index] = *part;
   }
-  auto slot = runs_at_load_ ? std::nullopt : slot_of(value);
+  BufferId slot = runs_at_load_ ? BufferId() : slot_of(value);
   Shape shape = value.shape();
   if (is_packed_type(shape.dtype)) shape.dtype = compute_type(shape.dtype);
   else if (!slot && !runs_at_load_) shape.dtype = stored_type(shape.dtype);
-  if (slot) all_.written.insert(*slot);
-  int buffer = slot ? *slot
-                    : new_buffer({.kind = runs_at_load_ ? BufferKind::persistent : BufferKind::arena,
-                                  .shape = shape,
-                                  .bytes = bytes_of(shape),
-                                  .value = value.source()});
-  if (slot) all_.plan.buffers[*slot].value = value.source();
+  if (slot) all_.written.insert(slot);
+  BufferId buffer = slot ? slot
+                         : new_buffer({.kind = runs_at_load_ ? BufferKind::persistent : BufferKind::arena,
+                                       .shape = shape,
+                                       .bytes = bytes_of(shape),
+                                       .value = value.source()});
+  if (slot) all_.plan.buffers[slot].value = value.source();
   View view = contiguous_view(buffer, shape);
   auto& views = all_.views[value.def];
   views.resize(value.def->types.size());
@@ -485,7 +479,7 @@ void Lowering::copy_apart(Value value, const View& to, const std::string& reason
   copy(from, to, value, reason, runs_at_load_);
   PlanStep& step = (runs_at_load_ ? all_.plan.load_steps : all_.plan.steps).back();
   const Shape& all = all_.plan.buffers[from.buffer].shape;
-  step.moves_apart = step.moves >= 0 && is_whole(from) && known_equal(product(from.dims), all.elements());
+  step.moves_apart = step.moves && is_whole(from) && known_equal(product(from.dims), all.elements());
 }
 
 View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const std::string& name) {
@@ -499,12 +493,12 @@ View Lowering::new_packed(DType type, const Dim& elements, bool load_time, const
 
 View Lowering::shared(View to) {
   auto& steps = all_.plan.load_steps;
-  bool is_newest = to.buffer + 1 == static_cast<int>(all_.plan.buffers.size());
+  bool is_newest = to.buffer + 1 == all_.plan.buffers.end_id();
   if (!is_newest || steps.empty() || steps.back().outputs != std::vector{to.buffer}) return to;
-  std::vector<int> key{launch_of(steps.back()).kernel};
-  for (int id : steps.back().buffers) key.push_back(id == to.buffer ? -1 : id);
-  std::ranges::copy(steps.back().sizes, std::back_inserter(key));
-  auto [entry, is_new] = all_.filled.try_emplace(std::move(key), to.buffer);
+  std::vector<BufferId> operands = steps.back().buffers;
+  std::ranges::replace(operands, to.buffer, BufferId());
+  auto [entry, is_new] =
+      all_.filled.try_emplace({launch_of(steps.back()).kernel, std::move(operands), steps.back().sizes}, to.buffer);
   if (is_new) return to;
   steps.pop_back();
   all_.plan.buffers.pop_back();
@@ -524,9 +518,8 @@ size_t Lowering::choose(Decision decision, const std::function<bool(size_t)>& ca
     numbers.erase(numbers.begin() + at);
   }
   decision.chosen = choice.candidate;
-  decision_ = static_cast<int>(all_.plan.decisions.size());
   choice_reason_ = std::move(choice.why);
-  all_.plan.decisions.push_back(std::move(decision));
+  decision_ = all_.plan.decisions.add(std::move(decision));
   return numbers[choice.candidate];
 }
 
@@ -537,7 +530,7 @@ void Lowering::add_step(PlanStep step, std::string reason, bool load_time) {
     step.decision = decision_;
     if (!choice_reason_.empty()) step.reason += cat("; ", std::exchange(choice_reason_, {}));
   }
-  step.writes_apart &= std::ranges::all_of(step.outputs, [&](int id) { return part_buffers_.contains(id); });
+  step.writes_apart &= std::ranges::all_of(step.outputs, [&](BufferId id) { return part_buffers_.contains(id); });
   (load_time ? all_.plan.load_steps : all_.plan.steps).push_back(std::move(step));
 }
 
@@ -657,15 +650,15 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   if (region.twin) body.define(given[1], "second", type);
   // On CPUs a result may overwrite an operand of the epilogue, unless the anchor reads it too. On GPUs it may not,
   // because several threads may read one element.
-  std::vector<int> in_place = on_gpu() ? std::vector<int>() : body.in_place();
-  std::erase_if(in_place, [&](int buffer) { return kernel.uses(buffer); });
+  std::vector<BufferId> in_place = on_gpu() ? std::vector<BufferId>() : body.in_place();
+  std::erase_if(in_place, [&](BufferId buffer) { return kernel.uses(buffer); });
   body.emit();
   kernel.set_in_place(std::move(in_place));
 }
 
-void Lowering::write_results(const Module& module, const std::vector<int>& slots) {
+void Lowering::write_results(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i] < 0 || all_.written.contains(slots[i])) continue;
+    if (!slots[i] || all_.written.contains(slots[i])) continue;
     Value value = module.results()[i].value;
     const PlanBuffer& place = all_.plan.buffers[slots[i]];
     if (is_packed_type(place.shape.dtype)) {
@@ -699,13 +692,12 @@ void Lowering::add_check(SizeCheck check) {
   add_control({.action = SizesStep{.checks = {std::move(check)}}, .reason = "a condition on sizes"});
 }
 
-int Lowering::add_control(PlanStep step) {
+StepId Lowering::add_control(PlanStep step) {
   step.source = source_;
-  all_.plan.steps.push_back(std::move(step));
-  return next_step() - 1;
+  return all_.plan.steps.add(std::move(step));
 }
 
-int Lowering::new_working_buffer(const Type& type, const std::string& name) {
+BufferId Lowering::new_working_buffer(const Type& type, const std::string& name) {
   Type wide = type;
   if (wide.is_tensor() && is_packed_type(wide.shape.dtype)) wide.shape.dtype = compute_type(wide.shape.dtype);
   return new_buffer({.kind = wide.is_tensor() ? BufferKind::arena : BufferKind::value,
@@ -719,8 +711,8 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
     for (const View& view : *views) {
       step.buffers.push_back(view.buffer);
       if (views == &results && step.is<PartStep>()) continue;  // a CPU part returns the sizes of its own results
-      step.sizes.push_back(all_.plan.size_number(static_cast<int64_t>(view.dims.size())));
-      for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_number(dim));
+      step.sizes.push_back(all_.plan.size_id(static_cast<int64_t>(view.dims.size())));
+      for (const Dim& dim : view.dims) step.sizes.push_back(all_.plan.size_id(dim));
     }
   }
   for (const View& view : results) step.outputs.push_back(view.buffer);
@@ -728,7 +720,7 @@ void Lowering::add_host_step(PlanStep step, const std::vector<View>& operands, c
 }
 
 void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& decided,
-                         std::vector<int> buffers) {
+                         std::vector<BufferId> buffers) {
   for (const SizeSetting& setting : settings) all_.pending.erase(setting.symbol.name);
   std::vector<SizeCheck> checks;
   for (const Guard* guard : decided) checks.push_back(size_check(*guard));
@@ -738,7 +730,7 @@ void Lowering::set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::G
       {.action = SizesStep{std::move(settings), std::move(checks)}, .buffers = std::move(buffers), .reason = reason});
 }
 
-void Lowering::lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots) {
+void Lowering::lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < parameters.size(); ++i) all_.views[body.parameters()[i].def] = {parameters[i]};
   ++all_.depth;
   Lowering(all_).lower_module(body, slots);

@@ -29,14 +29,15 @@ struct LoweredProgram {
   PlanDraft plan = {};
   StringPool strings;
   std::unordered_map<const Instruction*, std::vector<View>> views = {};
-  std::unordered_map<const Instruction*, View> stored = {};             ///< views of constants
-  std::unordered_map<const Instruction*, std::vector<int>> slots = {};  ///< output buffer of each result; -1: none
-  std::map<std::vector<int>, int> filled = {};        ///< load step's kernel, operands, sizes -> its buffer
-  std::set<int> written = {};                         ///< output buffers already written
+  std::unordered_map<const Instruction*, View> stored = {};                  ///< views of constants
+  std::unordered_map<const Instruction*, std::vector<BufferId>> slots = {};  ///< each result's output buffer, if any
+  /// load step's kernel, operands, sizes -> its buffer
+  std::map<std::tuple<KernelId, std::vector<BufferId>, std::vector<SizeId>>, BufferId> filled = {};
+  std::set<BufferId> written = {};                    ///< output buffers already written
   std::set<std::string> run_time = {}, pending = {};  ///< symbols set in a run; those without a value so far
   std::unordered_map<const Instruction*, bool> load_time = {};
-  int mailbox = -1;  ///< number of the buffer of kind mailbox; -1: none
-  int depth = 0;     ///< number of bodies around the current module
+  BufferId mailbox = {};  ///< the buffer of kind mailbox, if there is one
+  int depth = 0;          ///< number of bodies around the current module
 };
 
 /// Lowers one region. The kernel families (matmul.cpp, convolution.cpp ...) ask this class for views of operands and
@@ -111,7 +112,7 @@ class Lowering {
   /// True if kernels of this rank can write to the memory of all other ranks.
   bool are_connected() const { return all_.options.are_connected; }
   /// Returns the buffer through which ranks exchange values; makes it at the first call.
-  int mailbox();
+  BufferId mailbox();
   /// Returns the vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
@@ -127,15 +128,15 @@ class Lowering {
 
   // Control flow (control.cpp).
 
-  /// Appends a step of another kind than `kernel` for the current region; returns its number.
-  int add_control(PlanStep step);
-  /// Makes the branch or jump with this number continue at the next step that is added.
-  void end_jump(int number) { *all_.plan.steps[number].target() = next_step(); }
+  /// Appends a step of another kind than `kernel` for the current region; returns its id.
+  StepId add_control(PlanStep step);
+  /// Makes this branch or jump continue at the next step that is added.
+  void end_jump(StepId step) { *all_.plan.steps[step].target() = next_step(); }
   /// Returns a view of a whole buffer with the value's elements in row-major order; for a container, of its place.
   View whole_view_of(Value value);
-  int next_step() const { return static_cast<int>(all_.plan.steps.size()); }
-  /// Makes a working buffer for a tensor, or a place for a container; returns its number.
-  int new_working_buffer(const Type& type, const std::string& name);
+  StepId next_step() const { return all_.plan.steps.end_id(); }
+  /// Makes a working buffer for a tensor, or a place for a container.
+  BufferId new_working_buffer(const Type& type, const std::string& name);
   /// Appends a step of kind `host` or `part`, whose operands and results are whole buffers.
   void add_host_step(PlanStep step, const std::vector<View>& operands, const std::vector<View>& results);
   /// Notes that steps have set these symbols, so that later steps may use them.
@@ -143,11 +144,12 @@ class Lowering {
     for (const Dim& symbol : symbols) all_.pending.erase(symbol.as_symbol()->name);
   }
   /// Adds a step that sets symbols from results of earlier steps, and checks the guards that become decidable.
-  void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards, std::vector<int> buffers = {});
+  void set_sizes(std::vector<SizeSetting> settings, const GuardPlaces::Guards& guards,
+                 std::vector<BufferId> buffers = {});
   const GuardPlaces& guards() const { return all_.guards; }
   /// Lowers the body of a loop or branch. `parameters`: the views of its parameters. `slots`: the buffer to write each
-  /// result to; -1 writes none, because the caller reads the result's view instead.
-  void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<int>& slots);
+  /// result to; none if the caller reads the result's view instead.
+  void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<BufferId>& slots);
   /// Notes if a body's parameter depends on constants only (is_load_time).
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
@@ -157,22 +159,22 @@ class Lowering {
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
-  /// Returns the output buffer that the region of `value` writes directly; nothing if the value is no output.
-  std::optional<int> slot_of(Value value) const;
+  /// Returns the output buffer that the region of `value` writes directly; none if the value is no output.
+  BufferId slot_of(Value value) const;
 
  private:
   void bind_parameters(const Module& main);
-  std::vector<int> output_buffers(const Module& main);
-  void choose_slots(const Module& module, const std::vector<int>& slots);
-  void lower_module(const Module& module, const std::vector<int>& slots);
+  std::vector<BufferId> output_buffers(const Module& main);
+  void choose_slots(const Module& module, const std::vector<BufferId>& slots);
+  void lower_module(const Module& module, const std::vector<BufferId>& slots);
   bool follows_from_constants(const Region& region) const;
-  void write_results(const Module& module, const std::vector<int>& slots);
+  void write_results(const Module& module, const std::vector<BufferId>& slots);
   bool is_run_time(const Dim& dim) const;
   bool has_value(const Dim& dim) const;
   View unpacked(const View& packed, Value value, bool load_time);
-  void pack(const View& wide, int output, Value value);
+  void pack(const View& wide, BufferId output, Value value);
   void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time, double less = 0);
-  int new_buffer(PlanBuffer buffer);
+  BufferId new_buffer(PlanBuffer buffer) { return all_.plan.buffers.add(std::move(buffer)); }
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
 
@@ -182,12 +184,12 @@ class Lowering {
 
   LoweredProgram& all_;
   std::string source_ = {};
-  bool runs_at_load_ = false;        // all its values depend on constants: it is computed when the program is loaded
-  bool may_place_ = false;           // its kernel can store results with any strides
-  bool may_narrow_ = false;          // its store lambda converts to LowerOptions::storage
-  std::set<int> part_buffers_ = {};  // buffers of which it writes only a part that no other step touches
-  int decision_ = -1;                // index in PlanDraft::decisions; -1: none
-  std::string choice_reason_ = {};   // why the choice differs from the cost model's
+  bool runs_at_load_ = false;  // all its values depend on constants: it is computed when the program is loaded
+  bool may_place_ = false;     // its kernel can store results with any strides
+  bool may_narrow_ = false;    // its store lambda converts to LowerOptions::storage
+  std::set<BufferId> part_buffers_ = {};  // buffers of which it writes only a part that no other step touches
+  DecisionId decision_ = {};              // its choice among kernels, if any
+  std::string choice_reason_ = {};        // why the choice differs from the cost model's
 };
 
 /// Returns the bytes of a tensor without gaps.

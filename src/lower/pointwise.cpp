@@ -72,7 +72,7 @@ std::optional<size_t> transposed_axis(const View& from, const View& to) {
 View operand_of(Lowering& lowering, Value value) {
   constexpr int64_t large = 4096;
   View view = lowering.view_of(value);
-  View result = contiguous_view(-1, {view.dtype, view.dims});
+  View result = contiguous_view({}, {view.dtype, view.dims});
   if (lowering.on_gpu() || value.shape().elements().lower_bound() < large || !transposed_axis(view, result))
     return view;
   return lowering.distinct_copy_of(value, "the loop's other operands lie in another layout");

@@ -29,11 +29,12 @@ Instruction* producer(Value value) {
 /// Limit on a region's elementwise instructions, because the time to compile a kernel grows faster than its length.
 constexpr size_t max_members = 256;
 
+using RegionId = Id<Region>;
+
 /// Forms regions in one walk over the module. A region merged into another stays in the list, empty.
 class Grouping {
  public:
-  explicit Grouping(const Module& module)
-      : module_(module), region_of_(module.id_limit(), -1), fixed_(module.id_limit()) {
+  explicit Grouping(const Module& module) : module_(module), region_of_(module.id_limit()), fixed_(module.id_limit()) {
     find_setters();
   }
 
@@ -77,40 +78,38 @@ class Grouping {
     return setters_.empty() ? std::span<const Value>() : setters_[i.id];
   }
 
-  int region_of(Value value) const { return region_of_[producer(value)->id]; }
-  int direct_region_of(Value value) const { return region_of_[value.def->id]; }
+  RegionId region_of(Value value) const { return region_of_[producer(value)->id]; }
+  RegionId direct_region_of(Value value) const { return region_of_[value.def->id]; }
 
   bool is_open(const Region& region) const { return !region.anchor || family_of(*region.anchor).takes_epilogue; }
   bool is_plain(const Region& region) const { return !region.anchor && !region.epilogue.empty(); }
 
-  void add(int region, Instruction& i) {
+  void add(RegionId region, Instruction& i) {
     regions_[region].epilogue.push_back(&i);
     region_of_[i.id] = region;
   }
 
   void start(Instruction& i) {
-    auto id = static_cast<int>(regions_.size());
     bool is_tensor = !i.types.empty() && i.types[0].is_tensor();
     Region region{.dims = is_tensor ? i.types[0].shape.dims : Dims{}};
-    region_of_[i.id] = id;
     if (is_pointwise(i)) region.epilogue.push_back(&i);
     else region.anchor = &i;
-    regions_.push_back(std::move(region));
-    if (region_of_[i.id] == id && family_of(i).takes_prologue) absorb_prologue(id, i);
+    RegionId id = region_of_[i.id] = regions_.add(std::move(region));
+    if (family_of(i).takes_prologue) absorb_prologue(id, i);
   }
 
   /// Makes a pointwise region the prologue of the anchor that reads it as its first operand.
-  void absorb_prologue(int id, const Instruction& anchor) {
-    int before = direct_region_of(anchor.inputs[0]);
-    if (before < 0 || !is_plain(region(before)) || region(before).dims != anchor.inputs[0].dims()) return;
-    bool shared = std::ranges::any_of(region(before).epilogue,
+  void absorb_prologue(RegionId id, const Instruction& anchor) {
+    RegionId before = direct_region_of(anchor.inputs[0]);
+    if (!before || !is_plain(regions_[before]) || regions_[before].dims != anchor.inputs[0].dims()) return;
+    bool shared = std::ranges::any_of(regions_[before].epilogue,
                                       [&](Instruction* i) { return is_read_outside({i, 0}, before, &anchor); });
     if (shared && anchor.is<Reduce>()) return;  // a reduction's kernel does not store the elements that others read
     auto waits = [&](const Value& setter) { return depends(region_of(setter), before); };
     if (std::ranges::any_of(setters(anchor), waits)) return;
-    region(id).prologue = std::move(region(before).epilogue);
-    region(before) = {};
-    for (Instruction* i : region(id).prologue) region_of_[i->id] = id;
+    regions_[id].prologue = std::move(regions_[before].epilogue);
+    regions_[before] = {};
+    for (Instruction* i : regions_[id].prologue) region_of_[i->id] = id;
   }
 
   /// True if a product reads these bytes, directly or through views; instructions that widen them join its region.
@@ -129,17 +128,17 @@ class Grouping {
 
   bool join(Instruction& i) {
     if (i.is<Convert>() && is_stored_byte(i.inputs[0])) return false;
-    std::vector<int> candidates;
+    std::vector<RegionId> candidates;
     for (const Value& input : i.inputs) {
-      int id = direct_region_of(input);
-      bool may_take = id >= 0 && is_open(region(id)) && region(id).dims == i.types[0].shape.dims;
-      if (may_take && computes(region(id), input) && !is_settled_before(region(id), i)) candidates.push_back(id);
+      RegionId id = direct_region_of(input);
+      bool may_take = id && is_open(regions_[id]) && regions_[id].dims == i.types[0].shape.dims;
+      if (may_take && computes(regions_[id], input) && !is_settled_before(regions_[id], i)) candidates.push_back(id);
     }
     // Prefers regions with an anchor, then those with other readers (the rest can be absorbed later), then the latest.
     std::ranges::sort(candidates, std::greater{},
-                      [&](int id) { return std::tuple(!is_plain(region(id)), !is_read_only_by(id, i), id); });
-    for (int id : candidates) {
-      if (region(id).epilogue.size() >= max_members || !fits(id, i)) continue;
+                      [&](RegionId id) { return std::tuple(!is_plain(regions_[id]), !is_read_only_by(id, i), id); });
+    for (RegionId id : candidates) {
+      if (regions_[id].epilogue.size() >= max_members || !fits(id, i)) continue;
       add(id, i);
       absorb_operands(id, i);
       return true;
@@ -169,7 +168,7 @@ class Grouping {
   /// elementwise functions, or is summed while others read the narrow value. The reader then widens the narrow value.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
-    if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || region_of(i.inputs[0]) < 0) return false;
+    if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || !region_of(i.inputs[0])) return false;
     constexpr int limit = 4;
     const Instruction* at = &i;
     for (int step = 0; step < limit && at->users.size() == 1; ++step) {
@@ -190,55 +189,55 @@ class Grouping {
                                       : std::ranges::find(region.epilogue, value.def) != region.epilogue.end();
   }
 
-  bool fits(int id, const Instruction& i) {
+  bool fits(RegionId id, const Instruction& i) {
     auto waits = [&](const Value& setter) { return depends(region_of(setter), id); };
     if (std::ranges::any_of(setters(i), waits)) return false;
     return std::ranges::all_of(i.inputs, [&](const Value& input) {
-      bool inside = direct_region_of(input) == id && computes(region(id), input);
+      bool inside = direct_region_of(input) == id && computes(regions_[id], input);
       return inside || !depends(region_of(input), id);
     });
   }
 
   /// Merges pointwise regions that only `i` reads into the region of `i`.
-  void absorb_operands(int id, const Instruction& i) {
+  void absorb_operands(RegionId id, const Instruction& i) {
     for (const Value& input : i.inputs) {
-      int other = direct_region_of(input);
-      if (other < 0 || other == id || !is_plain(region(other)) || region(other).dims != region(id).dims) continue;
-      if (region(other).epilogue.size() + region(id).epilogue.size() > max_members) continue;
+      RegionId other = direct_region_of(input);
+      if (!other || other == id || !is_plain(regions_[other]) || regions_[other].dims != regions_[id].dims) continue;
+      if (regions_[other].epilogue.size() + regions_[id].epilogue.size() > max_members) continue;
       if (is_read_only_by(other, i) && !depends(other, id)) merge(other, id);
     }
   }
 
   /// True if nothing but `i` reads values of region `id`, which has no anchor.
-  bool is_read_only_by(int id, const Instruction& i) {
-    return std::ranges::all_of(region(id).epilogue, [&](Instruction* member) {
+  bool is_read_only_by(RegionId id, const Instruction& i) {
+    return std::ranges::all_of(regions_[id].epilogue, [&](Instruction* member) {
       auto is_inside = [&](const Instruction* user) { return user == &i || region_of_[user->id] == id; };
       return std::ranges::all_of(member->users, is_inside) && !module_.is_result({member, 0});
     });
   }
 
-  void merge(int from, int into) {
-    auto& members = region(into).epilogue;
-    for (Instruction* i : region(from).epilogue) {
+  void merge(RegionId from, RegionId into) {
+    auto& members = regions_[into].epilogue;
+    for (Instruction* i : regions_[from].epilogue) {
       region_of_[i->id] = into;
       members.push_back(i);
     }
     std::ranges::sort(members, {}, &Instruction::order);
-    region(from) = {};
+    regions_[from] = {};
   }
 
   /// True if region `from` depends on region `target`, or if the search passes its limit of regions.
-  bool depends(int from, int target) {
+  bool depends(RegionId from, RegionId target) {
     constexpr size_t limit = 200;
-    std::vector<int> stack{from}, seen{from};
+    std::vector<RegionId> stack{from}, seen{from};
     while (!stack.empty()) {
-      int id = stack.back();
+      RegionId id = stack.back();
       stack.pop_back();
-      if (id < 0) continue;
+      if (!id) continue;
       if (id == target || seen.size() > limit) return true;
-      for_each_operand(region(id), [&](Value input) {
-        int next = region_of(input);
-        if (next == id || next < 0 || is_older(next, target) || std::ranges::find(seen, next) != seen.end()) return;
+      for_each_operand(regions_[id], [&](Value input) {
+        RegionId next = region_of(input);
+        if (next == id || !next || is_older(next, target) || std::ranges::find(seen, next) != seen.end()) return;
         seen.push_back(next);
         stack.push_back(next);
       });
@@ -247,7 +246,7 @@ class Grouping {
   }
 
   /// True if all of `id` precedes the first instruction of `target` and thus cannot depend on it.
-  bool is_older(int id, int target) { return last_order(region(id)) < first_order(region(target)); }
+  bool is_older(RegionId id, RegionId target) { return last_order(regions_[id]) < first_order(regions_[target]); }
 
   static int64_t first_order(const Region& r) {
     const Instruction* first = !r.prologue.empty() ? r.prologue.front() : r.anchor ? r.anchor : r.epilogue.front();
@@ -266,7 +265,7 @@ class Grouping {
     });
   }
 
-  bool is_read_outside(Value value, int id, const Instruction* except = nullptr) const {
+  bool is_read_outside(Value value, RegionId id, const Instruction* except = nullptr) const {
     if (module_.is_result(value)) return true;
     for (const Instruction* user : value.def->users) {
       bool reads = std::ranges::find(user->inputs, value) != user->inputs.end();
@@ -276,13 +275,13 @@ class Grouping {
   }
 
   void find_outputs() {
-    for (size_t id = 0; id < regions_.size(); ++id) {
+    for (RegionId id : regions_.ids()) {
       Region& r = regions_[id];
       for_each_member(r, [&](Instruction& i) {
         bool whole = &i == r.anchor && r.epilogue.empty();  // a region of the anchor alone writes all its results
         for (uint32_t index = 0; index < i.types.size(); ++index) {
           Value value{&i, index};
-          if (whole || is_read_outside(value, static_cast<int>(id))) r.outputs.push_back(value);
+          if (whole || is_read_outside(value, id)) r.outputs.push_back(value);
         }
       });
     }
@@ -290,50 +289,48 @@ class Grouping {
 
   /// Sorts regions topologically (Kahn's algorithm); among ready regions the earliest in the program comes first.
   std::vector<Region> in_order() {
-    std::vector<std::vector<int>> readers(regions_.size());
-    std::vector<int> waiting(regions_.size());
-    for (size_t id = 0; id < regions_.size(); ++id) {
-      std::vector<int> needed;
+    Table<std::vector<RegionId>, RegionId> readers(regions_.size());
+    Table<size_t, RegionId> waiting(regions_.size());
+    for (RegionId id : regions_.ids()) {
+      std::vector<RegionId> needed;
       for_each_operand(regions_[id], [&](Value input) {
-        int before = region_of(input);
-        if (before >= 0 && before != static_cast<int>(id)) needed.push_back(before);
+        RegionId before = region_of(input);
+        if (before && before != id) needed.push_back(before);
       });
       std::ranges::sort(needed);
       auto repeated = std::ranges::unique(needed);
       needed.erase(repeated.begin(), repeated.end());
-      waiting[id] = static_cast<int>(needed.size());
-      for (int before : needed) readers[before].push_back(static_cast<int>(id));
+      waiting[id] = needed.size();
+      for (RegionId before : needed) readers[before].push_back(id);
     }
-    std::priority_queue<std::pair<int64_t, int>, std::vector<std::pair<int64_t, int>>, std::greater<>> ready;
-    auto push = [&](int id) {
-      const Region& r = region(id);
+    std::priority_queue<std::pair<int64_t, RegionId>, std::vector<std::pair<int64_t, RegionId>>, std::greater<>> ready;
+    auto push = [&](RegionId id) {
+      const Region& r = regions_[id];
       bool empty = !r.anchor && r.epilogue.empty();
       ready.emplace(empty ? 0 : last_order(r), id);
     };
-    for (size_t id = 0; id < regions_.size(); ++id) {
-      if (waiting[id] == 0) push(static_cast<int>(id));
+    for (RegionId id : regions_.ids()) {
+      if (waiting[id] == 0) push(id);
     }
     std::vector<Region> ordered;
     size_t done = 0;
     for (; !ready.empty(); ++done) {
-      int id = ready.top().second;
+      RegionId id = ready.top().second;
       ready.pop();
-      for (int reader : readers[id]) {
+      for (RegionId reader : readers[id]) {
         if (--waiting[reader] == 0) push(reader);
       }
-      if (region(id).anchor || !region(id).epilogue.empty()) ordered.push_back(std::move(region(id)));
+      if (regions_[id].anchor || !regions_[id].epilogue.empty()) ordered.push_back(std::move(regions_[id]));
     }
     check(done == regions_.size(), "regions depend on each other without a cycle");
     return ordered;
   }
 
-  Region& region(int id) { return regions_[id]; }
-
   const Module& module_;
   std::vector<std::vector<Value>> setters_;  // by instruction; empty if sizes are known before the run
-  std::vector<int> region_of_;
+  std::vector<RegionId> region_of_;
   std::vector<bool> fixed_;  ///< by instruction: it depends on constants only
-  std::vector<Region> regions_;
+  Table<Region> regions_;
 };
 
 }  // namespace

@@ -40,7 +40,7 @@ DType sum_type(const Resize& op, DType type) {
 }
 
 /// For each result coordinate along one axis: the positions of its taps and their weights.
-struct Table {
+struct TapTable {
   View places, weights;
   Dim taps;
 };
@@ -72,15 +72,15 @@ std::string axis_text(Lowering& lowering, KernelBuilder& kernel, const Instructi
 }
 
 /// Adds the kernel that computes an axis's table; it runs when the program is loaded if the sizes are constant.
-Table make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
+TapTable make_table(Lowering& lowering, const Instruction& i, size_t axis, const View& x, DType sum) {
   const auto& op = *i.as<Resize>();
   const Dim& out = op.dims[axis];
   Dim taps = tap_count(i, x.dims[axis], axis);
   bool load_time = i.inputs.size() == 1 && all_constant({x.dims[axis], out, x.strides[axis]});
   DType weight = is_float(sum) ? sum : DType::f32;
-  Table table{.places = lowering.new_packed(DType::i64, out * (taps + 1), load_time, cat("places of ", i.source)),
-              .weights = lowering.new_packed(weight, out * taps, load_time, cat("weights of ", i.source)),
-              .taps = taps};
+  TapTable table{.places = lowering.new_packed(DType::i64, out * (taps + 1), load_time, cat("places of ", i.source)),
+                 .weights = lowering.new_packed(weight, out * taps, load_time, cat("weights of ", i.source)),
+                 .taps = taps};
   KernelBuilder kernel("resize.h");
   std::string places = kernel.buffer(table.places.buffer, DType::i64, true),
               weights = kernel.buffer(table.weights.buffer, weight, true);
@@ -139,7 +139,7 @@ void lower_resize(Lowering& lowering, const Region& given) {
   std::string taps;
   for (size_t g = 0; g < groups.size(); ++g) {
     if (!groups[g].is_alone) continue;
-    Table table = make_table(lowering, i, groups[g].begin, x, sum);
+    TapTable table = make_table(lowering, i, groups[g].begin, x, sum);
     kernel.line("  const auto taps", g, " = resize_taps(", kernel.buffer(table.places.buffer, DType::i64, false), ", ",
                 kernel.buffer(table.weights.buffer, table.weights.dtype, false), ", ", kernel.size(table.taps), ", at[",
                 g, "]);");

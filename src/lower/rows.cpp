@@ -24,7 +24,7 @@ RowShape last_axis_shape(const Dims& dims) {
 RowShape reduced_shape(const Instruction& anchor) {
   const auto& op = *anchor.as<Reduce>();
   const Dims &in = anchor.inputs[0].dims(), &out = anchor.types[0].shape.dims;
-  auto a = static_cast<size_t>(op.axes.front()), b = static_cast<size_t>(op.axes.back()) + 1;
+  size_t a = op.axes.front(), b = op.axes.back() + 1;
   check(b - a == op.axes.size(), "reduced axes are neighbours when they are lowered");
   RowShape shape{.input = {in, {0, a}, {"row", "col"}},
                  .output = {out, {0}, {"row"}},
@@ -215,9 +215,7 @@ std::string row_function(const Instruction& anchor) {
   return anchor.as<Softmax>()->logarithm ? "log_softmax" : "softmax";
 }
 
-std::string reduce_name(const Region& region) {
-  return cat("reduce_", names(ReduceFn{})[static_cast<size_t>(region.anchor->as<Reduce>()->fn)]);
-}
+std::string reduce_name(const Region& region) { return cat("reduce_", enum_name(region.anchor->as<Reduce>()->fn)); }
 
 std::string register_lanes_text(DType type) { return bits(type) > 32 ? "native_lanes / 2" : "native_lanes"; }
 

@@ -108,7 +108,7 @@ Dims contiguous_strides(const Dims& dims) {
   return strides;
 }
 
-View contiguous_view(int buffer, const Shape& shape) {
+View contiguous_view(BufferId buffer, const Shape& shape) {
   return {.buffer = buffer, .dtype = shape.dtype, .dims = shape.dims, .strides = contiguous_strides(shape.dims)};
 }
 

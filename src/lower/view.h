@@ -3,13 +3,14 @@
 #include <optional>
 
 #include "ir/module.h"
+#include "plan/plan.h"
 
 namespace weft {
 
 /// Where a value's elements lie: element (i0, i1, ...) is element offset + sum(i * strides) of the buffer. Reshapes,
 /// transposes, broadcasts and slices change only the view and copy nothing.
 struct View {
-  int buffer = -1;
+  BufferId buffer = {};
   DType dtype = DType::f32;
   Dims dims = {};
   Dims strides = {};  ///< in elements; 0: broadcast
@@ -20,7 +21,7 @@ struct View {
 
 /// Returns the row-major strides of a tensor without gaps.
 Dims contiguous_strides(const Dims& dims);
-View contiguous_view(int buffer, const Shape& shape);
+View contiguous_view(BufferId buffer, const Shape& shape);
 /// True if elements lie in row-major order without gaps, from any offset; axes of size 1 are ignored.
 bool is_contiguous(const View& view);
 /// True if all sizes, strides and the offset are constants.

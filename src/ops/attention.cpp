@@ -53,7 +53,7 @@ std::vector<int64_t> mask_steps(const Wide& mask) {
 /// Adds one row of the mask to a row of scores.
 void add_mask(const Wide& mask, int64_t start, int64_t step, std::span<double> scores) {
   for (size_t j = 0; j < scores.size(); ++j) {
-    auto at = static_cast<size_t>(start) + j * static_cast<size_t>(step);
+    size_t at = start + j * step;
     if (mask.is_real()) scores[j] += mask.as<double>()[at];
     else if (mask.as<int64_t>()[at] == 0) scores[j] = minus_infinity;
   }
@@ -73,7 +73,7 @@ struct KeyRange {
 /// Computes exp(score - max) / sum in place, over the keys that the row sees and the sink. If all these scores are
 /// -inf, gives zeros, or NaN with nan_rows.
 void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
-  auto scores = row.subspan(static_cast<size_t>(seen.begin), static_cast<size_t>(seen.count()));
+  auto scores = row.subspan(seen.begin, seen.count());
   double highest = sink;
   for (double s : scores) highest = s > highest || std::isnan(s) ? s : highest;
   double sum = highest == minus_infinity ? 0 : std::exp(sink - highest);
@@ -83,7 +83,7 @@ void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
 }
 
 std::vector<double> transposed(const double* k, int64_t rows, int64_t columns) {
-  std::vector<double> out(static_cast<size_t>(rows * columns));
+  std::vector<double> out(rows * columns);
   for (int64_t i = 0; i < rows * columns; ++i) out[i % columns * rows + i / columns] = k[i];
   return out;
 }
@@ -96,15 +96,15 @@ std::vector<Wide> Attention::evaluate(std::span<const Wide> in) const {
   int64_t shared = k.dims[1] == 0 ? 1 : heads / k.dims[1];
   bool masked = has_mask(in.size());
   std::vector<int64_t> steps = masked ? mask_steps(in[3]) : std::vector<int64_t>(4, 0);
-  std::vector<double> out(static_cast<size_t>(q.dims[0] * heads * m * width), 0.0);
+  std::vector<double> out(q.dims[0] * heads * m * width, 0.0);
   parallel_parts(q.dims[0] * heads, 2 * m * n * (d + width), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
       int64_t from = head / shared;
       std::vector<double> keys = transposed(k.as<double>().data() + from * n * d, n, d);
-      std::vector<double> scores(static_cast<size_t>(m * n), 0.0);
+      std::vector<double> scores(m * n, 0.0);
       multiply_add(q.as<double>().data() + head * m * d, keys.data(), scores.data(), m, d, n);
       for (int64_t i = 0; i < m; ++i) {
-        std::span<double> row(scores.data() + i * n, static_cast<size_t>(n));
+        std::span<double> row(scores.data() + i * n, n);
         for (double& s : row) s = softcap > 0 ? softcap * std::tanh(s * scale / softcap) : s * scale;
         if (masked) add_mask(in[3], head / heads * steps[0] + head % heads * steps[1] + i * steps[2], steps[3], row);
         for (int64_t j = std::max<int64_t>(i + offset.value() + 1, 0); causal && j < n; ++j) row[j] = minus_infinity;

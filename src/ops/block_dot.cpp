@@ -34,7 +34,7 @@ Types QuantizeRows::infer(Operands in) const {
 std::vector<Wide> QuantizeRows::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   int64_t k = x.dims.back(), blocks = (k + block - 1) / block, rows = k == 0 ? 0 : x.elements() / k;
-  std::vector<int64_t> steps(static_cast<size_t>(rows * blocks * block), 0), sums(static_cast<size_t>(rows * blocks));
+  std::vector<int64_t> steps(rows * blocks * block, 0), sums(rows * blocks);
   std::vector<double> scales(sums.size());
   for (int64_t at = 0; at < rows * blocks; ++at) {
     int64_t first = at % blocks * block, last = std::min(first + block, k);
@@ -94,12 +94,11 @@ std::vector<Wide> BlockDot::evaluate(std::span<const Wide> in) const {
   BlockDotOperands at(in.size(), !x.is_real());
   int64_t k = x.dims.back(), n = w.dims[0], columns = w.dims[1], blocks = scale.dims[1];
   int64_t rows = k == 0 ? 0 : x.elements() / k;
-  auto place = [&](int64_t row, int64_t i) { return static_cast<size_t>(row * blocks + i / block); };
-  std::vector<double> a(static_cast<size_t>(rows * k)), b(static_cast<size_t>(k * n));
+  auto place = [&](int64_t row, int64_t i) { return row * blocks + i / block; };
+  std::vector<double> a(rows * k), b(k * n);
   for (int64_t i = 0; i < rows * k; ++i) {
-    auto to = static_cast<size_t>(i);
-    if (x.is_real()) a[to] = x.as<double>()[to];
-    else a[to] = static_cast<double>(x.as<int64_t>()[to]) * in[at.row_scale].as<double>()[place(i / k, i % k)];
+    if (x.is_real()) a[i] = x.as<double>()[i];
+    else a[i] = static_cast<double>(x.as<int64_t>()[i]) * in[at.row_scale].as<double>()[place(i / k, i % k)];
   }
   double middle = w.dtype == DType::u4 ? 8 : 128;
   for (int64_t column = 0; column < n; ++column) {
@@ -109,7 +108,7 @@ std::vector<Wide> BlockDot::evaluate(std::span<const Wide> in) const {
       b[i * n + column] = step * scale.as<double>()[place(column, i)];
     }
   }
-  std::vector<double> y(static_cast<size_t>(rows * n));
+  std::vector<double> y(rows * n);
   multiply_add(a.data(), b.data(), y.data(), rows, k, n);
   std::vector<int64_t> dims = x.dims;
   dims.back() = n;

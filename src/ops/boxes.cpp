@@ -49,12 +49,10 @@ std::vector<Wide> NonMaxSuppression::evaluate(std::span<const Wide> in) const {
   auto boxes = in[0].as<double>(), scores = in[1].as<double>();
   int64_t rows = in[1].dims[0] * in[1].dims[1], n = in[1].dims[2], width = most.value();
   double greatest = in[2].as<double>()[0], least = in[3].as<double>()[0];
-  std::vector<int64_t> out(static_cast<size_t>(rows * width), -1);
+  std::vector<int64_t> out(rows * width, -1);
   for (int64_t row = 0; row < rows; ++row) {
-    auto own = scores.subspan(static_cast<size_t>(row * n), static_cast<size_t>(n));
-    auto box = [&](int64_t i) {
-      return box_at(boxes.subspan(static_cast<size_t>((row / in[1].dims[1] * n + i) * 4), 4), centers);
-    };
+    auto own = scores.subspan(row * n, n);
+    auto box = [&](int64_t i) { return box_at(boxes.subspan((row / in[1].dims[1] * n + i) * 4, 4), centers); };
     std::vector<int64_t> order, taken;
     for (int64_t i = 0; i < n; ++i) {
       if (own[i] > least) order.push_back(i);

@@ -74,10 +74,9 @@ Value reduce(Module& module, ReduceFn fn, Value x, std::vector<int64_t> axes, bo
 }
 
 Value slice_axis(Module& module, Value x, int64_t axis, const Dim& start, const Dim& size) {
-  auto at = static_cast<size_t>(axis);
   Slice slice{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  slice.starts[at] = start;
-  slice.sizes[at] = size;
+  slice.starts[axis] = start;
+  slice.sizes[axis] = size;
   return slice.sizes == x.dims() && start == Dim(0) ? x : module.append(std::move(slice), {x});
 }
 
@@ -136,7 +135,7 @@ class ContentsRule {
   }
 
  private:
-  size_t count() const { return static_cast<size_t>(instruction_.types[0].shape.elements().value()); }
+  size_t count() const { return instruction_.types[0].shape.elements().value(); }
 
   std::optional<Dims> elementwise(Fn fn) const {
     Dims out;
@@ -282,9 +281,7 @@ std::optional<std::pair<Value, Dims>> as_sum(Value value) {
   };
   Value a = value.def->inputs[0], b = value.def->inputs[1];
   auto right = known_contents(behind(b)), left = known_contents(behind(a));
-  auto spread = [&](Dims dims) {
-    return dims.size() == 1 ? Dims(static_cast<size_t>(value.shape().elements().value()), dims[0]) : dims;
-  };
+  auto spread = [&](Dims dims) { return dims.size() == 1 ? Dims(value.shape().elements().value(), dims[0]) : dims; };
   bool is_whole = a.dims() == value.dims() && b.dims() == value.dims();
   if (!is_whole) return std::nullopt;
   if (right) {
@@ -365,7 +362,7 @@ static std::vector<std::optional<Dim>> partly_known_contents(Value value, int de
     throw Error({.kind = ErrorKind::unsupported,
                  .code = "E122",
                  .what = cat("a list of ", count, " sizes; ", small_tensor, " are the most")});
-  return std::vector<std::optional<Dim>>(static_cast<size_t>(count));
+  return std::vector<std::optional<Dim>>(count);
 }
 
 std::vector<std::optional<Dim>> partly_known_contents(Value value) { return partly_known_contents(value, 0); }

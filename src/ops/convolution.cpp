@@ -76,7 +76,7 @@ template <class T>
 void convolve(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out,
               int64_t begin, int64_t end) {
   int64_t depth = s.in_channels * s.taps, width = end - begin;
-  std::vector<T> columns(static_cast<size_t>(depth * width)), sums(static_cast<size_t>(s.out_channels * width), T(0));
+  std::vector<T> columns(depth * width), sums(s.out_channels * width, T(0));
   auto to = columns.begin();
   for (int64_t row = 0; row < depth; ++row) {
     const T* channel = x + row / s.taps * s.in;
@@ -90,8 +90,7 @@ void convolve(const WindowSizes& s, std::span<const int64_t> table, const T* x, 
 template <class T>
 void convolve_transposed(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T* out) {
   int64_t depth = s.out_channels * s.taps;
-  std::vector<T> transposed(static_cast<size_t>(depth * s.in_channels)),
-      columns(static_cast<size_t>(depth * s.in), T(0));
+  std::vector<T> transposed(depth * s.in_channels), columns(depth * s.in, T(0));
   for (int64_t i = 0; i < s.in_channels * depth; ++i) transposed[i % depth * s.in_channels + i / depth] = w[i];
   multiply_add(transposed.data(), x, columns.data(), depth, s.in_channels, s.in);
   for (int64_t row = 0; row < depth; ++row) {
@@ -107,7 +106,7 @@ std::vector<T> convolved(const Convolution& c, const WindowSizes& s, const windo
                          std::span<const T> w, T outside) {
   constexpr int64_t tile = 512;
   std::vector<int64_t> table = taps.table();
-  std::vector<T> out(static_cast<size_t>(s.batch * s.groups * s.out_channels * s.out), T(0));
+  std::vector<T> out(s.batch * s.groups * s.out_channels * s.out, T(0));
   int64_t tiles = c.transposed ? 1 : (s.out + tile - 1) / tile, weights = s.in_channels * s.out_channels * s.taps;
   int64_t cost = 2 * weights * (c.transposed ? s.in : std::min(tile, s.out));
   parallel_parts(s.batch * s.groups * tiles, cost, [&](int64_t begin, int64_t end) {

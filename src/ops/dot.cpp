@@ -25,7 +25,7 @@ Types Dot::infer(Operands in) const {
 template <class T>
 static std::vector<T> products(std::span<const T> a, std::span<const T> b, int64_t batches, int64_t m, int64_t k,
                                int64_t n) {
-  std::vector<T> out(static_cast<size_t>(batches * m * n));
+  std::vector<T> out(batches * m * n);
   parallel_parts(batches * m, 2 * k * n, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end;) {
       int64_t batch = row / m, rows = std::min(end - row, m - row % m);
@@ -65,7 +65,7 @@ Types GroupedDot::infer(Operands in) const {
 std::vector<Wide> GroupedDot::evaluate(std::span<const Wide> in) const {
   const Wide &a = in[0], &b = in[1];
   int64_t batches = a.dims[0], m = a.dims[1], k = a.dims[2], n = b.dims[2];
-  std::vector<double> out(static_cast<size_t>(batches * m * n), 0.0);
+  std::vector<double> out(batches * m * n, 0.0);
   for (int64_t i = 0; i < batches; ++i) {
     int64_t group = in[2].as<int64_t>()[i];
     if (group < 0) continue;

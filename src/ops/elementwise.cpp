@@ -46,7 +46,7 @@ std::span<const std::string_view> names(Fn) { return fn_names; }
 
 Types Elementwise::infer(Operands in) const {
   const FnInfo& row = info(fn);
-  auto arity = static_cast<size_t>(row.arity);
+  size_t arity = row.arity;
   shape_rule::operand_count(row.name, in, arity, arity);
   const Shape& last = shape_rule::tensor(row.name, in, arity - 1);
   if (!accepted(row.accepts, last.dtype)) shape_rule::refuse("E141", row.name, " is not defined for ", last.dtype);
@@ -100,9 +100,8 @@ struct Call {
 
 template <class T>
 T load(const Wide& x, int64_t i) {
-  auto at = static_cast<size_t>(i);
-  if constexpr (std::is_same_v<T, double>) return x.as<double>()[at];
-  else return T(static_cast<decltype(T::value)>(x.as<int64_t>()[at]));
+  if constexpr (std::is_same_v<T, double>) return x.as<double>()[i];
+  else return T(static_cast<decltype(T::value)>(x.as<int64_t>()[i]));
 }
 
 inline double stored(double value) { return value; }
@@ -127,7 +126,7 @@ template <int arity, class T, class F>
 Wide over_elements(const Call& c, F f) {
   using Stored = decltype(stored(call<arity, T>(c, 0, f)));
   int64_t count = c.in[0].elements();
-  std::vector<Stored> out(static_cast<size_t>(count));
+  std::vector<Stored> out(count);
   parallel_parts(count, 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) out[i] = narrowed(c.type, stored(call<arity, T>(c, i, f)));
   });
@@ -191,7 +190,7 @@ std::vector<Wide> Bitcast::evaluate(std::span<const Wide> in) const {
 
 std::vector<Wide> Lookup::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> out;
-  for (int64_t x : in[0].as<int64_t>()) out.push_back(in[1].as<int64_t>()[static_cast<size_t>(x & 255)]);
+  for (int64_t x : in[0].as<int64_t>()) out.push_back(in[1].as<int64_t>()[x & 255]);
   return {make_wide(in[1].dtype, in[0].dims, std::move(out))};
 }
 

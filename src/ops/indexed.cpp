@@ -70,8 +70,7 @@ Types GatherNd::infer(Operands in) const {
   const Shape &x = tensor(name, in, 0), &indices = indices_of(name, in, 1);
   if (batch < 0 || batch >= indices.rank() || batch >= x.rank())
     refuse("E143", "gather_nd: ", batch, " batch axes of ", x, " and ", indices);
-  for (auto b = static_cast<size_t>(batch); b-- > 0;)
-    require_equal(x.dims[b], indices.dims[b], cat("gather_nd: batch axis ", b));
+  for (size_t b = batch; b-- > 0;) require_equal(x.dims[b], indices.dims[b], cat("gather_nd: batch axis ", b));
   int64_t count = coordinates(name, indices, x.rank() - batch);
   Shape result{x.dtype, Dims(indices.dims.begin(), indices.dims.end() - 1)};
   result.dims.insert(result.dims.end(), x.dims.begin() + batch + count, x.dims.end());
@@ -125,7 +124,7 @@ class Places {
     int64_t total = 0;
     std::vector<int64_t> steps = row_major_steps(dims);
     for (int64_t c = 0; c < count; ++c) {
-      size_t axis = first + static_cast<size_t>(c);
+      size_t axis = first + c;
       total += at(i * count + c, dims[axis]) * steps[axis];
     }
     return total;
@@ -151,9 +150,9 @@ std::vector<int64_t> element_places(std::string_view op, const Wide& indices, co
 Wide gather_slices(const Wide& x, std::span<const int64_t> offsets, int64_t length, std::vector<int64_t> dims) {
   return with_elements(x, [&]<class T>(std::span<const T> values) {
     std::vector<T> out;
-    out.reserve(offsets.size() * static_cast<size_t>(length));
+    out.reserve(offsets.size() * length);
     for (int64_t offset : offsets) {
-      auto slice = values.subspan(static_cast<size_t>(offset), static_cast<size_t>(length));
+      auto slice = values.subspan(offset, length);
       out.insert(out.end(), slice.begin(), slice.end());
     }
     return make_wide(x.dtype, dims, std::move(out));
@@ -174,7 +173,7 @@ Wide scatter_slices(const Wide& x, std::span<const int64_t> offsets, int64_t len
     std::vector<T> out(values.begin(), values.end());
     auto from = updates.as<T>().begin();
     for (int64_t offset : offsets) {
-      for (auto at = static_cast<size_t>(offset); at < static_cast<size_t>(offset + length); ++at)
+      for (int64_t at = offset; at < offset + length; ++at)
         out[at] = reference::combine(how, x.dtype, out[at], *from++);
     }
     return make_wide(x.dtype, x.dims, std::move(out));
@@ -207,13 +206,12 @@ std::vector<Wide> GatherNd::evaluate(std::span<const Wide> in) const {
   Places places(name, indices);
   int64_t count = indices.dims.back();
   std::span<const int64_t> sizes(x.dims);
-  auto first = static_cast<size_t>(batch);
-  int64_t length = product_of(sizes.subspan(first + static_cast<size_t>(count)));
-  int64_t batches = product_of(sizes.first(first)), image = product_of(sizes.subspan(first));
+  int64_t length = product_of(sizes.subspan(batch + count));
+  int64_t batches = product_of(sizes.first(batch)), image = product_of(sizes.subspan(batch));
   std::vector<int64_t> offsets, dims(indices.dims.begin(), indices.dims.end() - 1);
   int64_t lookups = product_of(dims);
   for (int64_t i = 0; i < lookups; ++i)
-    offsets.push_back(i / (lookups / batches) * image + places.offset(i, count, sizes, first));
+    offsets.push_back(i / (lookups / batches) * image + places.offset(i, count, sizes, batch));
   dims.insert(dims.end(), x.dims.begin() + batch + count, x.dims.end());
   return {gather_slices(x, offsets, length, dims)};
 }
@@ -229,11 +227,11 @@ std::vector<Wide> ScatterNd::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> offsets;
   int64_t writes = product_of(std::span(indices.dims).first(indices.dims.size() - 1));
   for (int64_t i = 0; i < writes; ++i) offsets.push_back(places.offset(i, count, x.dims, 0));
-  return {scatter_slices(x, offsets, product_of(std::span(x.dims).subspan(static_cast<size_t>(count))), in[2], fn)};
+  return {scatter_slices(x, offsets, product_of(std::span(x.dims).subspan(count)), in[2], fn)};
 }
 
 std::vector<Wide> Iota::evaluate(std::span<const Wide>) const {
-  std::vector<int64_t> sizes = fixed(dims), values(static_cast<size_t>(product_of(sizes)));
+  std::vector<int64_t> sizes = fixed(dims), values(product_of(sizes));
   Rows rows(sizes, axis);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i) / rows.inner % rows.size;
   Wide numbers = make_wide(DType::i64, sizes, std::move(values));

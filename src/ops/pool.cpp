@@ -93,8 +93,7 @@ void for_each_window(const Wide& x, const window::Taps& taps, F f) {
   parallel_parts(planes, positions * taps.taps() * 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * positions; i < end * positions; ++i) {
       int64_t first = i / positions * plane;
-      f(PoolWindow<T>{x.as<T>().data() + first, table.data() + i % positions, taps.taps(), positions},
-        static_cast<size_t>(i), first);
+      f(PoolWindow<T>{x.as<T>().data() + first, table.data() + i % positions, taps.taps(), positions}, i, first);
     }
   });
 }
@@ -112,7 +111,7 @@ window::Taps pool_taps(const Pool& pool, const Wide& x, std::span<const int64_t>
 }
 
 std::vector<Wide> pool_max(const Wide& x, const window::Taps& taps, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> places(static_cast<size_t>(product_of(dims)));
+  std::vector<int64_t> places(product_of(dims));
   Wide values = with_elements(x, [&]<class T>(std::span<const T>) {
     std::vector<T> out(places.size());
     for_each_window<T>(x, taps, [&](const PoolWindow<T>& window, size_t i, int64_t first) {
@@ -139,7 +138,7 @@ std::vector<Wide> Pool::evaluate(std::span<const Wide> in) const {
     results = pool_max(x, taps, dims);
     if (!indices) results.pop_back();
   } else {
-    std::vector<double> out(static_cast<size_t>(product_of(dims)));
+    std::vector<double> out(product_of(dims));
     for_each_window<double>(x, taps, [&](const PoolWindow<double>& window, size_t i, int64_t) {
       out[i] = fn == PoolFn::average ? average(*this, window) : lp_norm(*this, window);
     });

@@ -73,8 +73,8 @@ class ScaleIndex {
     if (is_scalar_) return 0;
     auto i = static_cast<int64_t>(element);
     int64_t at = i / inner_ % size_;
-    if (block_ == 0) return static_cast<size_t>(at);
-    return static_cast<size_t>((i / inner_ / size_ * blocks_ + at / block_) * inner_ + i % inner_);
+    if (block_ == 0) return at;
+    return (i / inner_ / size_ * blocks_ + at / block_) * inner_ + i % inner_;
   }
 
  private:
@@ -101,7 +101,7 @@ std::vector<Wide> Quantize::evaluate(std::span<const Wide> in) const {
   ScaleIndex index(x, scale, axis, block);
   auto zero = [&](size_t i) { return in.size() > 2 ? number(in[2], index(i)) : 0.0; };
   auto quotient = [&](size_t i) { return scaled_down(number(x, i), scale.as<double>()[index(i)], x.dtype); };
-  auto count = static_cast<size_t>(x.elements());
+  size_t count = x.elements();
   if (is_float(to)) {
     std::vector<double> out(count);
     for (size_t i = 0; i < count; ++i) out[i] = round_to(to, quotient(i) + zero(i), saturate);
@@ -118,7 +118,7 @@ std::vector<Wide> Quantize::evaluate(std::span<const Wide> in) const {
 std::vector<Wide> Dequantize::evaluate(std::span<const Wide> in) const {
   const Wide &x = in[0], &scale = in[1];
   ScaleIndex index(x, scale, axis, block);
-  std::vector<double> out(static_cast<size_t>(x.elements()));
+  std::vector<double> out(x.elements());
   for (size_t i = 0; i < out.size(); ++i) {
     double zero = in.size() > 2 ? number(in[2], index(i)) : 0;
     out[i] = (number(x, i) - zero) * scale.as<double>()[index(i)];

@@ -131,9 +131,9 @@ Wide map_rows(const Wide& x, int64_t axis, F f) {
   std::span<const T> in = x.as<T>();
   std::vector<T> out(in.size());
   parallel_parts(rows.count(), rows.size * 16, [&](int64_t begin, int64_t end) {
-    std::vector<T> row(static_cast<size_t>(rows.size)), result(row.size());
+    std::vector<T> row(rows.size), result(row.size());
     for (int64_t r = begin; r < end; ++r) {
-      auto at = [&](size_t i) { return static_cast<size_t>(rows.start(r)) + i * static_cast<size_t>(rows.inner); };
+      auto at = [&](size_t i) { return rows.start(r) + i * rows.inner; };
       for (size_t i = 0; i < row.size(); ++i) row[i] = in[at(i)];
       f(std::span<const T>(row), std::span<T>(result));
       for (size_t i = 0; i < row.size(); ++i) out[at(i)] = result[i];
@@ -154,7 +154,7 @@ std::vector<Wide> Reduce::evaluate(std::span<const Wide> in) const {
     std::vector<T> out(starts.size());
     int64_t count = product_of(split.taken);
     parallel_parts(static_cast<int64_t>(out.size()), count * 4, [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      for (int64_t i = begin; i < end; ++i) {
         T total{};
         identity(how, x.dtype, total);
         for_each_offset(split.taken, starts[i], split.taken_steps,
@@ -219,7 +219,7 @@ std::vector<Wide> Softmax::evaluate(std::span<const Wide> in) const {
 std::vector<Wide> Normalize::evaluate(std::span<const Wide> in) const {
   // Merges the axes from `axis` on into one.
   std::vector<int64_t> dims(in[0].dims.begin(), in[0].dims.begin() + axis);
-  dims.push_back(product_of(std::span(in[0].dims).subspan(static_cast<size_t>(axis))));
+  dims.push_back(product_of(std::span(in[0].dims).subspan(axis)));
   Wide flat = with_dims(in[0], dims);
   Wide result = map_rows<double>(flat, axis, [&](std::span<const double> row, std::span<double> out) {
     auto count = static_cast<double>(row.size());
@@ -234,10 +234,10 @@ std::vector<Wide> Normalize::evaluate(std::span<const Wide> in) const {
 std::vector<Wide> TopK::evaluate(std::span<const Wide> in) const {
   const Wide& x = in[0];
   Rows rows(x.dims, axis);
-  std::vector<int64_t> dims = x.dims, order(static_cast<size_t>(rows.size));
+  std::vector<int64_t> dims = x.dims, order(rows.size);
   dims[axis] = k.value();
   Rows to(dims, axis);
-  std::vector<int64_t> indices(static_cast<size_t>(product_of(dims)));
+  std::vector<int64_t> indices(product_of(dims));
   Wide values = with_elements(x, [&]<class T>(std::span<const T> from) {
     std::vector<T> out(indices.size());
     for (int64_t r = 0; r < rows.count(); ++r) {
@@ -250,7 +250,7 @@ std::vector<Wide> TopK::evaluate(std::span<const Wide> in) const {
         return is_less || (a < b && !reference::less(x.dtype, second, first));
       });
       for (int64_t i = 0; i < to.size; ++i) {
-        auto at = static_cast<size_t>(to.start(r) + i * to.inner);
+        size_t at = to.start(r) + i * to.inner;
         indices[at] = order[i];
         out[at] = value(indices[at]);
       }

@@ -135,7 +135,7 @@ Wide resize_axis(const Wide& x, int64_t axis, const AxisTaps& axis_taps, double 
   dims[axis] = static_cast<int64_t>(axis_taps.taps.size());
   Rows from(x.dims, axis), to(dims, axis);
   std::span<const T> in = x.as<T>();
-  std::vector<T> out(static_cast<size_t>(product_of(dims)));
+  std::vector<T> out(product_of(dims));
   for (int64_t row = 0; row < to.count(); ++row) {
     check_watch();
     for (int64_t i = 0; i < to.size; ++i) {

@@ -147,7 +147,7 @@ std::vector<Wide> Pad::evaluate(std::span<const Wide> in) const {
   std::vector<int64_t> from = row_major_steps(x.dims), sizes;
   for (size_t a = 0; a < x.dims.size(); ++a) sizes.push_back(before[a].value() + x.dims[a] + after[a].value());
   // Computes indices axis by axis; an element that is -1 (fill) along one axis stays -1.
-  std::vector<int64_t> source(static_cast<size_t>(product_of(sizes)), 0);
+  std::vector<int64_t> source(product_of(sizes), 0);
   for (size_t a = 0; a < sizes.size(); ++a) {
     Rows rows(sizes, static_cast<int64_t>(a));
     for (size_t i = 0; i < source.size(); ++i) {
@@ -172,11 +172,11 @@ std::vector<Wide> Concat::evaluate(std::span<const Wide> in) const {
   Rows rows(dims, axis);
   return {with_elements(in[0], [&]<class T>(std::span<const T>) {
     std::vector<T> out;
-    out.reserve(static_cast<size_t>(product_of(dims)));
+    out.reserve(product_of(dims));
     for (int64_t outer = 0; outer < rows.outer; ++outer) {
       for (const Wide& part : in) {
-        auto length = static_cast<size_t>(part.dims[axis] * rows.inner);
-        auto piece = part.as<T>().subspan(static_cast<size_t>(outer) * length, length);
+        size_t length = part.dims[axis] * rows.inner;
+        auto piece = part.as<T>().subspan(outer * length, length);
         out.insert(out.end(), piece.begin(), piece.end());
       }
     }

@@ -115,7 +115,7 @@ int64_t product_of(std::span<const int64_t> dims) {
 
 Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::span<const int64_t> steps) {
   return with_elements(x, [&]<class T>(std::span<const T> in) {
-    std::vector<T> out(static_cast<size_t>(product_of(dims)));
+    std::vector<T> out(product_of(dims));
     auto to = out.begin();
     for_each_offset(dims, start, steps, [&](int64_t offset) { *to++ = in[offset]; });
     return make_wide(x.dtype, dims, std::move(out));
@@ -123,9 +123,7 @@ Wide read_strided(const Wide& x, std::vector<int64_t> dims, int64_t start, std::
 }
 
 Rows::Rows(std::span<const int64_t> dims, int64_t axis)
-    : outer(product_of(dims.first(static_cast<size_t>(axis)))),
-      size(dims[axis]),
-      inner(product_of(dims.subspan(static_cast<size_t>(axis) + 1))) {}
+    : outer(product_of(dims.first(axis))), size(dims[axis]), inner(product_of(dims.subspan(axis + 1))) {}
 
 void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_t, int64_t)>& f) {
   constexpr double worth_a_thread = 1 << 20;
@@ -147,7 +145,7 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
     auto i = static_cast<int64_t>(index);
     work(count * i / parts, count * (i + 1) / parts);
   };
-  run_parallel(static_cast<size_t>(parts), static_cast<size_t>(parts), part);
+  run_parallel(parts, parts, part);
 }
 
 namespace {

@@ -39,7 +39,7 @@ void check_output(std::string_view op, size_t axis, const Dim& size) {
 
 /// Returns the permutation that moves the channel axis to the front or to the back.
 static std::vector<int64_t> moved_channels(int64_t rank, bool to_front) {
-  std::vector<int64_t> order(static_cast<size_t>(rank));
+  std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);
   if (to_front) std::rotate(order.begin() + 1, order.end() - 1, order.end());
   else std::rotate(order.begin() + 1, order.begin() + 2, order.end());
@@ -70,7 +70,7 @@ std::vector<int64_t> Taps::table() const {
                      .what = cat("windows of ", kernel, " at ", out, " places are too many for the reference")});
     }
   }
-  std::vector<int64_t> entries(static_cast<size_t>(count), 0);
+  std::vector<int64_t> entries(count, 0);
   std::vector<int64_t> sizes = kernel, steps = row_major_steps(in);
   sizes.insert(sizes.end(), out.begin(), out.end());
   for (size_t a = 0; a < in.size(); ++a) {

@@ -81,7 +81,7 @@ std::optional<AxisNumbers> numbers_of(Value value) {
 
 Value axis_constant(Module& module, DType type, const AxisNumbers& numbers, int64_t rank) {
   if (numbers.axis < 0) return constant(module, type, numbers.values[0]);
-  std::vector<int64_t> dims(static_cast<size_t>(rank - numbers.axis), 1);
+  std::vector<int64_t> dims(rank - numbers.axis, 1);
   dims[0] = static_cast<int64_t>(numbers.values.size());
   return constant(module, make_tensor(type, dims, numbers.values));
 }

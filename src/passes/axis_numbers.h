@@ -12,7 +12,7 @@ struct AxisNumbers {
   std::vector<double> values = {0};
   int64_t axis = -1;  ///< the axis along which they vary; -1: one number for all elements
 
-  double at(int64_t index) const { return values[axis < 0 ? 0 : static_cast<size_t>(index)]; }
+  double at(int64_t index) const { return values[axis < 0 ? 0 : index]; }
   bool operator==(const AxisNumbers&) const = default;
 };
 

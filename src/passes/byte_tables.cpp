@@ -64,7 +64,7 @@ class Tables {
  private:
   static Wide all_bytes(DType type) {
     std::vector<int64_t> numbers(count);
-    for (int64_t i = 0; i < count; ++i) numbers[static_cast<size_t>(i)] = wrap(type, i);
+    for (int64_t i = 0; i < count; ++i) numbers[i] = wrap(type, i);
     return make_wide(type, {count}, std::move(numbers));
   }
 

@@ -17,15 +17,14 @@ namespace {
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]
-    auto at = static_cast<size_t>(axis);
     Dims split = scale.dims(), repeated;
     split.insert(split.begin() + axis + 1, 1);
     repeated = split;
-    repeated[at + 1] = block;
+    repeated[axis + 1] = block;
     Dims joined = scale.dims();
-    joined[at] = joined[at] * Dim(block);
+    joined[axis] = joined[axis] * Dim(block);
     Value all = reshape(module, broadcast(module, reshape(module, scale, split), repeated), joined);
-    return slice_axis(module, all, axis, 0, dims[at]);
+    return slice_axis(module, all, axis, 0, dims[axis]);
   }
   if (scale.rank() == 1 && !known_equal(scale.dims()[0], 1)) {
     Dims shape(dims.size(), 1);

@@ -69,7 +69,7 @@ class LoopHoist {
   }
 
   void take_out_unchanged() {
-    for (size_t k = 0; k < static_cast<size_t>(op_.carried); ++k) {
+    for (int64_t k = 0; k < op_.carried; ++k) {
       if (is_unchanged(k)) dropped_.push_back(k);
     }
     for (size_t k : dropped_) body_.replace(body_.parameters()[k], from_outside(loop_.inputs[offset_ + k]));
@@ -105,7 +105,7 @@ class LoopHoist {
   }
 
   bool is_carried(const Instruction& parameter) const {
-    auto carried = std::span(body_.parameters()).first(static_cast<size_t>(op_.carried));
+    auto carried = std::span(body_.parameters()).first(op_.carried);
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
@@ -156,7 +156,7 @@ class LoopHoist {
   void write_before(const Instruction& i) {
     if (i.is<Parameter>()) {
       auto number = std::ranges::find(body_.parameters(), &i, &Value::def) - body_.parameters().begin();
-      outside_[&i] = operand_of(static_cast<size_t>(number));
+      outside_[&i] = operand_of(number);
       return;
     }
     Values inputs;
@@ -191,9 +191,7 @@ class LoopHoist {
   // --------------------------------------------------------------------------------------------------
 
   /// Returns the parameters for values from outside the loop; new ones are last.
-  std::span<const Value> outer_parameters() const {
-    return std::span(body_.parameters()).subspan(static_cast<size_t>(op_.carried));
-  }
+  std::span<const Value> outer_parameters() const { return std::span(body_.parameters()).subspan(op_.carried); }
   bool is_unread(Value parameter) const { return parameter.def->users.empty() && !body_.is_result(parameter); }
 
   bool is_in_one_trip(const Dim& size) const {
@@ -208,8 +206,7 @@ class LoopHoist {
     if (i.is<Constant>()) return outer_.append(i.op, {});
     if (i.is<Parameter>()) {
       auto at = std::ranges::find(outer_parameters(), value);
-      return at == outer_parameters().end() ? Value()
-                                            : operand_of(static_cast<size_t>(&*at - body_.parameters().data()));
+      return at == outer_parameters().end() ? Value() : operand_of(&*at - body_.parameters().data());
     }
     bool is_view = (i.is<Transpose>() || i.is<Reshape>()) &&
                    std::ranges::none_of(value.dims(), [&](const Dim& dim) { return is_in_one_trip(dim); });
@@ -321,7 +318,7 @@ class LoopHoist {
   }
 
   size_t number_before(size_t k) const {
-    return static_cast<size_t>(std::ranges::count_if(dropped_, [&](size_t d) { return d < k; }));
+    return std::ranges::count_if(dropped_, [&](size_t d) { return d < k; });
   }
 
   Module& outer_;

@@ -29,9 +29,7 @@ struct Memo {
 };
 Form form_of(Value value, Memo& memo);
 
-IndexForm number(Dim offset, int64_t rank) {
-  return {std::move(offset), std::vector<int64_t>(static_cast<size_t>(rank), 0)};
-}
+IndexForm number(Dim offset, int64_t rank) { return {std::move(offset), std::vector<int64_t>(rank, 0)}; }
 
 /// Assumes that a tensor of sizes `dims` has elements: raises the lower bound of a symbol from 0 to 1 if a size of the
 /// tensor is 0 whenever the symbol is.
@@ -106,12 +104,11 @@ Form concat_form(const Instruction& i, int axis, Memo& memo) {
   for (const Value& part : i.inputs) {
     Form form = form_of(part, memo);
     if (!form) return std::nullopt;
-    auto at = static_cast<size_t>(axis);
-    Dim size = with_elements(part.dims()[at], dims);
+    Dim size = with_elements(part.dims()[axis], dims);
     // A part of one element takes the slope of the other parts.
-    if (size == Dim(1)) form->slopes[at] = whole ? whole->slopes[at] : form->slopes[at];
-    if (whole && start == Dim(1)) whole->slopes[at] = form->slopes[at];
-    form->offset = with_elements(form->offset, dims) - start * Dim(form->slopes[at]);
+    if (size == Dim(1)) form->slopes[axis] = whole ? whole->slopes[axis] : form->slopes[axis];
+    if (whole && start == Dim(1)) whole->slopes[axis] = form->slopes[axis];
+    form->offset = with_elements(form->offset, dims) - start * Dim(form->slopes[axis]);
     if (whole && (whole->slopes != form->slopes || !known_equal(whole->offset, form->offset))) return std::nullopt;
     whole = form;
     start = start + size;

@@ -121,7 +121,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
 
 /// True for a loop with rows of a size that each trip sets, which cannot be unrolled.
 bool has_open_rows(const Instruction& i, const Loop& op) {
-  for (size_t k = static_cast<size_t>(op.carried); k < i.types.size(); ++k) {
+  for (size_t k = op.carried; k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {
       if (std::ranges::find(op.sets, dim) != op.sets.end()) return true;
     }
@@ -136,7 +136,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   bool is_short = trips && *trips <= static_cast<int64_t>(most / std::max<size_t>(body.size(), 1));
   if (!is_short || has_control(body) || has_open_rows(i, op)) return false;
   ReplaceScope scope(module, i);
-  auto carried = static_cast<size_t>(op.carried);
+  size_t carried = op.carried;
   Values now = i.inputs;
   std::vector<Values> rows(op.types.size() - carried);
   for (int64_t trip = 0; trip < *trips; ++trip) {
@@ -184,7 +184,7 @@ struct JoinedLoop {
   std::vector<uint32_t> places = {};    ///< index of each of its results in the fused loop
   const Loop& op() const { return *loop->as<Loop>(); }
   const Module& body() const { return *loop->modules[0]; }
-  size_t carried() const { return static_cast<size_t>(op().carried); }
+  size_t carried() const { return op().carried; }
 };
 
 /// Fuses `a` and `b` into one loop and returns it.
@@ -231,7 +231,7 @@ Instruction* join(Module& module, Instruction& a, Instruction& b) {
 /// Copies into a body the outer constants and sizes that it reads, so that passes can see them.
 bool sink_constants(Instruction& i) {
   bool changed = false;
-  size_t fixed = i.is<Loop>() ? static_cast<size_t>(i.as<Loop>()->carried) : 0;
+  size_t fixed = i.is<Loop>() ? i.as<Loop>()->carried : 0;
   for (size_t which = 0; which < i.modules.size(); ++which) {
     Module& body = *i.modules[which];
     std::span<const Value> operands = body_operands(i, which);

@@ -67,7 +67,7 @@ std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DT
 /// Reshapes a list along an axis, or a scalar, to the rank of x, so that it broadcasts.
 Value along(Module& module, Value list, int64_t axis, int64_t rank) {
   if (axis < 0) return reshape(module, list, {});
-  Dims dims(static_cast<size_t>(rank - axis), 1);
+  Dims dims(rank - axis, 1);
   dims[0] = list.dims()[0];
   return reshape(module, list, dims);
 }
@@ -184,7 +184,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   Steps x = in_byte_type(module, a, byte_type(factors));
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
-  dims[static_cast<size_t>(rank) - 2] = 1;
+  dims[rank - 2] = 1;
   // Computes the share before the product, whose epilogue then subtracts it.
   Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
@@ -403,8 +403,7 @@ Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
     int64_t before = axis - (x.rank() - once.rank());
-    bool has_axis =
-        before >= 0 && known_equal(once.dims()[static_cast<size_t>(before)], x.dims()[static_cast<size_t>(axis)]);
+    bool has_axis = before >= 0 && known_equal(once.dims()[before], x.dims()[axis]);
     if (has_axis) return sums_of(module, once, before);
   }
   return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
@@ -555,7 +554,7 @@ std::optional<Sum> reduced(Module& module, const Sum& sum, const Reduce& op) {
   bool is_sum = op.fn == ReduceFn::sum || op.fn == ReduceFn::mean;
   if (!x || !is_sum || x->factor.axis >= 0) return std::nullopt;
   Dim count = 1;
-  for (int64_t axis : op.axes) count = count * x->integer.dims()[static_cast<size_t>(axis)];
+  for (int64_t axis : op.axes) count = count * x->integer.dims()[axis];
   if (!count.is_constant() || count.value() < 1 || count.value() > 1 << 16) return std::nullopt;
   Value whole = reduce(module, ReduceFn::sum, convert(module, x->integer, DType::i32), op.axes, op.keep);
   double scale = x->factor.values[0] / (op.fn == ReduceFn::mean ? static_cast<double>(count.value()) : 1);

@@ -34,7 +34,7 @@ Tensor read_blob(const std::filesystem::path& path) {
   fields::parse(text.substr(0, end), type, {});
   Tensor tensor{.dtype = type.shape.dtype};
   for (const Dim& dim : type.shape.dims) tensor.dims.push_back(dim.value());
-  auto size = static_cast<size_t>(byte_size(tensor.dtype, tensor.elements()));
+  size_t size = byte_size(tensor.dtype, tensor.elements());
   if (text.size() - end - 1 != size) {
     throw Error({.kind = ErrorKind::model,
                  .code = "E191",

@@ -82,7 +82,7 @@ bool are_private(Value probabilities, Instruction* softmax, const Instruction* d
 }
 
 Value swapped(Module& module, Value x) {
-  std::vector<int64_t> order(static_cast<size_t>(x.rank()));
+  std::vector<int64_t> order(x.rank());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   return transpose(module, x, order);

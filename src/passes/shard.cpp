@@ -28,8 +28,6 @@ struct Part {
 /// Products with fewer weights are not split, because exchanging parts would take longer than computing them.
 constexpr int64_t least_weights = 1024;
 
-size_t at(int64_t axis) { return static_cast<size_t>(axis); }
-
 /// Returns the product of the sizes before `axis`.
 Dim before(const Dims& dims, int64_t axis) { return product(Dims(dims.begin(), dims.begin() + axis)); }
 
@@ -56,11 +54,11 @@ class Sharding {
     return number && *number > 0 && *number % ranks_.count == 0;
   }
   bool divides(Value value, int64_t axis) const {
-    return axis >= 0 && axis < value.rank() && divides(value.dims()[at(axis)]);
+    return axis >= 0 && axis < value.rank() && divides(value.dims()[axis]);
   }
 
   Dims part_dims(Dims dims, int64_t axis) const {
-    dims[at(axis)] = *dims[at(axis)].constant() / ranks_.count;
+    dims[axis] = *dims[axis].constant() / ranks_.count;
     return dims;
   }
 
@@ -131,7 +129,7 @@ class Sharding {
     if (i.is<BlockDot>()) return block_product(i);
     int64_t k = split_operand(i);
     if (k < 0) return false;
-    int64_t axis = axis_of(i.inputs[at(k)]);
+    int64_t axis = axis_of(i.inputs[k]);
     if (i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>()) return along(i, i.op, axis, axis);
     if (i.is<Attention>()) return k < 3 && axis == 1 && divides(i.inputs[0], 1) && attention(i);
     if (i.is<Gather>() || i.is<ScatterElements>() || i.is<ScatterNd>()) return indexed(i, k, axis);
@@ -163,7 +161,7 @@ class Sharding {
     }
     if (const auto* op = i.as<Slice>()) return sliced(i, *op, axis);
     const auto* op = i.as<Pad>();
-    if (!op || !known_equal(op->before[at(axis)], 0) || !known_equal(op->after[at(axis)], 0)) return false;
+    if (!op || !known_equal(op->before[axis], 0) || !known_equal(op->after[axis], 0)) return false;
     std::vector<Value> inputs = i.inputs;  // the second is the padding value
     inputs[0] = local(inputs[0], axis);
     give(i, *op, std::move(inputs), axis);
@@ -174,7 +172,7 @@ class Sharding {
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
-      if (!divides(to[at(b)]) || !known_equal(before(i.inputs[0].dims(), axis), before(to, b))) continue;
+      if (!divides(to[b]) || !known_equal(before(i.inputs[0].dims(), axis), before(to, b))) continue;
       return along(i, Reshape{.dims = part_dims(to, b)}, axis, b);
     }
     return reshaped_to_groups(i, axis);
@@ -187,8 +185,8 @@ class Sharding {
     if (axis + 1 != i.inputs[0].rank()) return false;
     for (int64_t b = 0; b + 1 < static_cast<int64_t>(to.size()); ++b) {
       bool begins = known_equal(before(i.inputs[0].dims(), axis), before(to, b));
-      if (!begins || !to[at(b)].is_constant() || to[at(b)].value() < 2 || !divides(to[at(b + 1)])) continue;
-      auto groups = to[at(b)].value();
+      if (!begins || !to[b].is_constant() || to[b].value() < 2 || !divides(to[b + 1])) continue;
+      auto groups = to[b].value();
       Value part = with_columns(i.inputs[0], [&](Value w) { return weights_.grouped_part(w, groups); });
       if (part) give(i, Reshape{.dims = part_dims(to, b + 1)}, {part}, b + 1);
       return bool(part);
@@ -197,9 +195,8 @@ class Sharding {
   }
 
   bool sliced(Instruction& i, const Slice& op, int64_t axis) {
-    const Dim& size = i.inputs[0].dims()[at(axis)];
-    bool is_whole =
-        known_equal(op.starts[at(axis)], 0) && known_equal(op.sizes[at(axis)], size) && op.steps[at(axis)] == 1;
+    const Dim& size = i.inputs[0].dims()[axis];
+    bool is_whole = known_equal(op.starts[axis], 0) && known_equal(op.sizes[axis], size) && op.steps[axis] == 1;
     if (!is_whole) return of_fewer_columns(i, op, axis);
     Slice part = op;
     part.sizes = part_dims(op.sizes, axis);
@@ -210,12 +207,11 @@ class Sharding {
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
-      if (!known_equal(op.starts[at(a)], 0) || !known_equal(op.sizes[at(a)], dims[at(a)]) || op.steps[at(a)] != 1)
-        return false;
+      if (!known_equal(op.starts[a], 0) || !known_equal(op.sizes[a], dims[a]) || op.steps[a] != 1) return false;
     }
-    auto start = op.starts[at(axis)].constant();
-    if (!start || !divides(op.sizes[at(axis)]) || op.steps[at(axis)] != 1 || at(axis) + 1 != dims.size()) return false;
-    int64_t size = op.sizes[at(axis)].value() / ranks_.count, from = *start + ranks_.number * size;
+    auto start = op.starts[axis].constant();
+    if (!start || !divides(op.sizes[axis]) || op.steps[axis] != 1 || axis + 1 != std::ssize(dims)) return false;
+    int64_t size = op.sizes[axis].value() / ranks_.count, from = *start + ranks_.number * size;
     Value part = with_columns(i.inputs[0], [&](Value w) { return weights_.cut(w, w.rank() - 1, from, size); });
     if (part) parts_[i.result()] = {part, axis};
     return bool(part);

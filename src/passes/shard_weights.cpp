@@ -14,19 +14,16 @@ namespace {
 
 /// Returns elements [start, start + size) of one axis; nothing if they do not start and end at whole bytes.
 std::optional<Tensor> cut_tensor(const Tensor& tensor, int64_t axis, int64_t start, int64_t size) {
-  auto a = static_cast<size_t>(axis);
   if (tensor.dtype == DType::string) return std::nullopt;
   std::span<const int64_t> dims = tensor.dims;
-  int64_t outer = element_count(dims.first(a)), inner = element_count(dims.subspan(a + 1)) * bits(tensor.dtype);
-  if (start * inner % 8 != 0 || size * inner % 8 != 0 || dims[a] * inner % 8 != 0) return std::nullopt;
-  auto row = static_cast<size_t>(dims[a] * inner / 8), from = static_cast<size_t>(start * inner / 8),
-       bytes = static_cast<size_t>(size * inner / 8);
+  int64_t outer = element_count(dims.first(axis)), inner = element_count(dims.subspan(axis + 1)) * bits(tensor.dtype);
+  if (start * inner % 8 != 0 || size * inner % 8 != 0 || dims[axis] * inner % 8 != 0) return std::nullopt;
+  size_t row = dims[axis] * inner / 8, from = start * inner / 8, bytes = size * inner / 8;
   std::vector<int64_t> sizes = tensor.dims;
-  sizes[a] = size;
+  sizes[axis] = size;
   if (outer == 1) return Tensor{.dtype = tensor.dtype, .dims = sizes, .data = tensor.data.part(from, bytes)};
   MutableTensor made = allocate_tensor(tensor.dtype, sizes);
-  for (size_t i = 0; i < static_cast<size_t>(outer); ++i)
-    std::memcpy(made.data + i * bytes, tensor.data.data() + i * row + from, bytes);
+  for (int64_t i = 0; i < outer; ++i) std::memcpy(made.data + i * bytes, tensor.data.data() + i * row + from, bytes);
   return made.tensor;
 }
 

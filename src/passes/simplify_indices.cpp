@@ -55,7 +55,7 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
     axes.push_back(*axis);
   }
   // Transposes x to the order of the result's axes. Two equal axes read a diagonal, which is not a view.
-  std::vector<int64_t> order(static_cast<size_t>(x.rank()));
+  std::vector<int64_t> order(x.rank());
   for (size_t a = 0; a < order.size(); ++a) order[a] = static_cast<int64_t>(a);
   std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
             [&](int64_t a, int64_t b) { return axes[a] < axes[b]; });
@@ -64,7 +64,7 @@ std::optional<Value> as_view(Module& module, Instruction& i) {
   const Dims& result = i.types[0].shape.dims;
   Dims dims(result.size(), 1);
   for (size_t axis : axes) dims[axis] = result[axis];
-  for (size_t a = static_cast<size_t>(indices.rank()) - 1; a < result.size(); ++a) dims[a] = result[a];
+  for (size_t a = indices.rank() - 1; a < result.size(); ++a) dims[a] = result[a];
   return broadcast(module, reshape(module, transpose(module, x, order), dims), result);
 }
 

@@ -73,8 +73,7 @@ ViewChain::Form ViewChain::form(bool within_source, bool within_result) const {
   std::vector<Factor> sorted = order;
   std::ranges::sort(sorted, {}, &Factor::place);
   std::vector<size_t> rank, group_of(sorted.size());  // rank: position in the source's order
-  for (const Factor& f : order)
-    rank.push_back(static_cast<size_t>(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin()));
+  for (const Factor& f : order) rank.push_back(std::ranges::find(sorted, f.place, &Factor::place) - sorted.begin());
   std::vector<bool> starts_group(sorted.size(), true);
   for (size_t i = 1; i < order.size(); ++i) {
     bool divided = (within_source && order[i].place[0] != order[i - 1].place[0]) || (within_result && starts_axis[i]);

@@ -8,16 +8,16 @@
 namespace weft {
 namespace {
 
-int find_buffer(const Plan& plan, BufferKind kind, int index) {
+BufferId find_buffer(const Plan& plan, BufferKind kind, int index) {
   auto is_it = [&](const PlanBuffer& b) { return b.kind == kind && b.index == index; };
   auto found = std::ranges::find_if(plan.buffers, is_it);
-  return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
+  return found == plan.buffers.end() ? BufferId() : BufferId(found - plan.buffers.begin());
 }
 
-bool contains(const std::vector<int>& list, int item) { return std::ranges::find(list, item) != list.end(); }
+bool contains(const std::vector<BufferId>& list, BufferId item) { return std::ranges::find(list, item) != list.end(); }
 
 /// Returns why `output` cannot use the memory of `input` in step `at`, which writes it; empty if it can.
-std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
+std::string why_not_at(const Plan& plan, BufferId input, BufferId output, StepId at) {
   const PlanBuffer& from = plan.buffers[input];
   const PlanBuffer& to = plan.buffers[output];
   const PlanStep& step = plan.steps[at];
@@ -25,22 +25,19 @@ std::string why_not_at(const Plan& plan, int input, int output, size_t at) {
   if (is_move && step.moves_apart) return {};
   bool may_be_equal = known_equal(from.bytes, to.bytes) || (is_move && !known_different(from.bytes, to.bytes));
   if (!may_be_equal) return cat("it has ", from.bytes, " bytes, the output ", to.bytes);
-  auto begins = static_cast<size_t>(to.first_step);
+  StepId begins = to.first_step, last = from.last_step, changed = at;
   if (begins != at) return cat(plan.steps[begins].source, " writes the output before the input is moved there");
-  size_t changed = at;
-  while (is_move && ++changed < plan.steps.size() && !contains(plan.steps[changed].outputs, output)) {
+  while (is_move && ++changed < plan.steps.end_id() && !contains(plan.steps[changed].outputs, output)) {
   }
-  auto last = static_cast<size_t>(from.last_step);
   bool is_read_in_time = is_move ? last < changed : last == at;
   return is_read_in_time ? "" : cat(plan.steps[last].source, " still reads it when the output is written");
 }
 
 /// Returns why `output` cannot use the memory of `input` in any step that could compute it in place; empty if it can.
-std::string why_not(const Plan& plan, int input, int output) {
+std::string why_not(const Plan& plan, BufferId input, BufferId output) {
   std::string why = "the output is not computed from it elementwise in place";
   const PlanBuffer& to = plan.buffers[output];
-  for (int i = std::max(to.first_step, 0); i <= to.last_step; ++i) {
-    auto at = static_cast<size_t>(i);
+  for (StepId at = std::max(to.first_step, StepId(0)); at <= to.last_step; ++at) {
     const PlanStep& step = plan.steps[at];
     if (!contains(step.outputs, output) || (step.moves != input && !contains(step.in_place, input))) continue;
     why = why_not_at(plan, input, output, at);
@@ -69,9 +66,9 @@ Donation answer(const Plan& plan, const DonationRequest& request) {
          .code = "E310",
          .what = cat("'", printable(request.input), "' or '", printable(request.output), "' is donated twice")});
   }
-  int input = find_buffer(plan, BufferKind::input, donation.input);
-  int output = find_buffer(plan, BufferKind::output, donation.output);
-  donation.why_not = input < 0 || output < 0 ? "it is not used" : why_not(plan, input, output);
+  BufferId input = find_buffer(plan, BufferKind::input, donation.input);
+  BufferId output = find_buffer(plan, BufferKind::output, donation.output);
+  donation.why_not = input && output ? why_not(plan, input, output) : "it is not used";
   return donation;
 }
 
@@ -79,9 +76,9 @@ Donation answer(const Plan& plan, const DonationRequest& request) {
 
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
   for (const PlanStep& step : plan.steps) {
-    std::vector<int> candidates = step.in_place;
-    if (step.moves >= 0) candidates.push_back(step.moves);
-    for (int input : candidates) {
+    std::vector<BufferId> candidates = step.in_place;
+    if (step.moves) candidates.push_back(step.moves);
+    for (BufferId input : candidates) {
       const PlanBuffer& from = plan.buffers[input];
       const PlanBuffer& to = plan.buffers[step.outputs[0]];
       bool are_callers = from.kind == BufferKind::input && to.kind == BufferKind::output;
@@ -98,25 +95,24 @@ void plan_in_place(Plan& plan, std::span<const DonationRequest> requests) {
 }
 
 void share_working_memory(Plan& plan) {
-  std::vector<bool> moves_about(plan.buffers.size());
+  PerBuffer<bool> moves_about(plan.buffers.size());
   for (const PlanStep& step : plan.steps) {
-    for (int id : step.buffers) {
+    for (BufferId id : step.buffers) {
       if (!step.is<LaunchStep>()) moves_about[id] = true;
     }
   }
-  for (size_t at = 0; at < plan.steps.size(); ++at) {
+  for (StepId at : plan.steps.ids()) {
     const PlanStep& step = plan.steps[at];
     if (step.outputs.size() != 1) continue;
-    std::vector<int> candidates = step.in_place;
-    if (step.moves >= 0) candidates.push_back(step.moves);
+    std::vector<BufferId> candidates = step.in_place;
+    if (step.moves) candidates.push_back(step.moves);
     PlanBuffer& to = plan.buffers[step.outputs[0]];
-    for (int id : candidates) {
+    for (BufferId id : candidates) {
       const PlanBuffer& from = plan.buffers[id];
-      bool ends_here = from.first_step < from.last_step && from.last_step == static_cast<int>(at) &&
-                       to.first_step == static_cast<int>(at);
+      bool ends_here = from.first_step < from.last_step && from.last_step == at && to.first_step == at;
       bool may_share = from.kind == BufferKind::arena && to.kind == BufferKind::arena && ends_here &&
                        known_equal(from.bytes, to.bytes) && !moves_about[id] && !moves_about[step.outputs[0]];
-      if (may_share && to.shares < 0) to.shares = id;
+      if (may_share && !to.shares) to.shares = id;
     }
   }
 }

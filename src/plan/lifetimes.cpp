@@ -46,15 +46,15 @@ void mark_swapped(Plan& plan) {
 }
 
 void note_uses(Plan& plan) {
-  auto use = [&](int id, size_t step) {
-    if (id < 0) return;
+  auto use = [&](BufferId id, StepId step) {
+    if (!id) return;
     PlanBuffer& buffer = plan.buffers[id];
     bool is_there = buffer.kind == BufferKind::input;  // in use from step 0, so loops extend its lifetime too
-    buffer.first_step = is_there ? 0 : std::min(buffer.first_step, static_cast<int>(step));
-    buffer.last_step = std::max(buffer.last_step, static_cast<int>(step));
+    buffer.first_step = is_there ? StepId(0) : std::min(buffer.first_step, step);
+    buffer.last_step = std::max(buffer.last_step, step);
   };
-  for (size_t step = 0; step < plan.steps.size(); ++step) {
-    for (int id : plan.steps[step].buffers) use(id, step);
+  for (StepId step : plan.steps.ids()) {
+    for (BufferId id : plan.steps[step].buffers) use(id, step);
     for (const SizeSetting& setting : plan.steps[step].settings()) use(setting.buffer, step);
   }
 }
@@ -63,10 +63,10 @@ void note_uses(Plan& plan) {
 /// in the order of the loops' ends, so inner loops extend lifetimes before outer loops.
 bool stretch_over_loops(Plan& plan) {
   bool changed = false;
-  for (size_t step = 0; step < plan.steps.size(); ++step) {
+  for (StepId step : plan.steps.ids()) {
     const auto* jump = plan.steps[step].as<JumpStep>();
-    if (!jump || jump->target > static_cast<int>(step)) continue;
-    int left = static_cast<int>(step) + 1;
+    if (!jump || jump->target > step) continue;
+    StepId left = step + 1;
     for (PlanBuffer& buffer : plan.buffers) {
       if (buffer.first_step >= jump->target || buffer.last_step < jump->target || buffer.last_step >= left) continue;
       buffer.last_step = left;
@@ -98,8 +98,8 @@ void plan_lifetimes(Plan& plan) {
   mark_dynamic(plan);
   mark_swapped(plan);
   for (PlanBuffer& buffer : plan.buffers) {
-    buffer.first_step = static_cast<int>(plan.steps.size());
-    buffer.last_step = -1;
+    buffer.first_step = plan.steps.end_id();
+    buffer.last_step = {};
   }
   note_uses(plan);
   for (bool changed = true; changed;) {

@@ -8,9 +8,14 @@
 
 namespace weft {
 
+VariantId variant_for(const LaunchStep& launch, int64_t work) {
+  auto is_above = [&](const StepVariant& variant) { return variant.from > work; };
+  return VariantId(std::ranges::find_if(launch.variants, is_above) - launch.variants.begin() - 1);
+}
+
 bool is_led_by_host(const Plan& plan) {
   auto is_decided = [&](const SizeSetting& setting) {
-    return setting.buffer >= 0 && plan.buffers[setting.buffer].kind == BufferKind::input;
+    return setting.buffer && plan.buffers[setting.buffer].kind == BufferKind::input;
   };
   return !is_cpu(plan.chip.kind) && !std::ranges::all_of(plan.steps, [&](const PlanStep& step) {
     const auto* sizes = step.as<SizesStep>();

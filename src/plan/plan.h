@@ -13,6 +13,7 @@
 #include "base/decision.h"
 #include "base/hash.h"
 #include "base/host_call.h"
+#include "base/ids.h"
 #include "base/library_call.h"
 #include "base/port.h"
 #include "base/shape.h"
@@ -21,6 +22,19 @@
 /// A compiled program as plain data: lowering and planning produce it, saved programs contain it, the runtime executes
 /// it. Sizes are expressions, which a context evaluates when it gets its inputs.
 namespace weft {
+
+using BufferId = Id<struct PlanBuffer>;
+using DecisionId = Id<Decision>;
+using KernelId = Id<struct PlanKernel>;
+using PartId = Id<struct PlanPart>;
+using SizeId = Id<Dim>;
+using StepId = Id<struct PlanStep>;
+using VariantId = Id<struct StepVariant>;
+
+template <class T>
+using PerBuffer = Table<T, BufferId>;
+template <class T>
+using PerStep = Table<T, StepId>;
 
 /// A condition on sizes that could not be proved while compiling.
 struct SizeCheck {
@@ -47,12 +61,12 @@ struct PlanBuffer {
   Shape shape = {};  ///< logical sizes, for observers; a packed layout has one axis
   Dim bytes = 0;
   std::string value = {};  ///< the node that computes it: "node 3 '/conv1/Conv' (Conv)"
-  /// Working memory and outputs: the first step that writes the buffer and the last that reads it, as indices into
-  /// Plan::steps. A buffer that the next trip of a loop reads again lives until the loop ends.
-  int first_step = 0, last_step = 0;
+  /// Working memory and outputs: the first step that writes the buffer and the last that reads it. A buffer that
+  /// the next trip of a loop reads again lives until the loop ends.
+  StepId first_step = StepId(0), last_step = StepId(0);
   /// Working memory: the buffer whose arena memory this buffer reuses; the last step of that buffer is the first step
-  /// of this one (plan/in_place.h). -1: none.
-  int shares = -1;
+  /// of this one (plan/in_place.h).
+  BufferId shares = {};
 };
 
 /// Where the code of a kernel comes from.
@@ -78,7 +92,7 @@ struct PlanKernel {
 /// The value of a run-time symbol: an element of a buffer, or an expression over symbols with known values.
 struct SizeSetting {
   Symbol symbol = {};
-  int buffer = -1;  ///< buffer of i64; -1: use `value`
+  BufferId buffer = {};  ///< of i64; none: use `value`
   int element = 0;
   Dim value = 0;
   Dim most = INT64_MAX;  ///< upper limit besides the symbol's own; greater values are an error (E314)
@@ -86,19 +100,19 @@ struct SizeSetting {
 
 /// Another kernel for the step's buffers, launched instead if LaunchStep::work is at least `from`.
 struct StepVariant {
-  int kernel = 0;
-  std::vector<int> sizes = {};
+  KernelId kernel = {};
+  std::vector<SizeId> sizes = {};
   Dim blocks = 0;
   int64_t from = 0;
 };
 
 /// One launch of a kernel on the step's buffers and sizes.
 struct LaunchStep {
-  int kernel = 0;
-  Dim blocks = 0;                          ///< GPU: number of blocks with work; any number gives right results
-  Dim work = 0;                            ///< GPU: an amount that grows with the sizes, by which the variant is chosen
-  std::vector<StepVariant> variants = {};  ///< ordered by `from`
-  bool is_spare = false;                   ///< GPU: launched only if the library refused the work of the step before
+  KernelId kernel = {};
+  Dim blocks = 0;                    ///< GPU: number of blocks with work; any number gives right results
+  Dim work = 0;                      ///< GPU: an amount that grows with the sizes, by which the variant is chosen
+  Table<StepVariant> variants = {};  ///< ordered by `from`
+  bool is_spare = false;             ///< GPU: launched only if the library refused the work of the step before
 };
 
 /// Sets run-time symbols in order, then checks the conditions that depend on them.
@@ -112,13 +126,13 @@ struct SizesStep {
 struct BranchStep {
   static constexpr std::string_view name = "branch";
   Dim amount = 0;
-  int target = 0;
+  StepId target = {};
 };
 
 /// Jumps to step `target`; a backward jump leads to a branch that may leave the loop.
 struct JumpStep {
   static constexpr std::string_view name = "jump";
-  int target = 0;
+  StepId target = {};
 };
 
 /// Swaps buffers 0 and 1 of the step, then 2 and 3 ...: values that a loop carries to its next trip.
@@ -142,7 +156,7 @@ struct HostStep {
 /// of each operand. The part returns the sizes that it sets in the last output, which `settings` read.
 struct PartStep {
   static constexpr std::string_view name = "cpu_part";
-  int part = 0;
+  PartId part = {};
   std::vector<SizeSetting> settings = {};
 };
 
@@ -165,21 +179,21 @@ using StepAction = std::variant<LaunchStep, SizesStep, BranchStep, JumpStep, Swa
 /// Steps run in order except for branches and jumps, which nest like the model's control flow.
 struct PlanStep {
   StepAction action = LaunchStep{};
-  std::vector<int> buffers = {};  ///< operands and results; for a launch, in the order of the kernel's arguments
-  std::vector<int> sizes = {};    ///< arguments of the kernel or function: indexes into Plan::sizes
-  std::vector<int> outputs = {};  ///< those of `buffers` that the step writes
-  std::string source = {};        ///< node(s) of the model
-  std::string reason = {};        ///< why the step exists or its kernel was chosen
-  Dim flops = 0, bytes = 0;       ///< work, for profiles and the roofline model
+  std::vector<BufferId> buffers = {};  ///< operands and results; for a launch, in the order of the kernel's arguments
+  std::vector<SizeId> sizes = {};      ///< arguments of the kernel or function
+  std::vector<BufferId> outputs = {};  ///< those of `buffers` that the step writes
+  std::string source = {};             ///< node(s) of the model
+  std::string reason = {};             ///< why the step exists or its kernel was chosen
+  Dim flops = 0, bytes = 0;            ///< work, for profiles and the roofline model
   /// Operands whose memory the result may reuse: each task reads an element before it writes to the same place.
-  std::vector<int> in_place = {};
+  std::vector<BufferId> in_place = {};
   /// The operand that the step copies to the same places of its result; if both have the same memory, the step does
-  /// nothing. -1: none.
-  int moves = -1;
+  /// nothing.
+  BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
   /// Only while lowering: the step writes elements that no other step writes, and does not read these buffers.
   bool writes_apart = false;
-  int decision = -1;  ///< index of the decision in Plan::decisions that led to this step; -1: none
+  DecisionId decision = {};  ///< the decision that led to this step, if any
 
   /// Returns the action if it is a T, else null.
   template <class T>
@@ -195,12 +209,12 @@ struct PlanStep {
     return std::holds_alternative<T>(action);
   }
   /// Returns the target of a branch or jump, else null.
-  const int* target() const {
+  const StepId* target() const {
     if (const auto* branch = as<BranchStep>()) return &branch->target;
     const auto* jump = as<JumpStep>();
     return jump ? &jump->target : nullptr;
   }
-  int* target() { return const_cast<int*>(std::as_const(*this).target()); }
+  StepId* target() { return const_cast<StepId*>(std::as_const(*this).target()); }
   /// Returns the run-time symbols that the step sets, with their values.
   std::span<const SizeSetting> settings() const {
     if (const auto* sizes_step = as<SizesStep>()) return sizes_step->settings;
@@ -234,21 +248,24 @@ struct Plan {
   std::map<std::string, std::string> metadata = {};
   std::vector<Port> inputs = {}, outputs = {};
   std::vector<SizeCheck> checks = {};     ///< conditions that depend only on the sizes of inputs
-  std::vector<Dim> sizes = {};            ///< every distinct size that a step passes to its kernel
-  std::vector<PlanBuffer> buffers = {};   ///< a string is stored as its number, an i64 (base/strings.h)
+  Table<Dim> sizes = {};                  ///< every distinct size that a step passes to its kernel
+  Table<PlanBuffer> buffers = {};         ///< a string is stored as its number, an i64 (base/strings.h)
   std::vector<std::string> strings = {};  ///< strings of constants; the index is the string's number
   std::vector<Tensor> constants = {};
-  std::vector<PlanKernel> kernels = {};
-  std::vector<PlanStep> load_steps = {};  ///< run once when the program is loaded, to fill persistent buffers
-  std::vector<PlanStep> steps = {};
-  std::vector<PlanPart> parts = {};  ///< GPUs: programs that the CPU runs (lower/cpu_parts.h)
+  Table<PlanKernel> kernels = {};
+  Table<PlanStep> load_steps = {};  ///< run once when the program is loaded, to fill persistent buffers
+  Table<PlanStep> steps = {};
+  Table<PlanPart> parts = {};  ///< GPUs: programs that the CPU runs (lower/cpu_parts.h)
   std::vector<InPlace> in_place = {};
   std::vector<Donation> donations = {};
   /// The code generator's build; kernels of equal text and build compute the same.
   std::string compiler = {};
-  std::vector<Decision> decisions = {};       ///< choices among kernels; not saved
+  Table<Decision> decisions = {};             ///< choices among kernels; not saved
   std::vector<Hash128> constant_hashes = {};  ///< hashes of the constants, for saved programs that have them
 };
+
+/// Returns the variant to launch for this amount of work; none for the launch's own kernel.
+VariantId variant_for(const LaunchStep& launch, int64_t work);
 
 /// True if the host decides something between two steps of a GPU's plan, which then runs step by step.
 bool is_led_by_host(const Plan& plan);

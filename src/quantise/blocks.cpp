@@ -117,19 +117,19 @@ void choose_scales(BlockWeights& to, int64_t row, std::span<const float> values,
                    std::span<const float> importance) {
   int64_t block = to.format.block;
   for (int64_t b = 0; b < to.blocks(); ++b) {
-    auto begin = static_cast<size_t>(b * block), count = static_cast<size_t>(std::min(block, to.k - b * block));
+    size_t begin = b * block, count = std::min(block, to.k - b * block);
     auto weights = importance.empty() ? importance : importance.subspan(begin, count);
     Scale scale = scale_of(values.subspan(begin, count), to.format, method, weights);
-    auto place = static_cast<size_t>(row * to.blocks() + b);
+    size_t place = row * to.blocks() + b;
     to.scales[place] = stored(scale.scale, to.format.scales), to.zeros[place] = scale.zero;
   }
 }
 
 void round_row(BlockWeights& to, int64_t row, std::span<const float> values, const GptqData* gptq) {
-  auto k = static_cast<size_t>(to.k), block = static_cast<size_t>(to.format.block);
-  auto first = static_cast<size_t>(row * to.blocks());
+  size_t k = to.k, block = to.format.block;
+  size_t first = row * to.blocks();
   uint8_t* steps = to.steps.data() + first * block;
-  for (size_t i = 0; i < static_cast<size_t>(to.blocks()) * block; ++i) steps[i] = to.zeros[first + i / block];
+  for (size_t i = 0; i < to.blocks() * block; ++i) steps[i] = to.zeros[first + i / block];
   auto round = [&](size_t i, float value) {
     Scale scale{.scale = to.scales[first + i / block], .zero = to.zeros[first + i / block]};
     steps[i] = scale.step(value, to.format.greatest());
@@ -142,8 +142,8 @@ void round_row(BlockWeights& to, int64_t row, std::span<const float> values, con
 }  // namespace
 
 double BlockWeights::value(int64_t row, int64_t column) const {
-  auto b = static_cast<size_t>(row * blocks() + column / format.block);
-  int step = steps[static_cast<size_t>(row * blocks() * format.block + column)];
+  size_t b = row * blocks() + column / format.block;
+  int step = steps[row * blocks() * format.block + column];
   return (step - zeros[b]) * static_cast<double>(scales[b]);
 }
 
@@ -151,7 +151,7 @@ std::vector<float> rows_of(const Layer& layer) {
   std::span<const float> values = layer.values.as<float>();
   std::vector<float> rows(values.begin(), values.end());
   if (layer.channels == 0) return rows;
-  auto k = static_cast<size_t>(layer.values.dims[0]), n = static_cast<size_t>(layer.values.dims[1]);
+  size_t k = layer.values.dims[0], n = layer.values.dims[1];
   for (size_t i = 0; i < k; ++i)
     for (size_t j = 0; j < n; ++j) rows[j * k + i] = values[i * n + j];
   return rows;
@@ -161,14 +161,14 @@ BlockWeights round_blocks(const Layer& layer, BlockFormat format, WeightMethod m
                           size_t threads) {
   format.scales = layer.type;
   BlockWeights weights{.format = format, .n = layer.channel_count(), .k = layer.values.dims[layer.inner]};
-  auto scales = static_cast<size_t>(weights.n * weights.blocks()), k = static_cast<size_t>(weights.k);
-  weights.steps.resize(scales * static_cast<size_t>(format.block));
+  size_t scales = weights.n * weights.blocks(), k = weights.k;
+  weights.steps.resize(scales * format.block);
   weights.scales.resize(scales), weights.zeros.resize(scales);
   std::vector<float> rows = rows_of(layer);
   GptqData gptq;
   bool is_gptq = method == WeightMethod::gptq;
   if (is_gptq) gptq = gptq_data(hessian, k);
-  run_parallel(static_cast<size_t>(weights.n), threads, [&](size_t row) {
+  run_parallel(weights.n, threads, [&](size_t row) {
     std::span<const float> values = std::span(rows).subspan(row * k, k);
     choose_scales(weights, static_cast<int64_t>(row), values, method, gptq.importance);
     round_row(weights, static_cast<int64_t>(row), values, is_gptq ? &gptq : nullptr);
@@ -181,7 +181,7 @@ double weight_noise(const Layer& layer, const BlockWeights& rounded) {
   double noise = 0, power = 0;
   for (int64_t row = 0, i = 0; row < rounded.n; ++row) {
     for (int64_t column = 0; column < rounded.k; ++column, ++i) {
-      double x = rows[static_cast<size_t>(i)], error = x - rounded.value(row, column);
+      double x = rows[i], error = x - rounded.value(row, column);
       noise += error * error, power += x * x;
     }
   }

@@ -51,9 +51,8 @@ class Folding {
     const onnx::Node* node = edit_.maker(value);
     if (!node) return false;
     for (Layer& layer : layers_) {
-      bool is_behind = !layer.added.empty() && layer.sum.node == static_cast<size_t>(node->index);
-      if (is_behind || (layer.node == static_cast<size_t>(node->index) && layer.added.empty()))
-        return take_layer(layer, place);
+      bool is_behind = !layer.added.empty() && layer.sum.node == node->index;
+      if (is_behind || (layer.node == node->index && layer.added.empty())) return take_layer(layer, place);
     }
     if (node->outputs[0] != value) return false;
     if (is_one_of(*node, norms)) return !is_picture_ && take_norm(*node, place);
@@ -80,7 +79,7 @@ class Folding {
       std::string name(node.inputs[i]);
       if (name.empty()) continue;
       if (!is_list(name)) return false;
-      place.constants.push_back({{static_cast<size_t>(node.index), i}, name});
+      place.constants.push_back({{node.index, i}, name});
     }
     return !place.constants.empty();
   }

@@ -36,7 +36,7 @@ std::vector<std::map<std::string, Sum>> parts_of(const std::vector<Layer>& layer
   std::map<std::string, Sum> all;
   for (size_t i = 0; i < layers.size(); ++i) {
     Sum& sum = all[layers[i].input];
-    sum.k = static_cast<size_t>(layers[i].values.dims[layers[i].inner]);
+    sum.k = layers[i].values.dims[layers[i].inner];
     sum.layers.push_back(i);
   }
   std::vector<std::map<std::string, Sum>> parts(1);
@@ -68,7 +68,7 @@ void for_each_hessian(const ModelEdit& edit, const std::vector<Layer>& layers, S
     Runner runner(edited, settings.threads);
     for_each_item(runner, samples, [&](size_t item, const std::vector<Tensor>& inputs) {
       std::vector<Tensor> values = runner.run(inputs);
-      run_parallel(names.size(), static_cast<size_t>(settings.threads), [&](size_t i) {
+      run_parallel(names.size(), settings.threads, [&](size_t i) {
         std::ranges::transform(*sums[i], values[i].as<float>(), sums[i]->begin(), std::plus());
       });
       if (settings.progress) settings.progress({.phase = cat("gptq: item ", item + 1)});

@@ -13,9 +13,8 @@ int64_t Histogram::index_of(double value) const {
 void Histogram::halve() {
   int64_t first = first_ >> 1,
           last = (first_ + static_cast<int64_t>(counts_.size()) - 1) >> 1;  // rounds down, also below 0
-  std::vector<int64_t> merged(static_cast<size_t>(last - first + 1));
-  for (size_t i = 0; i < counts_.size(); ++i)
-    merged[static_cast<size_t>(((first_ + static_cast<int64_t>(i)) >> 1) - first)] += counts_[i];
+  std::vector<int64_t> merged(last - first + 1);
+  for (size_t i = 0; i < counts_.size(); ++i) merged[((first_ + static_cast<int64_t>(i)) >> 1) - first] += counts_[i];
   counts_ = std::move(merged);
   first_ = first;
   ++exponent_;
@@ -34,9 +33,9 @@ void Histogram::cover(double low, double high) {
     int64_t first = std::min(first_, index_of(low));
     int64_t last = std::max(first_ + static_cast<int64_t>(counts_.size()) - 1, index_of(high));
     if (last - first < max_bins) {
-      counts_.insert(counts_.begin(), static_cast<size_t>(first_ - first), 0);
+      counts_.insert(counts_.begin(), first_ - first, 0);
       first_ = first;
-      counts_.resize(static_cast<size_t>(last - first + 1));
+      counts_.resize(last - first + 1);
       return;
     }
     halve();

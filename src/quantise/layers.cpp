@@ -55,7 +55,7 @@ std::string why_float(const Tensor& weight, const onnx::Node& node) {
 
 Layer layer_of(const onnx::Node& node, const Tensor& weight) {
   Layer layer;
-  layer.node = static_cast<size_t>(node.index), layer.name = name_of(node), layer.op = node.op_type;
+  layer.node = node.index, layer.name = name_of(node), layer.op = node.op_type;
   layer.input = node.inputs[0], layer.weight = node.inputs[1];
   if (node.inputs.size() > 2) layer.bias = node.inputs[2];
   layer.type = weight.dtype, layer.values = in_type(weight, DType::f32);
@@ -69,8 +69,7 @@ Operand only_reader(const ModelEdit& edit, std::string_view value) {
   if (reads_of(edit, value) != 1) return {};
   for (const onnx::Node& node : edit.model().graph.nodes) {
     auto place = std::ranges::find(node.inputs, value);
-    if (place != node.inputs.end())
-      return {static_cast<size_t>(node.index), static_cast<size_t>(place - node.inputs.begin())};
+    if (place != node.inputs.end()) return Operand(node.index, place - node.inputs.begin());
   }
   return {};
 }
@@ -110,8 +109,7 @@ Tensor in_type(const Tensor& values, DType type) {
 
 size_t reads_of(const ModelEdit& edit, std::string_view value) {
   size_t reads = edit.is_output(value) ? 1 : 0;
-  for (const onnx::Node& node : edit.model().graph.nodes)
-    reads += static_cast<size_t>(std::ranges::count(onnx::reads_of(node), value));
+  for (const onnx::Node& node : edit.model().graph.nodes) reads += std::ranges::count(onnx::reads_of(node), value);
   return reads;
 }
 
@@ -124,10 +122,10 @@ Layers find_layers(const ModelEdit& edit, const Constants& constants, const std:
   refuse_quantised(edit.model().graph);
   for (const onnx::Graph& body : edit.model().subgraphs) refuse_quantised(body);
   Layers layers;
-  size_t products = 0, last = 0;
+  int32_t products = 0, last = 0;
   for (const onnx::Node& node : edit.model().graph.nodes) {
     if (!is_product(node)) continue;
-    ++products, last = static_cast<size_t>(node.index);
+    ++products, last = node.index;
     std::string why = matches_any(name_of(node), keep) ? "named in keep" : why_float(node, constants);
     if (why.empty()) {
       const Tensor& weight = constants.value(std::string(node.inputs[1]));

@@ -12,13 +12,14 @@ namespace weft::quantise {
 
 /// An input of a node.
 struct Operand {
-  size_t node = 0, position = SIZE_MAX;
+  int32_t node = 0;
+  size_t position = SIZE_MAX;
   bool is_none() const { return position == SIZE_MAX; }
 };
 
 /// A product of a computed value and a weight: Conv, MatMul or Gemm.
 struct Layer {
-  size_t node = 0;
+  int32_t node = 0;
   std::string name;  ///< name of the node, or "node 12"
   std::string op;
   std::string input, weight, bias;  ///< names of the operands; no bias: ""

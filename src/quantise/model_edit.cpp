@@ -159,7 +159,7 @@ void ModelEdit::read_fields(Source& source) {
   }
   for (const onnx::Node& node : source.model.graph.nodes) {
     source.names.insert(node.outputs.begin(), node.outputs.end());
-    for (std::string_view name : node.outputs) source.makers.emplace(name, static_cast<size_t>(node.index));
+    for (std::string_view name : node.outputs) source.makers.emplace(name, node.index);
     onnx::for_each_body(node, [&](const onnx::Graph& body) {
       for (const onnx::Node& inner : body.nodes) source.names.insert(inner.outputs.begin(), inner.outputs.end());
     });

@@ -22,9 +22,9 @@ void check_numbers(const Executable& model, const std::vector<Tensor>& inputs) {
 }
 
 void add_channels(Observed& to, const Tensor& value, size_t axis) {
-  auto channels = static_cast<size_t>(value.dims[axis]);
+  size_t channels = value.dims[axis];
   size_t inner = 1;
-  for (size_t i = axis + 1; i < value.dims.size(); ++i) inner *= static_cast<size_t>(value.dims[i]);
+  for (size_t i = axis + 1; i < value.dims.size(); ++i) inner *= value.dims[i];
   to.sums.resize(channels), to.squares.resize(channels), to.greatest.resize(channels);
   std::span<const float> x = value.as<float>();
   for (size_t begin = 0, c = 0; begin < x.size(); begin += inner, c = (c + 1) % channels) {
@@ -96,7 +96,7 @@ Observation observe(const ModelEdit& edit, const std::vector<Layer>& layers, Sam
   Runner runner(edited, settings.threads);
   for_each_item(runner, samples, [&](size_t item, const std::vector<Tensor>& inputs) {
     std::vector<Tensor> values = runner.run(inputs);
-    auto threads = static_cast<size_t>(std::max(settings.threads, 1));
+    size_t threads = std::max(settings.threads, 1);
     run_parallel(values.size(), threads, [&](size_t i) { add(*places[i].first, *places[i].second, values[i], item); });
     if (settings.progress) settings.progress({.phase = cat("learning from item ", item + 1)});
   });

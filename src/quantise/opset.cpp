@@ -34,7 +34,7 @@ bool is_changed(const onnx::Node& node, int64_t opset, int64_t wanted) {
 std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
 
 void change_reduction(ModelEdit& edit, const onnx::Node& node) {
-  auto index = static_cast<size_t>(node.index);
+  size_t index = node.index;
   const auto& axes = std::get<std::vector<int64_t>>(find(node, "axes")->value);
   std::string name = edit.new_name(cat(node.outputs[0], "_axes"));
   edit.add_weight(name, make_i64_tensor(axes));
@@ -46,7 +46,7 @@ void change_reduction(ModelEdit& edit, const onnx::Node& node) {
 }
 
 void change_split(ModelEdit& edit, const onnx::Node& node) {
-  auto index = static_cast<size_t>(node.index), count = node.outputs.size();
+  size_t index = node.index, count = node.outputs.size();
   edit.remove(index);
   edit.put_before(index,
                   {.op = "Split",

@@ -57,8 +57,7 @@ class Pairs {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (shared_.contains(node.inputs[i]))
-          edit_.set_input(static_cast<size_t>(node.index), i, inputs_.at(std::string(node.inputs[i])));
+        if (shared_.contains(node.inputs[i])) edit_.set_input(node.index, i, inputs_.at(std::string(node.inputs[i])));
     }
   }
 
@@ -123,12 +122,11 @@ class Pairs {
   /// Returns the bias plus the correction; empty if the bias is not a constant list with one number for each channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
-    auto count = static_cast<size_t>(layer.channel_count());
-    std::vector<double> bias(count);
+    std::vector<double> bias(layer.channel_count());
     if (!layer.bias.empty()) {
       if (!constants_.contains(layer.bias)) return {};
       const Tensor& given = constants_.value(layer.bias);
-      if (!is_layer_type(given.dtype) || static_cast<size_t>(given.elements()) != count) return {};
+      if (!is_layer_type(given.dtype) || given.elements() != layer.channel_count()) return {};
       bias = to_doubles(given);
     } else if (entry.added_bias.empty()) {
       return {};
@@ -235,9 +233,9 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
     bytes.assign(std::as_bytes(steps).begin(), std::as_bytes(steps).end());
   } else {
     int64_t width = dims.back() * 2;  // rows begin with a byte
-    for (size_t row = 0; row * static_cast<size_t>(width) < steps.size(); ++row)
+    for (size_t row = 0; row * width < steps.size(); ++row)
       for (int64_t i = 0; i < width; i += 2) {
-        const uint8_t* two = steps.data() + row * static_cast<size_t>(width) + i;
+        const uint8_t* two = steps.data() + row * width + i;
         bytes.push_back(static_cast<std::byte>(two[0] | two[1] << 4));
       }
   }
@@ -246,10 +244,10 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
 
 /// Returns the zero points [n, blocks], packed by rows.
 Tensor packed_zeros(const BlockWeights& weights) {
-  auto blocks = static_cast<size_t>(weights.blocks());
+  size_t blocks = weights.blocks();
   if (weights.format.bits == 8) return packed(weights.zeros, 8, {weights.n * weights.blocks()});
   size_t width = (blocks + 1) / 2 * 2;
-  std::vector<uint8_t> padded(static_cast<size_t>(weights.n) * width);
+  std::vector<uint8_t> padded(weights.n * width);
   for (size_t i = 0; i < weights.zeros.size(); ++i) padded[i / blocks * width + i % blocks] = weights.zeros[i];
   Tensor zeros = packed(padded, 4, {weights.n, static_cast<int64_t>(width / 2)});
   zeros.dims = {weights.n * static_cast<int64_t>(width / 2)};
@@ -329,9 +327,8 @@ void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weigh
 
 void place_block_pairs(ModelEdit& edit, const Layer& layer, const BlockWeights& weights) {
   const BlockFormat& format = weights.format;
-  auto k = static_cast<size_t>(weights.k), n = static_cast<size_t>(weights.n),
-       blocks = static_cast<size_t>(weights.blocks());
-  auto width = blocks * static_cast<size_t>(format.block);
+  size_t k = weights.k, n = weights.n, blocks = weights.blocks();
+  auto width = blocks * format.block;
   std::vector<double> steps(k * n), scales(blocks * n), zeros(blocks * n);
   for (size_t row = 0; row < n; ++row) {
     for (size_t i = 0; i < k; ++i) steps[i * n + row] = weights.steps[row * width + i];

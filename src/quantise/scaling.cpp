@@ -125,7 +125,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
       power[to] += values.squares[from] / (factors[from] * factors[from] * static_cast<double>(values.rows));
       sum += std::pow(scaled * greatest / steps, 2);
     }
-    for (size_t to = 0; to < result.count; ++to) sum += std::pow(most[to] / steps, 2) * power[to];
+    for (int64_t to = 0; to < result.count; ++to) sum += std::pow(most[to] / steps, 2) * power[to];
   }
   return sum;
 }
@@ -140,9 +140,8 @@ double changed(const Layer& layer, std::span<const double> factors, std::span<co
   double sum = 0;
   for (int64_t row = 0, i = 0; row < rounded.n; ++row) {
     for (int64_t k = 0; k < rounded.k; ++k, ++i) {
-      auto channel = static_cast<size_t>(k);
-      double error = (rows[static_cast<size_t>(i)] - rounded.value(row, k)) / factors[channel];
-      sum += error * error * squares[channel];
+      double error = (rows[i] - rounded.value(row, k)) / factors[k];
+      sum += error * error * squares[k];
     }
   }
   return sum;

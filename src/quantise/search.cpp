@@ -124,7 +124,7 @@ class Search {
     const std::vector<Port>& all = floats_->model().inputs();
     std::vector<Tensor> found;
     for (const Port& port : model.inputs())
-      found.push_back(inputs[static_cast<size_t>(std::ranges::find(all, port.name, &Port::name) - all.begin())]);
+      found.push_back(inputs[std::ranges::find(all, port.name, &Port::name) - all.begin()]);
     return found;
   }
 

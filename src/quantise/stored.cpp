@@ -49,7 +49,7 @@ class Finder {
 
  private:
   bool is_chosen(const onnx::Graph& graph, const onnx::Node& node) const {
-    return &graph == &main_ && chosen_.contains(static_cast<size_t>(node.index));
+    return &graph == &main_ && chosen_.contains(node.index);
   }
 
   /// Counts how often names are read, and how often as weights.
@@ -80,7 +80,7 @@ class Finder {
     auto [graph, value] = held(weight);
     if (!value || value->dtype != DType::f32 || !taken_.emplace(graph, weight).second) return;
     Layer layer;
-    layer.node = static_cast<size_t>(node.index), layer.name = name, layer.op = node.op_type, layer.weight = weight;
+    layer.node = node.index, layer.name = name, layer.op = node.op_type, layer.weight = weight;
     layer.values = *value;
     size_t rank = layer.values.dims.size();
     layer.channels = std::min(operand.channels, std::max<size_t>(rank, 1) - 1);

@@ -26,8 +26,8 @@ void for_each_pair(const Layer& layer, const ChannelWeights& rounded, const Visi
 }  // namespace
 
 ChannelOrder order_of(const Tensor& tensor, size_t axis) {
-  ChannelOrder order{.inner = 1, .count = static_cast<size_t>(tensor.dims[axis])};
-  for (size_t i = axis + 1; i < tensor.dims.size(); ++i) order.inner *= static_cast<size_t>(tensor.dims[i]);
+  ChannelOrder order{.inner = 1, .count = tensor.dims[axis]};
+  for (size_t i = axis + 1; i < tensor.dims.size(); ++i) order.inner *= tensor.dims[i];
   return order;
 }
 
@@ -69,7 +69,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              double most, size_t threads) {
   std::vector<float> rows = rows_of(layer);
-  size_t n = static_cast<size_t>(layer.channel_count()), k = rows.size() / n;
+  size_t n = layer.channel_count(), k = rows.size() / n;
   std::vector<double> steps(rows.size());
   run_parallel(n, threads, [&](size_t row) {
     double scale = scales[scales.size() == 1 ? 0 : row];

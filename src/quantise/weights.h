@@ -27,7 +27,7 @@ ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DTyp
 
 /// The order of a weight's elements: element `index` belongs to channel index / inner % count.
 struct ChannelOrder {
-  size_t inner = 1, count = 1;
+  int64_t inner = 1, count = 1;
   size_t operator()(size_t index) const { return index / inner % count; }
 };
 ChannelOrder order_of(const Tensor& tensor, size_t axis);

@@ -88,7 +88,7 @@ Work::Work(onnx::Model model, const std::filesystem::path& folder, const Setting
   if (is_smoothed && smooth(edit_, constants_, layers_.chosen, seen_, settings_.smooth) && needs_ranges())
     observe_inputs();  // again, because smoothing changed them
   if (is_blocked() && settings_.weights == WeightMethod::awq)
-    protect(edit_, constants_, layers_.chosen, seen_, block_format(), static_cast<size_t>(settings_.threads));
+    protect(edit_, constants_, layers_.chosen, seen_, block_format(), settings_.threads);
   prepare();
 }
 
@@ -157,7 +157,7 @@ void Work::prepare() {
     if (!takes_gptq(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
   // One layer at a time, because rounding in blocks uses several threads itself.
-  run_parallel(prepared_.size(), is_blocked() ? 1 : static_cast<size_t>(settings_.threads), prepare_one);
+  run_parallel(prepared_.size(), is_blocked() ? 1 : settings_.threads, prepare_one);
 }
 
 /// True if GPTQ rounds the layer. Convolutions and the 8-bit layers of int4 are rounded to nearest.
@@ -196,8 +196,8 @@ Prepared Work::prepared_channels(const Layer& layer, std::span<const float> hess
   } else {
     std::vector<float> sums(hessian.begin(), hessian.end());
     if (centred_.contains(layer.input)) centre(sums, seen_.at(layer.input));
-    GptqData gptq = gptq_data(sums, static_cast<size_t>(layer.values.dims[layer.inner]));
-    made.channels = round_weights(layer, std::move(scales), type, gptq, most, static_cast<size_t>(settings_.threads));
+    GptqData gptq = gptq_data(sums, layer.values.dims[layer.inner]);
+    made.channels = round_weights(layer, std::move(scales), type, gptq, most, settings_.threads);
   }
   made.weight_noise = weight_noise(layer, made.channels);
   if (needs_ranges() && settings_.correct_bias) add_lost_bias(layer, made);
@@ -255,7 +255,7 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
 
 Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
-  auto threads = static_cast<size_t>(settings_.threads);
+  size_t threads = settings_.threads;
   made.blocks =
       is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
   made.weight_noise = weight_noise(layer, made.blocks);
@@ -289,7 +289,7 @@ bool Work::is_dynamic(size_t i) const {
 BlockWeights Work::in_bytes(const Layer& layer) const {
   BlockFormat format = block_format();
   format.bits = 8;
-  return round_blocks(layer, format, WeightMethod::nearest, {}, static_cast<size_t>(settings_.threads));
+  return round_blocks(layer, format, WeightMethod::nearest, {}, settings_.threads);
 }
 
 ModelEdit Work::quantised(const std::set<size_t>& spared) const {

@@ -4,12 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "plan/plan.h"
+
 namespace weft {
 
 /// A buffer to place in working memory; it is in use from step `first` to step `last`, both included.
 struct ArenaRequest {
   int64_t bytes = 0;
-  int first = 0, last = 0;
+  StepId first = {}, last = {};
 };
 
 struct ArenaLayout {

@@ -44,20 +44,20 @@ SymbolValues bucket_of(const SymbolValues& values, const Plan& plan) {
   return bound;
 }
 
-bool BucketPlan::holds(const std::vector<int64_t>& wanted_bytes, const std::vector<int64_t>& wanted_work) const {
+bool BucketPlan::holds(const PerBuffer<int64_t>& wanted_bytes, const PerStep<int64_t>& wanted_work) const {
   return std::ranges::equal(wanted_bytes, bytes, std::less_equal{}) &&
          std::ranges::equal(wanted_work, work, std::less_equal{});
 }
 
-std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) {
-  std::vector<int64_t> bytes;
+PerBuffer<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values) {
+  PerBuffer<int64_t> bytes;
   bytes.reserve(plan.buffers.size());
   for (const PlanBuffer& buffer : plan.buffers) bytes.push_back(values.evaluate(buffer.bytes));
   return bytes;
 }
 
-std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
-  std::vector<int64_t> work;
+PerStep<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
+  PerStep<int64_t> work;
   work.reserve(plan.steps.size());
   for (const PlanStep& step : plan.steps) {
     const auto* launch = step.as<LaunchStep>();
@@ -66,22 +66,22 @@ std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values) {
   return work;
 }
 
-ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes) {
+DeviceLayout place_on_device(const Plan& plan, const PerBuffer<int64_t>& bytes) {
   constexpr int64_t alignment = 256;
   std::vector<ArenaRequest> requests;
-  std::vector<size_t> owners;
-  auto last = static_cast<int>(plan.steps.size());
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  std::vector<BufferId> owners;
+  for (BufferId i : plan.buffers.ids()) {
     const PlanBuffer& buffer = plan.buffers[i];
-    bool is_arena = buffer.kind == BufferKind::arena && buffer.last_step >= 0;
+    bool is_arena = buffer.kind == BufferKind::arena && buffer.last_step;
     bool is_outer = buffer.kind == BufferKind::input || buffer.kind == BufferKind::output;
     if (!is_arena && !is_outer) continue;
     int64_t room = (std::max<int64_t>(bytes[i], 1) + alignment - 1) / alignment * alignment;
-    requests.push_back({room, is_outer ? 0 : buffer.first_step, is_outer ? last : buffer.last_step});
+    requests.push_back(
+        {room, is_outer ? StepId(0) : buffer.first_step, is_outer ? plan.steps.end_id() : buffer.last_step});
     owners.push_back(i);
   }
-  ArenaLayout placed = place(requests),
-              layout{.offsets = std::vector<int64_t>(plan.buffers.size()), .bytes = placed.bytes};
+  ArenaLayout placed = place(requests);
+  DeviceLayout layout{.offsets = PerBuffer<int64_t>(plan.buffers.size()), .bytes = placed.bytes};
   for (size_t i = 0; i < owners.size(); ++i) layout.offsets[owners[i]] = placed.offsets[i];
   return layout;
 }
@@ -89,17 +89,16 @@ ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes) {
 BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound) {
   BucketPlan bucket;
   for (const PlanBuffer& buffer : plan.buffers) bucket.bytes.push_back(at_bound(buffer.bytes, values, bound));
-  ArenaLayout layout = place_on_device(plan, bucket.bytes);
+  DeviceLayout layout = place_on_device(plan, bucket.bytes);
   bucket.offsets = std::move(layout.offsets);
   bucket.arena_bytes = layout.bytes;
   for (const PlanStep& step : plan.steps) {
     static const LaunchStep none;
     const LaunchStep& launch = step.is<LaunchStep>() ? launch_of(step) : none;
-    int chosen = -1;
     int64_t work = launch.variants.empty() ? 0 : at_bound(launch.work, values, bound);
     bucket.work.push_back(work);
-    while (chosen + 1 < std::ssize(launch.variants) && launch.variants[chosen + 1].from <= work) ++chosen;
-    const Dim& blocks = chosen < 0 ? launch.blocks : launch.variants[chosen].blocks;
+    VariantId chosen = variant_for(launch, work);
+    const Dim& blocks = chosen ? launch.variants[chosen].blocks : launch.blocks;
     bucket.variants.push_back(chosen);
     bucket.blocks.push_back(std::max<int64_t>(at_bound(blocks, values, bound), 0));
   }

@@ -13,24 +13,29 @@ SymbolValues bucket_of(const SymbolValues& values, const Plan& plan);
 
 /// Buffer places, bytes and launches that suit all sizes up to those of a bucket.
 struct BucketPlan {
-  std::vector<int64_t> bytes;    ///< sufficient size of each buffer
-  std::vector<int64_t> offsets;  ///< in the arena; inputs and outputs have their places there too
-  std::vector<int> variants;     ///< of each step: the number of the variant to launch; -1: the step's own kernel
-  std::vector<int64_t> blocks;   ///< of the launched kernel
-  std::vector<int64_t> work;     ///< the most work of each step
+  PerBuffer<int64_t> bytes;     ///< sufficient size of each buffer
+  PerBuffer<int64_t> offsets;   ///< in the arena; inputs and outputs have their places there too
+  PerStep<VariantId> variants;  ///< to launch; none: the step's own kernel
+  PerStep<int64_t> blocks;      ///< of the launched kernel
+  PerStep<int64_t> work;        ///< the most work of each step
   int64_t arena_bytes = 0;
 
   /// True if the plan has room for buffers of these sizes and has chosen the kernel variants for steps with this work.
-  bool holds(const std::vector<int64_t>& wanted_bytes, const std::vector<int64_t>& wanted_work) const;
+  bool holds(const PerBuffer<int64_t>& wanted_bytes, const PerStep<int64_t>& wanted_work) const;
 };
 
 /// Returns the bytes of every buffer at these sizes.
-std::vector<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
+PerBuffer<int64_t> buffer_bytes(const Plan& plan, const SymbolValues& values);
 /// Returns LaunchStep::work of every step at these sizes; 0 for steps without variants.
-std::vector<int64_t> step_work(const Plan& plan, const SymbolValues& values);
+PerStep<int64_t> step_work(const Plan& plan, const SymbolValues& values);
+
+struct DeviceLayout {
+  PerBuffer<int64_t> offsets;
+  int64_t bytes = 0;
+};
 
 /// Places every buffer, inputs and outputs included, in one arena. `bytes` are the buffers' sizes.
-ArenaLayout place_on_device(const Plan& plan, std::span<const int64_t> bytes);
+DeviceLayout place_on_device(const Plan& plan, const PerBuffer<int64_t>& bytes);
 
 /// `values` are the actual sizes, `bound` the bucket's. An expression may be smaller at `bound` (it need not grow with
 /// its symbols), so the larger of both results is used.

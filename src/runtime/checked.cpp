@@ -6,37 +6,33 @@
 
 namespace weft {
 
-void CheckedRun::begin(int buffer, std::byte* memory) {
-  auto at = static_cast<size_t>(buffer);
-  stamps_[at].assign(static_cast<size_t>(bytes_[at]), 0);
-  if (bytes_[at] > 0) std::memset(memory, 0xff, static_cast<size_t>(bytes_[at]));
+void CheckedRun::begin(BufferId buffer, std::byte* memory) {
+  stamps_[buffer].assign(bytes_[buffer], 0);
+  if (bytes_[buffer] > 0) std::memset(memory, 0xff, bytes_[buffer]);
 }
 
-void CheckedRun::resize(int buffer, int64_t bytes) {
-  auto at = static_cast<size_t>(buffer);
-  if (bytes_[at] == bytes) return;
-  bytes_[at] = bytes;
-  stamps_[at].clear();
+void CheckedRun::resize(BufferId buffer, int64_t bytes) {
+  if (bytes_[buffer] == bytes) return;
+  bytes_[buffer] = bytes;
+  stamps_[buffer].clear();
 }
 
-void CheckedRun::swap(int a, int b) {
-  auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
-  std::swap(bytes_[x], bytes_[y]);
-  std::swap(stamps_[x], stamps_[y]);
+void CheckedRun::swap(BufferId a, BufferId b) {
+  std::swap(bytes_[a], bytes_[b]);
+  std::swap(stamps_[a], stamps_[b]);
 }
 
-void CheckedRun::written(std::span<const int> buffers) {
+void CheckedRun::written(std::span<const BufferId> buffers) {
   ++last_;
-  for (int id : buffers) std::ranges::fill(stamps_[id], last_);
+  for (BufferId id : buffers) std::ranges::fill(stamps_[id], last_);
 }
 
-KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks) {
+KernelFault CheckedRun::run(Entry* entry, LaunchArgs args, std::span<const BufferId> buffers, int64_t tasks) {
   std::vector<i64> bytes;
   std::vector<u32*> stamps;
-  for (int id : buffers) {
-    auto at = static_cast<size_t>(id);
-    bytes.push_back(bytes_[at]);
-    stamps.push_back(stamps_[at].empty() ? nullptr : stamps_[at].data());
+  for (BufferId id : buffers) {
+    bytes.push_back(bytes_[id]);
+    stamps.push_back(stamps_[id].empty() ? nullptr : stamps_[id].data());
   }
   KernelFault fault;
   args.buffer_bytes = bytes.data();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/launch.h"
+#include "plan/plan.h"
 
 namespace weft {
 
@@ -17,23 +18,23 @@ class CheckedRun {
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);
 
   /// `bytes` are the sizes of the buffers.
-  explicit CheckedRun(std::vector<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
+  explicit CheckedRun(PerBuffer<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
 
   /// Marks the buffer as unwritten and fills its memory with NaNs. Buffers that never begin (inputs, constants) are
   /// checked for their bounds only.
-  void begin(int buffer, std::byte* memory);
+  void begin(BufferId buffer, std::byte* memory);
   /// Sets the size of a buffer whose size the run computes. Reads of its unwritten bytes are not detected.
-  void resize(int buffer, int64_t bytes);
+  void resize(BufferId buffer, int64_t bytes);
   /// Two buffers change places.
-  void swap(int a, int b);
+  void swap(BufferId a, BufferId b);
   /// Marks these buffers as written by the host.
-  void written(std::span<const int> buffers);
+  void written(std::span<const BufferId> buffers);
   /// Runs a step on `buffers`; `args` has their addresses, sizes and scratch memory. Returns the first fault, or none.
-  KernelFault run(Entry* entry, LaunchArgs args, std::span<const int> buffers, int64_t tasks);
+  KernelFault run(Entry* entry, LaunchArgs args, std::span<const BufferId> buffers, int64_t tasks);
 
  private:
-  std::vector<int64_t> bytes_;
-  std::vector<std::vector<uint32_t>> stamps_;
+  PerBuffer<int64_t> bytes_;
+  PerBuffer<std::vector<uint32_t>> stamps_;
   uint32_t last_ = 0;  // stamp of the last task that ran
 };
 

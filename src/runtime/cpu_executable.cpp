@@ -51,12 +51,12 @@ struct BoundStep {
 /// Everything that depends only on sizes; reused while a run has the same sizes. Entries for run-time sizes change
 /// while the steps run.
 struct BoundSizes {
-  std::vector<int64_t> sizes;  // values of Plan::sizes
-  std::vector<BoundStep> steps;
-  std::vector<int64_t> buffer_bytes;
+  Table<int64_t, SizeId> sizes;  // values of Plan::sizes
+  PerStep<BoundStep> steps;
+  PerBuffer<int64_t> buffer_bytes;
   ArenaLayout arena;
-  std::vector<int> arena_buffers;  // the buffer of each arena request
-  int64_t scratch_bytes = 0;       // for one thread
+  std::vector<BufferId> arena_buffers;  // the buffer of each arena request
+  int64_t scratch_bytes = 0;            // for one thread
 };
 
 /// How the steps of a run execute: the threads, their scratch memory, when to end early.
@@ -123,57 +123,56 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   bool is_random() const { return is_random_; }
   const Workers& workers() const { return workers_; }
   const HostAllocator& allocator() const { return host_.allocator; }
-  size_t constant_bytes() const {
-    size_t total = 0;
-    for (const Tensor& constant : plan_.constants) total += constant.data.size();
+  int64_t constant_bytes() const {
+    int64_t total = 0;
+    for (const Tensor& constant : plan_.constants) total += std::ssize(constant.data);
     return total;
   }
   int64_t packed_bytes() const { return weights_.bytes(); }
   int64_t memory_limit() const { return host_.memory_limit > 0 ? host_.memory_limit : default_memory_limit(); }
   const std::string& kernel_name(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel].name; }
   /// Returns the address of each persistent and constant buffer.
-  std::span<std::byte* const> weights() const { return weights_.memory(); }
+  const PerBuffer<std::byte*>& weights() const { return weights_.memory(); }
 
   const SizeSchedule& schedule() const { return schedule_; }
-  const std::vector<int>& dynamic_buffers() const { return dynamic_; }
+  const std::vector<BufferId>& dynamic_buffers() const { return dynamic_; }
   /// Returns the dynamic buffers that nothing reads after step `step`.
-  std::span<const int> last_read(size_t step) const {
-    return last_read_.empty() ? std::span<const int>() : last_read_[step];
+  std::span<const BufferId> last_read(StepId step) const {
+    return last_read_.empty() ? std::span<const BufferId>() : last_read_[step];
   }
 
-  const std::vector<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
+  const PerStep<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
 
   /// Computes the sizes that are due and prepares the launches of their steps.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
-    for (int id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
-    for (int id : due.steps) {
-      auto at = static_cast<size_t>(id);
-      bound.steps[at] = bind(plan_.steps[at], bound.sizes);
-      bound.scratch_bytes = std::max(bound.scratch_bytes, bound.steps[at].scratch_bytes);
+    for (SizeId id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
+    for (StepId id : due.steps) {
+      bound.steps[id] = bind(plan_.steps[id], bound.sizes);
+      bound.scratch_bytes = std::max(bound.scratch_bytes, bound.steps[id].scratch_bytes);
     }
   }
 
   BoundSizes bind(const SymbolValues& values) const {
-    BoundSizes bound{.sizes = std::vector<int64_t>(plan_.sizes.size()),
-                     .steps = std::vector<BoundStep>(plan_.steps.size()),
+    BoundSizes bound{.sizes = Table<int64_t, SizeId>(plan_.sizes.size()),
+                     .steps = PerStep<BoundStep>(plan_.steps.size()),
                      .buffer_bytes = {},
                      .arena = {},
                      .arena_buffers = {}};
-    update(bound, schedule_.due(SizeSchedule::before_run), values);
+    update(bound, schedule_.due({}), values);
     place_buffers(bound, values);
     return bound;
   }
 
-  void run_step(const PlanStep& step, const BoundStep& bound, std::span<std::byte* const> memory,
+  void run_step(const PlanStep& step, const BoundStep& bound, const PerBuffer<std::byte*>& memory,
                 const Launcher& launcher) const {
     std::vector<void*> buffers;
-    for (int id : step.buffers) buffers.push_back(memory[id]);
+    for (BufferId id : step.buffers) buffers.push_back(memory[id]);
     KernelFault fault;
     LaunchArgs args{.buffers = buffers.data(),
                     .sizes = reinterpret_cast<const i64*>(bound.sizes.data()),
                     .scratch_bytes = launcher.scratch_stride,
                     .fault = &fault};
-    int kernel = launch_of(step).kernel;
+    KernelId kernel = launch_of(step).kernel;
     StepRun run{kernels_[kernel].entry, args, launcher};
     if (launcher.checked) {
       run.args.scratch = launcher.scratch;
@@ -190,33 +189,32 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
  private:
   void place_buffers(BoundSizes& bound, const SymbolValues& values) const {
     std::vector<ArenaRequest> requests;
-    std::vector<size_t> places(plan_.buffers.size());  // the arena request of each buffer
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    PerBuffer<size_t> places(plan_.buffers.size());  // the arena request of each buffer
+    for (BufferId i : plan_.buffers.ids()) {
       const PlanBuffer& buffer = plan_.buffers[i];
       bound.buffer_bytes.push_back(schedule_.is_run_time(buffer.bytes) ? 0 : values.evaluate(buffer.bytes));
-      if (buffer.kind != BufferKind::arena || buffer.last_step < 0) continue;
-      bound.arena_buffers.push_back(static_cast<int>(i));
+      if (buffer.kind != BufferKind::arena || !buffer.last_step) continue;
+      bound.arena_buffers.push_back(i);
     }
-    auto begin = [&](int id) { return std::pair(plan_.buffers[id].first_step, id); };
+    auto begin = [&](BufferId id) { return std::pair(plan_.buffers[id].first_step, id); };
     std::ranges::sort(bound.arena_buffers, {}, begin);
-    for (int id : bound.arena_buffers) {
-      auto i = static_cast<size_t>(id);
+    for (BufferId i : bound.arena_buffers) {
       const PlanBuffer& buffer = plan_.buffers[i];
       // A checked run fills buffers with NaNs before they are written, so none shares memory.
-      bool shares = buffer.shares >= 0 && !knobs().checked;
+      bool shares = buffer.shares && !knobs().checked;
       places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;
       else requests.push_back({bound.buffer_bytes[i], buffer.first_step, buffer.last_step});
     }
     ArenaLayout layout = place(requests);
     bound.arena.bytes = layout.bytes;
-    for (int id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[id]]);
+    for (BufferId id : bound.arena_buffers) bound.arena.offsets.push_back(layout.offsets[places[id]]);
     check_memory(plan_, bound.buffer_bytes, bound.arena.bytes, weights_.bytes(), host_.memory_limit);
   }
 
-  BoundStep bind(const PlanStep& step, const std::vector<int64_t>& sizes) const {
+  BoundStep bind(const PlanStep& step, const Table<int64_t, SizeId>& sizes) const {
     BoundStep bound;
-    for (int size : step.sizes) bound.sizes.push_back(sizes[size]);
+    for (SizeId size : step.sizes) bound.sizes.push_back(sizes[size]);
     const auto* launch = step.as<LaunchStep>();
     if (!launch) return bound;
     i64 out[2] = {0, 0};
@@ -228,8 +226,8 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   /// Prepares a load step, whose sizes are numbers: no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
-    std::vector<int64_t> sizes(plan_.sizes.size());
-    for (int size : step.sizes) {
+    Table<int64_t, SizeId> sizes(plan_.sizes.size());
+    for (SizeId size : step.sizes) {
       const Dim& dim = plan_.sizes[size];
       if (!dim.is_constant()) internal_error(cat(kernel_name(step), " runs before the size ", dim, " is known"));
       sizes[size] = dim.value();
@@ -238,21 +236,20 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
   /// Damages results for tests: see the WEFT_BREAK_KERNEL knob.
-  void damage(const PlanStep& step, std::span<std::byte* const> memory) const {
-    for (int id : step.outputs) {
+  void damage(const PlanStep& step, const PerBuffer<std::byte*>& memory) const {
+    for (BufferId id : step.outputs) {
       const PlanBuffer& buffer = plan_.buffers[id];
-      auto width = static_cast<size_t>(bits(buffer.shape.dtype) / 8);
-      if (is_float(buffer.shape.dtype)) std::memset(memory[id], 0x42, width);
+      if (is_float(buffer.shape.dtype)) std::memset(memory[id], 0x42, bits(buffer.shape.dtype) / 8);
     }
   }
 
   void find_dynamic() {
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    for (BufferId i : plan_.buffers.ids()) {
       const PlanBuffer& buffer = plan_.buffers[i];
-      if (buffer.kind != BufferKind::dynamic || buffer.last_step < 0) continue;
-      dynamic_.push_back(static_cast<int>(i));
+      if (buffer.kind != BufferKind::dynamic || !buffer.last_step) continue;
+      dynamic_.push_back(i);
       last_read_.resize(plan_.steps.size());
-      last_read_[buffer.last_step].push_back(static_cast<int>(i));
+      last_read_[buffer.last_step].push_back(i);
     }
   }
 
@@ -260,7 +257,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   std::vector<bool> constants_of_runs() const {
     std::vector<bool> is_read(plan_.constants.size());
     for (const PlanStep& step : plan_.steps) {
-      for (int id : step.buffers) {
+      for (BufferId id : step.buffers) {
         const PlanBuffer& buffer = plan_.buffers[id];
         if (buffer.kind == BufferKind::constant) is_read[buffer.index] = true;
       }
@@ -283,7 +280,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     AlignedMemory scratch;
     std::optional<CheckedRun> checked;
     if (knobs().checked) checked.emplace(fixed_bytes());
-    weights_ = PackedWeights(plan_, host_, [&](const PlanStep& step, std::span<std::byte* const> memory) {
+    weights_ = PackedWeights(plan_, host_, [&](const PlanStep& step, const PerBuffer<std::byte*>& memory) {
       check_watch();
       BoundStep bound = bind_load_step(step);
       int64_t bytes = bound.scratch_bytes * workers_.width();
@@ -298,8 +295,8 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
   /// Returns the bytes of the buffers whose size is a number.
-  std::vector<int64_t> fixed_bytes() const {
-    std::vector<int64_t> bytes;
+  PerBuffer<int64_t> fixed_bytes() const {
+    PerBuffer<int64_t> bytes;
     for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));
     return bytes;
   }
@@ -312,10 +309,10 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
   Workers workers_;
   SizeSchedule schedule_;
   bool is_random_ = weft::is_random(plan_);
-  std::vector<int> dynamic_;
-  std::vector<std::vector<int>> last_read_;  // for each step; empty without dynamic buffers
-  std::vector<std::vector<bool>> last_container_reads_ = weft::last_container_reads(plan_);
-  std::vector<Kernel> kernels_;
+  std::vector<BufferId> dynamic_;
+  PerStep<std::vector<BufferId>> last_read_;  // empty without dynamic buffers
+  PerStep<std::vector<bool>> last_container_reads_ = weft::last_container_reads(plan_);
+  Table<Kernel, KernelId> kernels_;
   PackedWeights weights_;
 };
 
@@ -345,13 +342,13 @@ class CpuContext final : public Context {
     given_ = given;
     inputs_ = std::move(inputs);
     bind_outputs(options);
-    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    for (BufferId i : plan().buffers.ids()) {
       if (plan().buffers[i].kind == BufferKind::input) bind_input(i);
     }
     execute(options);
     check_read(plan().constants);
     check_read(inputs_);
-    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    for (BufferId i : plan().buffers.ids()) {
       if (plan().buffers[i].kind == BufferKind::output && !memory_[i]) give_output(i, options);  // a loop of no trips
       if (plan().buffers[i].kind == BufferKind::output) take_host_output(i);
     }
@@ -360,15 +357,13 @@ class CpuContext final : public Context {
     return std::move(outputs_);
   }
 
-  size_t memory_bytes() const override {
-    return static_cast<size_t>(arena_.bytes() + scratch_.bytes() + pool_.bytes());
-  }
-  size_t peak_memory_bytes() const override { return peak_; }
+  int64_t memory_bytes() const override { return arena_.bytes() + scratch_.bytes() + pool_.bytes(); }
+  int64_t peak_memory_bytes() const override { return peak_; }
   MemoryUse memory() const override {
-    return {.arena = static_cast<size_t>(arena_.bytes() + pool_.bytes()),
-            .scratch = static_cast<size_t>(scratch_.bytes()),
+    return {.arena = arena_.bytes() + pool_.bytes(),
+            .scratch = scratch_.bytes(),
             .peak = peak_,
-            .weights = static_cast<size_t>(program_->packed_bytes()),
+            .weights = program_->packed_bytes(),
             .constants = program_->constant_bytes()};
   }
 
@@ -402,7 +397,7 @@ class CpuContext final : public Context {
 
   void reserve() {
     reserve(arena_, bound_.arena.bytes);
-    memory_.assign(program_->weights().begin(), program_->weights().end());
+    memory_ = program_->weights();
     for (size_t i = 0; i < bound_.arena_buffers.size(); ++i) {
       memory_[bound_.arena_buffers[i]] = arena_.data() + bound_.arena.offsets[i];
     }
@@ -416,7 +411,7 @@ class CpuContext final : public Context {
   }
   void note_peak() { peak_ = std::max(peak_, memory_bytes()); }
 
-  void bind_input(size_t id) {
+  void bind_input(BufferId id) {
     const Tensor& input = inputs_[plan().buffers[id].index];
     if (host_.is_container(id)) host_.container(id) = input;
     else if (host_.is_text(id)) memory_[id] = host_.encode(id, input);
@@ -425,7 +420,7 @@ class CpuContext final : public Context {
 
   void bind_outputs(const RunOptions& options) {
     outputs_.assign(plan().outputs.size(), {});
-    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    for (BufferId i : plan().buffers.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       memory_[i] = nullptr;
@@ -436,30 +431,30 @@ class CpuContext final : public Context {
   }
 
   /// Places an output; inputs that would be overwritten too early are copied aside.
-  void give_output(size_t id, const RunOptions& options) {
+  void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
-    auto index = static_cast<size_t>(plan().buffers[id].index);
+    size_t index = plan().buffers[id].index;
     bound_.buffer_bytes[id] = values_.evaluate(plan().buffers[id].bytes);
     if (host_.is_text(id)) {
-      memory_[id] = host_.room(id, static_cast<size_t>(bound_.buffer_bytes[id]));
+      memory_[id] = host_.room(id, bound_.buffer_bytes[id]);
       return;
     }
-    MutableTensor place = place_in(options, given_, index, static_cast<size_t>(bound_.buffer_bytes[id]));
+    MutableTensor place = place_in(options, given_, index, bound_.buffer_bytes[id]);
     memory_[id] = place.data;
     outputs_[index] = std::move(place.tensor);
     for (size_t input : inputs_in_the_way(plan(), inputs_, index, outputs_[index].data)) {
       inputs_[input].data = Bytes::copy(inputs_[input].data);
-      for (size_t i = 0; i < plan().buffers.size(); ++i) {
+      for (BufferId i : plan().buffers.ids()) {
         const PlanBuffer& buffer = plan().buffers[i];
-        if (buffer.kind == BufferKind::input && buffer.index == static_cast<int>(input)) bind_input(i);
+        if (buffer.kind == BufferKind::input && std::cmp_equal(buffer.index, input)) bind_input(i);
       }
     }
     refuse_overlap(plan(), outputs_, index);
   }
 
   /// Stores an output of strings or containers, which cannot be in the caller's memory.
-  void take_host_output(size_t id) {
-    auto index = static_cast<size_t>(plan().buffers[id].index);
+  void take_host_output(BufferId id) {
+    int index = plan().buffers[id].index;
     if (host_.is_container(id)) outputs_[index] = std::move(host_.container(id));
     else if (host_.is_text(id))
       outputs_[index] = host_.decode(values_.dims(plan().buffers[id].shape.dims), memory_[id]);
@@ -480,8 +475,8 @@ class CpuContext final : public Context {
 
   /// True if a move step does nothing because its operand already lies where the result must be.
   bool is_there(const PlanStep& step) const {
-    if (step.moves < 0) return false;
-    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    if (!step.moves) return false;
+    BufferId from = step.moves, to = step.outputs[0];
     return memory_[from] == memory_[to] && (step.moves_apart || bound_.buffer_bytes[from] == bound_.buffer_bytes[to]);
   }
 
@@ -495,49 +490,49 @@ class CpuContext final : public Context {
     reserve_scratch(launcher);
     auto start = std::chrono::steady_clock::now();
     auto now = [&] { return std::chrono::steady_clock::now() - start; };
-    for (size_t i = 0; i < plan().steps.size();) {
+    for (StepId i(0); i < plan().steps.end_id();) {
       const PlanStep& step = plan().steps[i];
       watch.check(step.source);
       if (options.rank) options.rank->check();
-      if (checked) begin_buffers(*checked, static_cast<int>(i));
+      if (checked) begin_buffers(*checked, i);
       auto begin = now();
-      size_t next = execute(step, i, options, launcher);
+      StepId next = execute(step, i, options, launcher);
       watch.check_whole(step.source);
       if (options.profile)
-        options.profile->push_back({i, begin, now(), values_.evaluate(step.flops), step_bytes(step)});
+        options.profile->push_back({i.index(), begin, now(), values_.evaluate(step.flops), step_bytes(step)});
       if (options.observe) show(i, step, options);
-      for (int id : program_->last_read(i)) release(static_cast<size_t>(id));
+      for (BufferId id : program_->last_read(i)) release(id);
       i = next;
     }
   }
 
   /// Marks as unwritten the buffers whose first writer is this step.
-  void begin_buffers(CheckedRun& checked, int step) {
-    for (size_t i = 0; i < memory_.size(); ++i) {
+  void begin_buffers(CheckedRun& checked, StepId step) {
+    for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
       bool written_here = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::output;
-      if (written_here && memory_[i] && buffer.first_step == step) checked.begin(static_cast<int>(i), memory_[i]);
+      if (written_here && memory_[i] && buffer.first_step == step) checked.begin(i, memory_[i]);
     }
   }
 
-  /// Runs one step and returns the index of the next.
-  size_t execute(const PlanStep& step, size_t index, const RunOptions& options, Launcher& launcher) {
-    if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? index + 1 : branch->target;
+  /// Runs one step and returns the next.
+  StepId execute(const PlanStep& step, StepId id, const RunOptions& options, Launcher& launcher) {
+    if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? id + 1 : branch->target;
     if (const auto* jump = step.as<JumpStep>()) return jump->target;
     std::visit(Overloaded{[&](const LaunchStep&) {
                             prepare_outputs(step, options, launcher);
-                            if (!is_there(step)) program_->run_step(step, bound_.steps[index], memory_, launcher);
+                            if (!is_there(step)) program_->run_step(step, bound_.steps[id], memory_, launcher);
                           },
                           [&](const SizesStep&) {
-                            set_sizes(step, [&](int id, int element) { return read<int64_t>(id, element); }, values_);
-                            program_->update(bound_, program_->schedule().due(static_cast<int>(index)), values_);
+                            set_sizes(step, [&](BufferId b, int at) { return read<int64_t>(b, at); }, values_);
+                            program_->update(bound_, program_->schedule().due(id), values_);
                             reserve_scratch(launcher);
                           },
                           [&](const SwapStep&) { swap_buffers(step.buffers, launcher); },
                           [&](const GrowStep& g) { grow(step.buffers[0], values_.evaluate(g.bytes)); },
                           [&](const HostStep&) {
                             prepare_outputs(step, options, launcher);
-                            host_.run(index, bound_.steps[index].sizes, memory_);
+                            host_.run(id, bound_.steps[id].sizes, memory_);
                             if (launcher.checked) launcher.checked->written(step.outputs);
                           },
                           [&](const CollectiveStep& c) {
@@ -547,7 +542,7 @@ class CpuContext final : public Context {
                           },
                           [](const auto&) { internal_error("a CPU runs all of a program, without libraries"); }},
                step.action);
-    return index + 1;
+    return id + 1;
   }
 
   bool holds(const BranchStep& branch, const PlanStep& step) const {
@@ -556,7 +551,7 @@ class CpuContext final : public Context {
 
   void exchange(const CollectiveStep& collective, const PlanStep& step, const RunOptions& options) {
     check(options.rank != nullptr, "a split program runs as one of several");
-    auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
+    BufferId from = step.buffers[0], to = step.buffers[1];
     options.rank->exchange({.fn = collective.fn,
                             .type = plan().buffers[from].shape.dtype,
                             .from = memory_[from],
@@ -572,23 +567,23 @@ class CpuContext final : public Context {
   }
 
   template <class T>
-  T read(int buffer, int element) const {
+  T read(BufferId buffer, int element) const {
     T value;
-    std::memcpy(&value, memory_[buffer] + static_cast<size_t>(element) * sizeof value, sizeof value);
+    std::memcpy(&value, memory_[buffer] + element * sizeof value, sizeof value);
     return value;
   }
 
   void prepare_outputs(const PlanStep& step, const RunOptions& options, const Launcher& launcher) {
-    for (int id : step.outputs) prepare(static_cast<size_t>(id), options, launcher);
+    for (BufferId id : step.outputs) prepare(id, options, launcher);
   }
 
   /// Allocates a buffer that a step is about to write, unless it was placed before the run.
-  void prepare(size_t id, const RunOptions& options, const Launcher& launcher) {
+  void prepare(BufferId id, const RunOptions& options, const Launcher& launcher) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) give_output(id, options);
     if (buffer.kind != BufferKind::dynamic && buffer.kind != BufferKind::output) return;
     bound_.buffer_bytes[id] = values_.evaluate(buffer.bytes);
-    if (launcher.checked) launcher.checked->resize(static_cast<int>(id), bound_.buffer_bytes[id]);
+    if (launcher.checked) launcher.checked->resize(id, bound_.buffer_bytes[id]);
     if (buffer.kind == BufferKind::output) return;
     if (memory_[id] && blocks_[id].bytes() >= bound_.buffer_bytes[id]) return;
     release(id);
@@ -596,7 +591,7 @@ class CpuContext final : public Context {
   }
 
   /// At least doubles a buffer that is too small, so that appending rows has an amortised constant cost.
-  void grow(size_t id, int64_t bytes) {
+  void grow(BufferId id, int64_t bytes) {
     int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
     if (memory_[id] && held >= bytes) return;
     AlignedMemory larger = take(id, std::max(bytes, std::min(held, INT64_MAX / 2) * 2));
@@ -606,7 +601,7 @@ class CpuContext final : public Context {
   }
 
   /// Takes a block from the pool, within what remains of the context's memory limit.
-  AlignedMemory take(size_t id, int64_t bytes) {
+  AlignedMemory take(BufferId id, int64_t bytes) {
     int64_t most = program_->memory_limit() - program_->packed_bytes() - arena_.bytes() - scratch_.bytes();
     try {
       return pool_.take(bytes, std::max<int64_t>(most, 0));
@@ -616,56 +611,55 @@ class CpuContext final : public Context {
     }
   }
 
-  void hold(size_t id, AlignedMemory block) {
+  void hold(BufferId id, AlignedMemory block) {
     blocks_[id] = std::move(block);
     memory_[id] = blocks_[id].data();
     note_peak();
   }
 
-  void swap_buffers(const std::vector<int>& pairs, const Launcher& launcher) {
-    for (size_t k = 0; k + 1 < pairs.size(); k += 2)
-      swap_buffers(static_cast<size_t>(pairs[k]), static_cast<size_t>(pairs[k + 1]), launcher);
+  void swap_buffers(const std::vector<BufferId>& pairs, const Launcher& launcher) {
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2) swap_buffers(pairs[k], pairs[k + 1], launcher);
   }
 
-  void swap_buffers(size_t a, size_t b, const Launcher& launcher) {
-    if (launcher.checked) launcher.checked->swap(static_cast<int>(a), static_cast<int>(b));
+  void swap_buffers(BufferId a, BufferId b, const Launcher& launcher) {
+    if (launcher.checked) launcher.checked->swap(a, b);
     host_.swap(a, b);
     std::swap(memory_[a], memory_[b]);
     std::swap(blocks_[a], blocks_[b]);
     std::swap(bound_.buffer_bytes[a], bound_.buffer_bytes[b]);
   }
 
-  void release(size_t id) {
+  void release(BufferId id) {
     if (!blocks_[id].data()) return;
     pool_.give_back(std::exchange(blocks_[id], {}));
     memory_[id] = nullptr;
   }
   void release_all() {
-    for (int id : program_->dynamic_buffers()) release(static_cast<size_t>(id));
+    for (BufferId id : program_->dynamic_buffers()) release(id);
   }
 
   /// Returns the bytes of all operands and results: the least memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
-    for (int id : step.buffers) total += bound_.buffer_bytes[id];
+    for (BufferId id : step.buffers) total += bound_.buffer_bytes[id];
     return total;
   }
 
-  void show(size_t index, const PlanStep& step, const RunOptions& options) {
-    for (int id : step.outputs) {
-      if (!is_whole_after(plan(), index, id)) continue;
+  void show(StepId at, const PlanStep& step, const RunOptions& options) {
+    for (BufferId id : step.outputs) {
+      if (!is_whole_after(plan(), at, id)) continue;
       const PlanBuffer& buffer = plan().buffers[id];
-      if (host_.is_container(static_cast<size_t>(id))) {
-        options.observe(index, buffer.value, host_.container(static_cast<size_t>(id)));
+      if (host_.is_container(id)) {
+        options.observe(at.index(), buffer.value, host_.container(id));
         continue;
       }
-      if (host_.is_text(static_cast<size_t>(id))) {
-        options.observe(index, buffer.value, host_.decode(values_.dims(buffer.shape.dims), memory_[id]));
+      if (host_.is_text(id)) {
+        options.observe(at.index(), buffer.value, host_.decode(values_.dims(buffer.shape.dims), memory_[id]));
         continue;
       }
       Tensor tensor{.dtype = buffer.shape.dtype, .dims = values_.dims(buffer.shape.dims)};
-      tensor.data = Bytes::copy(std::span<const std::byte>(memory_[id], static_cast<size_t>(bound_.buffer_bytes[id])));
-      options.observe(index, buffer.value, tensor);
+      tensor.data = Bytes::copy(std::span<const std::byte>(memory_[id], bound_.buffer_bytes[id]));
+      options.observe(at.index(), buffer.value, tensor);
     }
   }
 
@@ -676,12 +670,12 @@ class CpuContext final : public Context {
   BoundSizes bound_;
   AlignedMemory arena_, scratch_;
   BlockPool<AlignedMemory> pool_;
-  std::vector<AlignedMemory> blocks_;  // each buffer's block from the pool
+  PerBuffer<AlignedMemory> blocks_;  // each buffer's block from the pool
   HostValues host_;
-  std::vector<std::byte*> memory_;        // address of each buffer in this run
+  PerBuffer<std::byte*> memory_;          // address of each buffer in this run
   std::vector<Tensor> inputs_, outputs_;  // of this run
   std::span<const Tensor> given_;         // the inputs as the caller gave them
-  size_t peak_ = 0;
+  int64_t peak_ = 0;
 };
 
 std::unique_ptr<Context> CpuExecutable::new_context() const { return std::make_unique<CpuContext>(shared_from_this()); }

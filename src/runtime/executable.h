@@ -74,11 +74,11 @@ struct RunOptions {
 
 /// The bytes of memory that a context holds.
 struct MemoryUse {
-  size_t arena = 0, scratch = 0;  ///< held now, by this context
-  size_t peak = 0;                ///< the most that this context has held
-  size_t weights = 0;             ///< held now by this context
+  int64_t arena = 0, scratch = 0;  ///< held now, by this context
+  int64_t peak = 0;                ///< the most that this context has held
+  int64_t weights = 0;             ///< held now by this context
   /// copies of constants that runs read; other constants stay in the file or in the caller's memory
-  size_t constants = 0;
+  int64_t constants = 0;
 };
 
 /// Runs one request at a time. Two threads must not use a context at once.
@@ -89,8 +89,8 @@ class Context {
   /// the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict each other).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
   /// Returns the bytes of working memory held now, and the most held since creation.
-  virtual size_t memory_bytes() const = 0;
-  virtual size_t peak_memory_bytes() const = 0;
+  virtual int64_t memory_bytes() const = 0;
+  virtual int64_t peak_memory_bytes() const = 0;
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 

@@ -22,7 +22,7 @@ const char* what_is_wrong(FaultKind kind) {
 /// Throws the error of a kernel with a forbidden access.
 [[noreturn]] void report_access(const Plan& plan, const PlanStep& step, const PlanKernel& kernel,
                                 const KernelFault& fault) {
-  int buffer = step.buffers.at(fault.buffer);
+  BufferId buffer = step.buffers.at(fault.buffer);
   std::string what =
       cat("kernel ", kernel.name, " touches bytes ", fault.offset, " to ", fault.offset + fault.size, " of the ",
           fault.bytes, " of buffer ", fault.buffer, " (", plan.buffers[buffer].value, "), ", what_is_wrong(fault.kind));
@@ -38,7 +38,7 @@ const char* what_is_wrong(FaultKind kind) {
 
 }  // namespace
 
-void report_fault(const Plan& plan, const PlanStep& step, int kernel, const KernelFault& fault) {
+void report_fault(const Plan& plan, const PlanStep& step, KernelId kernel, const KernelFault& fault) {
   if (fault.kind == FaultKind::index)
     refuse_step("E301", cat("index ", fault.offset, " is outside [", -fault.size, ", ", fault.size - 1, "]"), step);
   if (fault.kind == FaultKind::host_function)

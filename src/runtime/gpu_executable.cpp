@@ -57,7 +57,7 @@ class GpuContext final : public GpuRun {
  private:
   /// A captured run. It may be replayed while every buffer keeps its address and each library call its algorithm.
   struct Captured {
-    std::vector<std::byte*> memory;
+    PerBuffer<std::byte*> memory;
     Works works;
     gpu::Graph graph;
   };
@@ -72,8 +72,8 @@ class GpuContext final : public GpuRun {
     std::vector<int64_t> found;
     for (const PlanStep& step : plan().steps) {
       for (const SizeSetting& setting : step.settings()) {
-        const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(setting.buffer)];
-        found.push_back(element_of(inputs[static_cast<size_t>(buffer.index)], setting.element, options));
+        const PlanBuffer& buffer = plan().buffers[setting.buffer];
+        found.push_back(element_of(inputs[buffer.index], setting.element, options));
       }
     }
     return found;
@@ -81,13 +81,12 @@ class GpuContext final : public GpuRun {
 
   /// Returns an element of an i32 or i64 tensor; waits if the tensor is on the device.
   int64_t element_of(const Tensor& tensor, int element, const RunOptions& options) const {
-    auto width = static_cast<size_t>(byte_size(tensor.dtype, 1));
-    Tensor one{
-        .dtype = tensor.dtype, .dims = {1}, .data = tensor.data.part(static_cast<size_t>(element) * width, width)};
+    int64_t width = byte_size(tensor.dtype, 1);
+    Tensor one{.dtype = tensor.dtype, .dims = {1}, .data = tensor.data.part(element * width, width)};
     if (!options.on_device) return to_int64s(one)[0];
     MutableTensor copy = allocate_tensor(one.dtype, one.dims);
     const gpu::Stream queue = stream_of(options);
-    queue.copy_to_host(copy.data, one.data.data(), static_cast<int64_t>(width));
+    queue.copy_to_host(copy.data, one.data.data(), width);
     queue.synchronize();
     return to_int64s(copy.tensor)[0];
   }
@@ -106,7 +105,7 @@ class GpuContext final : public GpuRun {
     sizes_in_inputs_ = sizes_in_inputs(inputs, options);
     size_t next = 0;
     for (const PlanStep& step : plan().steps) {
-      if (step.is<SizesStep>()) set_sizes(step, [&](int, int) { return sizes_in_inputs_[next++]; }, values_);
+      if (step.is<SizesStep>()) set_sizes(step, [&](BufferId, int) { return sizes_in_inputs_[next++]; }, values_);
     }
     check_sizes(plan().checks, values_);
     input_sizes_ = std::move(sizes);
@@ -129,7 +128,7 @@ class GpuContext final : public GpuRun {
     if (arena_.bytes() < bucket.plan.arena_bytes) grow(bucket.plan.arena_bytes);
     upload_sizes(bucket.plan);
     memory_.assign(plan().buffers.size(), nullptr);
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       std::byte* fixed = program_->persistent(i);
       memory_[i] = fixed ? fixed : arena_.data() + bucket.plan.offsets[i];
     }
@@ -163,14 +162,14 @@ class GpuContext final : public GpuRun {
   /// Allocates the stamps of working memory and results, which record who wrote each byte in a checked run.
   void place_stamps(const BucketPlan& bucket) {
     int64_t total = 0;
-    watched_ = {.stamps = std::vector<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
-    auto is_followed = [&](size_t i) {
+    watched_ = {.stamps = PerBuffer<std::byte*>(bytes_.size()), .blocks = bucket.blocks};
+    auto is_followed = [&](BufferId i) {
       return plan().buffers[i].kind == BufferKind::arena || plan().buffers[i].kind == BufferKind::output;
     };
-    for (size_t i = 0; i < bytes_.size(); ++i) total += is_followed(i) ? bytes_[i] * stamp_bytes : 0;
+    for (BufferId i : bytes_.ids()) total += is_followed(i) ? bytes_[i] * stamp_bytes : 0;
     if (stamps_.bytes() < total) settle(), stamps_ = gpu::Memory(program_->gpu(), total, program_->allocator());
     std::byte* next = stamps_.data();
-    for (size_t i = 0; i < bytes_.size(); ++i) {
+    for (BufferId i : bytes_.ids()) {
       if (is_followed(i)) watched_.stamps[i] = std::exchange(next, next + bytes_[i] * stamp_bytes);
     }
   }
@@ -182,14 +181,12 @@ class GpuContext final : public GpuRun {
   }
 
   /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped moves.
-  void forget_writes(size_t i) const {
+  void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
-    bool is_seen = step.is<LaunchStep>() && !is_needless(i) &&
-                   plan().kernels[static_cast<size_t>(kernel_of(i))].code.find("raw(") == std::string::npos;
-    for (int id : step.outputs) {
-      auto buffer = static_cast<size_t>(id);
-      if (!is_seen && watched_.stamps[buffer])
-        stream_.fill(watched_.stamps[buffer], 0xff, bytes_[buffer] * stamp_bytes);
+    bool is_seen =
+        step.is<LaunchStep>() && !is_needless(i) && plan().kernels[kernel_of(i)].code.find("raw(") == std::string::npos;
+    for (BufferId id : step.outputs) {
+      if (!is_seen && watched_.stamps[id]) stream_.fill(watched_.stamps[id], 0xff, bytes_[id] * stamp_bytes);
     }
   }
 
@@ -197,17 +194,16 @@ class GpuContext final : public GpuRun {
     if (knobs().checked) place_stamps(bucket);
     block_ = size_block(plan(), plan().steps, values_, bucket.variants, watched_);
     settle();  // the previous run may still read the sizes
-    if (!block_.values.empty())
-      std::memcpy(host_sizes_.data(), block_.values.data(), static_cast<size_t>(host_sizes_.bytes()));
+    if (!block_.values.empty()) std::memcpy(host_sizes_.data(), block_.values.data(), host_sizes_.bytes());
     stream_.copy_to_device(sizes_.data(), host_sizes_.data(), sizes_.bytes());
     stream_.synchronize();
   }
 
   void place_inputs(std::span<const Tensor> inputs, const RunOptions& options) {
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::input) continue;
-      const std::byte* data = inputs[static_cast<size_t>(buffer.index)].data.data();
+      const std::byte* data = inputs[buffer.index].data.data();
       if (options.on_device) memory_[i] = const_cast<std::byte*>(data);
       else memory_[i] = arena_.data() + bucket_->plan.offsets[i];
       if (!options.on_device) stream_.copy_to_device(memory_[i], data, bytes_[i]);
@@ -217,7 +213,7 @@ class GpuContext final : public GpuRun {
   std::vector<Tensor> place_outputs(std::span<const Tensor> inputs, const RunOptions& options) {
     outputs_.assign(plan().outputs.size(), {});
     fetched_.clear();
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       if (plan().buffers[i].kind == BufferKind::output)
         give_output(i, inputs, options, [&] { return arena_.data() + bucket_->plan.offsets[i]; });
     }
@@ -225,20 +221,20 @@ class GpuContext final : public GpuRun {
   }
 
   /// True for a step that launches nothing: it only sets sizes, moves a buffer onto itself, or is replaced.
-  bool is_needless(size_t i) const {
+  bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<SizesStep>() || is_replaced(i)) return true;
-    if (step.moves < 0) return false;
-    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    if (!step.moves) return false;
+    BufferId from = step.moves, to = step.outputs[0];
     return memory_[from] == memory_[to] &&
            (step.moves_apart || known_equal(plan().buffers[from].bytes, plan().buffers[to].bytes));
   }
 
   /// Returns the kernel of launch step `i` at these sizes.
-  int kernel_of(size_t i) const {
+  KernelId kernel_of(StepId i) const {
     const LaunchStep& launch = launch_of(plan().steps[i]);
-    int variant = bucket_->plan.variants[i];
-    return variant < 0 ? launch.kernel : launch.variants[static_cast<size_t>(variant)].kernel;
+    VariantId variant = bucket_->plan.variants[i];
+    return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
   /// True if this run launches its steps one by one: for profiling, for the first collectives of ranks, which connect
@@ -251,7 +247,7 @@ class GpuContext final : public GpuRun {
     return options.deadline && *options.deadline - std::chrono::steady_clock::now() < 2 * *bucket_->time_in_steps;
   }
 
-  void launch_step(size_t i, bool overlap, Rank* rank) const {
+  void launch_step(StepId i, bool overlap, Rank* rank) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return call_library(i);
     if (step.is<CollectiveStep>()) return exchange(step, rank);
@@ -274,7 +270,7 @@ class GpuContext final : public GpuRun {
       stream_.begin_capture();
       stream_.fill(faults_.data(), 0, faults_.bytes());
       bool is_ours = false;  // true if the previous launch was Weft's kernel: launches may overlap
-      for (size_t i = 0; i < plan().steps.size(); ++i) {
+      for (StepId i : plan().steps.ids()) {
         if (is_needless(i)) continue;
         launch_step(i, is_ours, options.rank);
         is_ours = plan().steps[i].is<LaunchStep>() && (is_ours || bucket_->plan.blocks[i] > 0);
@@ -294,10 +290,10 @@ class GpuContext final : public GpuRun {
     const auto begin = std::chrono::steady_clock::now();
     const auto& steps = plan().steps;
     Watch watch(options.deadline, options.stop);
-    std::vector<gpu::Event> events;
+    PerStep<gpu::Event> events;
     for (size_t i = 0; options.profile && i <= steps.size(); ++i) events.emplace_back(program_->gpu());
     stream_.fill(faults_.data(), 0, faults_.bytes());
-    for (size_t i = 0; i < steps.size(); ++i) {
+    for (StepId i : steps.ids()) {
       watch.check(steps[i].source);
       if (options.profile) stream_.record(events[i]);
       if (knobs().checked) forget_writes(i);
@@ -309,13 +305,13 @@ class GpuContext final : public GpuRun {
     await_work(options);
     bucket_->time_in_steps = std::chrono::steady_clock::now() - begin;
     if (!options.profile) return;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      auto at = [&](size_t e) {
-        return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events[0]) * 1e6));
+    for (StepId i : steps.ids()) {
+      auto at = [&](StepId e) {
+        return std::chrono::nanoseconds(static_cast<int64_t>(events[e].since(events.front()) * 1e6));
       };
-      std::string kernel = bucket_->plan.variants[i] < 0 ? "" : plan().kernels[static_cast<size_t>(kernel_of(i))].name;
+      std::string kernel = bucket_->plan.variants[i] ? plan().kernels[kernel_of(i)].name : "";
       options.profile->push_back(
-          {i, at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i]), std::move(kernel)});
+          {i.index(), at(i), at(i + 1), values_.evaluate(steps[i].flops), step_bytes(steps[i]), std::move(kernel)});
     }
   }
 
@@ -331,7 +327,7 @@ class GpuContext final : public GpuRun {
       queue.record(queued_);
       if (!knobs().checked) return;
     }
-    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
+    check_faults(stream_, faults_, plan(), plan().steps, [&](StepId i) { return kernel_of(i); });
   }
 
   gpu::Event queued_;  // records the end of the last run on the caller's stream

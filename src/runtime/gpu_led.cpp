@@ -27,7 +27,7 @@ class LedContext final : public GpuRun {
         schedule_(plan()),
         pool_([this](int64_t bytes) { return gpu::Memory(program_->gpu(), bytes, program_->allocator()); }),
         blocks_(plan().buffers.size()),
-        variants_(plan().steps.size(), -1),
+        variants_(plan().steps.size()),
         ending_(plan().steps.size()),
         follows_from_sizes_(!knobs().checked && !is_random(plan()) && steps_follow_from_sizes()) {
     for (const PlanStep& step : plan().steps) {
@@ -37,10 +37,9 @@ class LedContext final : public GpuRun {
     sizes_ = gpu::Memory(program_->gpu(), static_cast<int64_t>(words_.size() * sizeof(int64_t)));
     pinned_ = gpu::PinnedMemory(program_->gpu(), sizes_.bytes() * rounds);
     for (const auto& part : program_->parts()) parts_.push_back(part->new_context());
-    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    for (BufferId i : plan().buffers.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
-      if (buffer.kind == BufferKind::dynamic && buffer.last_step >= 0)
-        ending_[static_cast<size_t>(buffer.last_step)].push_back(i);
+      if (buffer.kind == BufferKind::dynamic && buffer.last_step) ending_[buffer.last_step].push_back(i);
     }
   }
 
@@ -63,7 +62,7 @@ class LedContext final : public GpuRun {
     if (!is_captured) {
       if (may_queue) await_queued(options);
       stream_.fill(faults_.data(), 0, faults_.bytes());
-      update(schedule_.due(SizeSchedule::before_run));
+      update(schedule_.due({}));
       execute(options);
     }
     finish(options, is_captured && may_queue);
@@ -72,22 +71,22 @@ class LedContext final : public GpuRun {
     return std::move(outputs_);
   }
 
-  size_t memory_bytes() const override { return GpuRun::memory_bytes() + static_cast<size_t>(pool_.bytes()); }
+  int64_t memory_bytes() const override { return GpuRun::memory_bytes() + pool_.bytes(); }
 
  private:
   /// The addresses of buffers at these sizes, before any step swaps some of them.
   struct Placed {
     SymbolValues values;
-    std::vector<int64_t> bytes;
-    std::vector<std::byte*> memory;
+    PerBuffer<int64_t> bytes;
+    PerBuffer<std::byte*> memory;
     Works works;
   };
-  /// A launch of a captured run; kernel -1 is a library call.
+  /// A launch of a captured run; without a kernel it is a library call.
   struct Launched {
-    size_t step;
-    int kernel;
+    StepId step;
+    KernelId kernel;
     int64_t blocks;
-    std::vector<std::byte*> memory;
+    PerBuffer<std::byte*> memory;
     size_t sizes;  // index of its first size in Trace::words
   };
   struct Trace {
@@ -97,7 +96,7 @@ class LedContext final : public GpuRun {
   /// The launches of a run with these sizes and addresses. It has no graph before the second such run.
   struct Captured {
     SymbolValues values;
-    std::vector<std::byte*> memory;
+    PerBuffer<std::byte*> memory;
     Works works;
     bool is_too_long = false;
     gpu::Memory sizes = {};
@@ -129,10 +128,10 @@ class LedContext final : public GpuRun {
   void place() {
     placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
-    for (size_t i = 0; i < bytes_.size(); ++i) {
+    for (BufferId i : bytes_.ids()) {
       if (!program_->is_hosted(i) && !is_late(i)) bytes_[i] = values_.evaluate(plan().buffers[i].bytes);
     }
-    ArenaLayout layout = place_on_device(plan(), bytes_);
+    DeviceLayout layout = place_on_device(plan(), bytes_);
     check_device_memory(plan(), bytes_, layout.bytes, program_->packed_bytes() + program_->constant_bytes(),
                         program_->memory_limit());
     if (arena_.bytes() < layout.bytes) {
@@ -143,7 +142,7 @@ class LedContext final : public GpuRun {
       note_peak();
     }
     memory_.assign(bytes_.size(), nullptr);
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       BufferKind kind = plan().buffers[i].kind;
       bool is_placed = kind != BufferKind::dynamic && kind != BufferKind::output && kind != BufferKind::mailbox;
       memory_[i] = program_->persistent(i);
@@ -159,7 +158,7 @@ class LedContext final : public GpuRun {
   }
 
   /// True if the buffer's size is computed during the run.
-  bool is_late(size_t id) const {
+  bool is_late(BufferId id) const {
     const PlanBuffer& buffer = plan().buffers[id];
     auto is_run_time = [&](const Dim& size) { return schedule_.is_run_time(size); };
     return is_run_time(buffer.bytes) ||
@@ -172,26 +171,25 @@ class LedContext final : public GpuRun {
     fetched_.clear();
     StringPool strings;
     for (const std::string& text : plan().strings) strings.code(text);
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
-      auto index = static_cast<size_t>(buffer.index);
-      if (buffer.kind == BufferKind::input) place_input(i, inputs_[index]);
+      if (buffer.kind == BufferKind::input) place_input(i, inputs_[buffer.index]);
       if (buffer.kind == BufferKind::output && !program_->is_hosted(i) && !is_late(i)) place_output(i, options);
       if (buffer.kind != BufferKind::constant || !program_->is_hosted(i)) continue;
-      const Tensor& codes = plan().constants[index];
+      const Tensor& codes = plan().constants[buffer.index];
       hosted_[i] = strings.decode(codes.dims, codes.as<int64_t>());
     }
   }
 
   /// Places an input. One in host memory is also kept there, so that host steps need not copy it back.
-  void place_input(size_t id, const Tensor& input) {
+  void place_input(BufferId id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
     if (on_device_) memory_[id] = const_cast<std::byte*>(input.data.data());
     else stream_.copy_to_device(memory_[id], input.data.data(), bytes_[id]);
   }
 
-  void place_output(size_t id, const RunOptions& options) {
+  void place_output(BufferId id, const RunOptions& options) {
     give_output(id, inputs_, options, [&] {
       if (!is_late(id)) return arena_.data() + offsets_[id];
       blocks_[id] = take(id, bytes_[id]);
@@ -203,13 +201,13 @@ class LedContext final : public GpuRun {
 
   /// True if sizes alone decide which steps run, how often, and their operands' addresses: nothing is read back.
   bool steps_follow_from_sizes() const {
-    auto is_computed = [](const SizeSetting& setting) { return setting.buffer < 0; };
+    auto is_computed = [](const SizeSetting& setting) { return !setting.buffer; };
     auto is_fixed = [&](const PlanStep& step) {
       if (step.is<SizesStep>()) return std::ranges::all_of(step.settings(), is_computed);
       if (step.is<BranchStep>()) return step.buffers.empty();
       return step.is<LaunchStep>() || step.is<LibraryStep>() || step.is<JumpStep>() || step.is<SwapStep>();
     };
-    for (size_t i = 0; i < plan().buffers.size(); ++i) {
+    for (BufferId i : plan().buffers.ids()) {
       if (plan().buffers[i].kind == BufferKind::dynamic || program_->is_hosted(i) || is_late(i)) return false;
     }
     return std::ranges::all_of(plan().steps, is_fixed);
@@ -247,8 +245,8 @@ class LedContext final : public GpuRun {
     Trace trace;
     trace_ = &trace;
     try {
-      update(schedule_.due(SizeSchedule::before_run));
-      for (size_t i = 0; i < plan().steps.size() && trace.launches.size() <= most;) i = execute(i, options);
+      update(schedule_.due({}));
+      for (StepId i(0); i < plan().steps.end_id() && trace.launches.size() <= most;) i = execute(i, options);
     } catch (...) {
       trace_ = nullptr;
       throw;
@@ -269,11 +267,11 @@ class LedContext final : public GpuRun {
     bool is_ours = false;  // the previous launch was a kernel of Weft, so the launches may overlap
     for (const Launched& launch : trace.launches) {
       memory_ = launch.memory;
-      if (launch.kernel < 0) call_library(launch.step);
+      if (!launch.kernel) call_library(launch.step);
       else
         launch_kernel(launch.step, launch.kernel, launch.blocks, run.sizes.data() + launch.sizes * sizeof(int64_t),
                       is_ours);
-      is_ours = launch.kernel >= 0 && (is_ours || launch.blocks > 0);
+      is_ours = launch.kernel && (is_ours || launch.blocks > 0);
     }
     run.graph = stream_.end_capture();
   }
@@ -284,47 +282,46 @@ class LedContext final : public GpuRun {
     const auto& steps = plan().steps;
     Watch watch(options.deadline, options.stop);
     is_behind_kernel_ = false;
-    std::vector<std::pair<size_t, gpu::Event>> begun;
-    auto note = [&](size_t step) {
+    std::vector<std::pair<StepId, gpu::Event>> begun;
+    auto note = [&](StepId step) {
       if (!options.profile) return;
       begun.emplace_back(step, gpu::Event(program_->gpu()));
       stream_.record(begun.back().second);
     };
-    for (size_t i = 0; i < steps.size();) {
+    for (StepId i(0); i < steps.end_id();) {
       watch.check(steps[i].source);
       note(i);
       if (options.profile || options.observe) is_behind_kernel_ = false;
-      size_t next = execute(i, options);
+      StepId next = execute(i, options);
       if (watch.is_needed()) stream_.synchronize();
       if (options.observe) show(i, options);
-      for (size_t id : ending_[i]) release(id);
+      for (BufferId id : ending_[i]) release(id);
       i = next;
     }
-    note(steps.size());
+    note(steps.end_id());
     if (options.profile) write_profile(begun, *options.profile);
   }
 
-  void write_profile(const std::vector<std::pair<size_t, gpu::Event>>& begun, std::vector<StepTime>& profile) const {
+  void write_profile(const std::vector<std::pair<StepId, gpu::Event>>& begun, std::vector<StepTime>& profile) const {
     stream_.synchronize();
     auto at = [&](size_t k) {
       return std::chrono::nanoseconds(static_cast<int64_t>(begun[k].second.since(begun[0].second) * 1e6));
     };
     for (size_t k = 0; k + 1 < begun.size(); ++k) {
       const PlanStep& step = plan().steps[begun[k].first];
-      profile.push_back({begun[k].first, at(k), at(k + 1), values_.evaluate(step.flops), step_bytes(step)});
+      profile.push_back({begun[k].first.index(), at(k), at(k + 1), values_.evaluate(step.flops), step_bytes(step)});
     }
   }
 
-  /// Runs one step and returns the index of the next.
-  size_t execute(size_t i, const RunOptions& options) {
+  /// Runs one step and returns the next.
+  StepId execute(StepId i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
-    if (const auto* branch = step.as<BranchStep>())
-      return holds(*branch, step) ? i + 1 : static_cast<size_t>(branch->target);
-    if (const auto* jump = step.as<JumpStep>()) return static_cast<size_t>(jump->target);
+    if (const auto* branch = step.as<BranchStep>()) return holds(*branch, step) ? i + 1 : branch->target;
+    if (const auto* jump = step.as<JumpStep>()) return jump->target;
     if (step.is<GrowStep>() || step.is<CollectiveStep>()) is_behind_kernel_ = false;
     std::visit(
         Overloaded{[&](const SizesStep&) { set_from(step, i); }, [&](const SwapStep&) { swap_buffers(step.buffers); },
-                   [&](const GrowStep& g) { grow(static_cast<size_t>(step.buffers[0]), values_.evaluate(g.bytes)); },
+                   [&](const GrowStep& g) { grow(step.buffers[0], values_.evaluate(g.bytes)); },
                    [&](const HostStep& host) { move_hosted(host, step); },
                    [&](const CollectiveStep&) {
                      prepare_outputs(step, options);
@@ -345,26 +342,25 @@ class LedContext final : public GpuRun {
   }
 
   bool holds(const BranchStep& branch, const PlanStep& step) const {
-    if (step.buffers.empty()) return values_.evaluate(branch.amount) > 0;
-    return is_true(static_cast<size_t>(step.buffers[0]));
+    return step.buffers.empty() ? values_.evaluate(branch.amount) > 0 : is_true(step.buffers[0]);
   }
 
   /// Moves strings and containers by swapping them.
   void move_hosted(const HostStep& host, const PlanStep& step) {
     check(host.call.fn == HostFn::same, "a function of the host is in a part for the processor");
-    hosted_[static_cast<size_t>(step.buffers[1])] = hosted_[static_cast<size_t>(step.buffers[0])];
+    hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
   }
 
   /// True for a step that moves an operand onto itself, or whose work another step does.
-  bool is_needless(size_t i) const {
+  bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;
-    if (step.moves < 0) return false;
-    auto from = static_cast<size_t>(step.moves), to = static_cast<size_t>(step.outputs[0]);
+    if (!step.moves) return false;
+    BufferId from = step.moves, to = step.outputs[0];
     return memory_[from] == memory_[to] && (step.moves_apart || bytes_[from] == bytes_[to]);
   }
 
-  void launch(size_t i) {
+  void launch(StepId i) {
     const PlanStep& step = plan().steps[i];
     if (trace_) return note_launch(i);
     if (step.is<LibraryStep>()) {
@@ -379,30 +375,32 @@ class LedContext final : public GpuRun {
     is_behind_kernel_ = true;
   }
 
-  void launch_kernel(size_t i, int kernel, int64_t blocks, const std::byte* sizes, bool overlap) const {
+  void launch_kernel(StepId i, KernelId kernel, int64_t blocks, const std::byte* sizes, bool overlap) const {
     const PlanStep& step = plan().steps[i];
     Extras extras{.sizes = sizes,
                   .watched = knobs().checked ? sizes + step.sizes.size() * sizeof(int64_t) : nullptr,
-                  .fault = faults_.data() ? faults_.data() + i * sizeof(KernelFault) : nullptr};
+                  .fault = faults_.data() ? faults_.data() + i.index() * sizeof(KernelFault) : nullptr};
     program_->launch(stream_, step, kernel, blocks, memory_, extras, overlap);
     damage(step, kernel);
   }
 
-  void note_launch(size_t i) {
+  void note_launch(StepId i) {
     const PlanStep& step = plan().steps[i];
     bool is_library = step.is<LibraryStep>();
     trace_->launches.push_back(
-        {i, is_library ? -1 : kernel_of(i), is_library ? 0 : blocks_of(i), memory_, trace_->words.size()});
+        {i, is_library ? KernelId() : kernel_of(i), is_library ? 0 : blocks_of(i), memory_, trace_->words.size()});
     if (!is_library)
       trace_->words.insert(trace_->words.end(), words_.begin() + first_[i],
                            words_.begin() + first_[i] + step.sizes.size());
   }
 
-  const StepVariant* variant_of(size_t i) const {
-    return variants_[i] < 0 ? nullptr : &launch_of(plan().steps[i]).variants[static_cast<size_t>(variants_[i])];
+  const StepVariant* variant_of(StepId i) const {
+    return variants_[i] ? &launch_of(plan().steps[i]).variants[variants_[i]] : nullptr;
   }
-  int kernel_of(size_t i) const { return variant_of(i) ? variant_of(i)->kernel : launch_of(plan().steps[i]).kernel; }
-  int64_t blocks_of(size_t i) const {
+  KernelId kernel_of(StepId i) const {
+    return variant_of(i) ? variant_of(i)->kernel : launch_of(plan().steps[i]).kernel;
+  }
+  int64_t blocks_of(StepId i) const {
     return std::max<int64_t>(
         values_.evaluate(variant_of(i) ? variant_of(i)->blocks : launch_of(plan().steps[i]).blocks), 0);
   }
@@ -412,12 +410,12 @@ class LedContext final : public GpuRun {
   /// Copies to the device the sizes that can now be computed.
   void update(const SizeSchedule::Due& due) {
     if (due.steps.empty()) return;
-    for (int id : due.steps) {
-      if (plan().steps[static_cast<size_t>(id)].is<LaunchStep>()) write_sizes(static_cast<size_t>(id));
+    for (StepId id : due.steps) {
+      if (plan().steps[id].is<LaunchStep>()) write_sizes(id);
     }
     if (knobs().checked) return;  // a checked step sends its sizes itself, with its stamps
-    auto last = static_cast<size_t>(due.steps.back());
-    send(first_[static_cast<size_t>(due.steps.front())], first_[last] + plan().steps[last].sizes.size());
+    StepId last = due.steps.back();
+    send(first_[due.steps.front()], first_[last] + plan().steps[last].sizes.size());
   }
 
   /// Queues a copy of words [begin, end) to the device.
@@ -427,81 +425,78 @@ class LedContext final : public GpuRun {
     auto bytes = static_cast<int64_t>((end - begin) * sizeof(int64_t));
     if (sent_ + bytes > pinned_.bytes()) stream_.synchronize(), sent_ = 0;
     std::byte* from = pinned_.data() + sent_;
-    if (bytes > 0) std::memcpy(from, words_.data() + begin, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(from, words_.data() + begin, bytes);
     stream_.copy_to_device(sizes_.data() + begin * sizeof(int64_t), from, bytes);
     sent_ += bytes;
   }
 
-  void write_sizes(size_t i) {
+  void write_sizes(StepId i) {
     const PlanStep& step = plan().steps[i];
-    const std::vector<StepVariant>& variants = launch_of(step).variants;
-    int64_t work = variants.empty() ? 0 : values_.evaluate(launch_of(step).work);
-    int chosen = -1;
-    while (chosen + 1 < std::ssize(variants) && variants[static_cast<size_t>(chosen + 1)].from <= work) ++chosen;
-    if (chosen >= 0 && chosen != variants_[i]) program_->load_kernel(variants[static_cast<size_t>(chosen)].kernel);
+    const LaunchStep& launch = launch_of(step);
+    VariantId chosen = variant_for(launch, launch.variants.empty() ? 0 : values_.evaluate(launch.work));
+    if (chosen && chosen != variants_[i]) program_->load_kernel(launch.variants[chosen].kernel);
     variants_[i] = chosen;
     int64_t* to = words_.data() + first_[i];
-    for (int id : chosen < 0 ? step.sizes : variants[static_cast<size_t>(chosen)].sizes)
-      *to++ = values_.evaluate(plan().sizes[static_cast<size_t>(id)]);
+    for (SizeId id : chosen ? launch.variants[chosen].sizes : step.sizes) *to++ = values_.evaluate(plan().sizes[id]);
     if (!knobs().checked) return;
     *to++ = 0;
-    for (int id : step.buffers)
-      *to++ = bytes_[static_cast<size_t>(id)], *to++ = 0;  // a loop writes it again, so its writes are not tracked
+    for (BufferId id : step.buffers)
+      *to++ = bytes_[id], *to++ = 0;  // a loop writes it again, so its writes are not tracked
   }
 
-  void set_from(const PlanStep& step, size_t i) {
-    std::map<int, std::vector<int64_t>> contents;
-    auto read = [&](int id, int element) {
+  void set_from(const PlanStep& step, StepId i) {
+    std::map<BufferId, std::vector<int64_t>> contents;
+    auto read = [&](BufferId id, int element) {
       auto [found, is_new] = contents.try_emplace(id);
-      if (is_new) found->second = to_int64s(on_host(static_cast<size_t>(id)));
-      return found->second.at(static_cast<size_t>(element));
+      if (is_new) found->second = to_int64s(on_host(id));
+      return found->second.at(element);
     };
     set_sizes(step, read, values_);
-    update(schedule_.due(static_cast<int>(i)));
+    update(schedule_.due(i));
   }
 
-  bool is_true(size_t id) const { return to_int64s(on_host(id)).at(0) != 0; }
+  bool is_true(BufferId id) const { return to_int64s(on_host(id)).at(0) != 0; }
 
   // --- the host's copies ---------------------------------------------------------------------------------------------
 
   /// Waits for the stream and reports an index out of range before its result is used.
   void settle() const {
-    check_faults(stream_, faults_, plan(), plan().steps, [&](size_t i) { return kernel_of(i); });
+    check_faults(stream_, faults_, plan(), plan().steps, [&](StepId i) { return kernel_of(i); });
   }
 
   /// Returns the contents of a buffer; waits if they are on the device.
-  Tensor on_host(size_t id) const {
+  Tensor on_host(BufferId id) const {
     if (program_->is_hosted(id) || hosted_[id].data.data()) return hosted_[id];
     Tensor copy = GpuRun::contents(id);
     settle();
     return copy;
   }
 
-  void run_part(size_t i, const RunOptions& options) {
+  void run_part(StepId i, const RunOptions& options) {
     const PlanStep& step = plan().steps[i];
-    auto number = static_cast<size_t>(step.as<PartStep>()->part);
-    const auto& names = plan().parts[number].names;
+    PartId part = step.as<PartStep>()->part;
+    const auto& names = plan().parts[part].names;
     auto size = step.sizes.begin();
-    auto next_size = [&] { return values_.evaluate(plan().sizes[static_cast<size_t>(*size++)]); };
+    auto next_size = [&] { return values_.evaluate(plan().sizes[*size++]); };
     SymbolValues known;
     for (const std::string& name : names) known.set(name, next_size());
     std::vector<Tensor> operands;
     for (size_t k = 0; k < step.buffers.size() - step.outputs.size(); ++k) {
-      operands.push_back(on_host(static_cast<size_t>(step.buffers[k])));
-      std::vector<int64_t> dims(static_cast<size_t>(next_size()));
+      operands.push_back(on_host(step.buffers[k]));
+      std::vector<int64_t> dims(next_size());
       std::ranges::generate(dims, next_size);
       if (operands.back().is_tensor()) operands.back().dims = std::move(dims);
     }
     RunOptions inner{.deadline = options.deadline, .stop = options.stop, .sizes = &known};
-    std::vector<Tensor> results = parts_[number]->run(operands, inner);
-    auto told = [&](int, int element) { return to_int64s(results.back()).at(static_cast<size_t>(element)); };
+    std::vector<Tensor> results = parts_[part]->run(operands, inner);
+    auto told = [&](BufferId, int element) { return to_int64s(results.back()).at(element); };
     set_sizes(step, told, values_);
-    update(schedule_.due(static_cast<int>(i)));
-    for (size_t k = 0; k < results.size(); ++k) take_result(static_cast<size_t>(step.outputs[k]), results[k], options);
+    update(schedule_.due(i));
+    for (size_t k = 0; k < results.size(); ++k) take_result(step.outputs[k], results[k], options);
     stream_.synchronize();  // afterwards the caller may free the results
   }
 
-  void take_result(size_t id, const Tensor& result, const RunOptions& options) {
+  void take_result(BufferId id, const Tensor& result, const RunOptions& options) {
     if (program_->is_hosted(id)) {
       hosted_[id] = result;
       return;
@@ -514,11 +509,11 @@ class LedContext final : public GpuRun {
   // --- memory --------------------------------------------------------------------------------------------------------
 
   void prepare_outputs(const PlanStep& step, const RunOptions& options) {
-    for (int id : step.outputs) prepare(static_cast<size_t>(id), options);
+    for (BufferId id : step.outputs) prepare(id, options);
   }
 
   /// Allocates a buffer that a step is about to write, unless it was placed before the run.
-  void prepare(size_t id, const RunOptions& options) {
+  void prepare(BufferId id, const RunOptions& options) {
     const PlanBuffer& buffer = plan().buffers[id];
     if (buffer.kind == BufferKind::output && !memory_[id]) {
       bytes_[id] = values_.evaluate(buffer.bytes);
@@ -532,7 +527,7 @@ class LedContext final : public GpuRun {
   }
 
   /// At least doubles a buffer that is too small, so that appending rows has an amortised constant cost.
-  void grow(size_t id, int64_t bytes) {
+  void grow(BufferId id, int64_t bytes) {
     int64_t held = memory_[id] ? blocks_[id].bytes() : 0;
     bytes_[id] = bytes;
     if (memory_[id] && held >= bytes) return;
@@ -543,7 +538,7 @@ class LedContext final : public GpuRun {
   }
 
   /// Takes a block from the pool, within what remains of the context's memory limit.
-  gpu::Memory take(size_t id, int64_t bytes) {
+  gpu::Memory take(BufferId id, int64_t bytes) {
     int64_t held = program_->packed_bytes() + program_->constant_bytes() + arena_.bytes();
     if (program_->allocator().release) stream_.synchronize();  // the allocator may give released blocks to others
     try {
@@ -554,29 +549,28 @@ class LedContext final : public GpuRun {
     }
   }
 
-  void hold(size_t id, gpu::Memory block) {
+  void hold(BufferId id, gpu::Memory block) {
     blocks_[id] = std::move(block);
     memory_[id] = blocks_[id].data();
     note_peak();
   }
 
-  void release(size_t id) {
+  void release(BufferId id) {
     if (!blocks_[id].data()) return;
     pool_.give_back(std::exchange(blocks_[id], {}));
     memory_[id] = nullptr;
   }
   void release_all() {
-    for (size_t id = 0; id < blocks_.size(); ++id) {
-      if (blocks_[id].data()) pool_.give_back(std::exchange(blocks_[id], {}));
+    for (gpu::Memory& block : blocks_) {
+      if (block.data()) pool_.give_back(std::exchange(block, {}));
     }
   }
 
-  void swap_buffers(const std::vector<int>& pairs) {
-    for (size_t k = 0; k + 1 < pairs.size(); k += 2)
-      swap_buffers(static_cast<size_t>(pairs[k]), static_cast<size_t>(pairs[k + 1]));
+  void swap_buffers(const std::vector<BufferId>& pairs) {
+    for (size_t k = 0; k + 1 < pairs.size(); k += 2) swap_buffers(pairs[k], pairs[k + 1]);
   }
 
-  void swap_buffers(size_t a, size_t b) {
+  void swap_buffers(BufferId a, BufferId b) {
     std::swap(memory_[a], memory_[b]);
     std::swap(blocks_[a], blocks_[b]);
     std::swap(bytes_[a], bytes_[b]);
@@ -587,14 +581,14 @@ class LedContext final : public GpuRun {
 
   // --- after the last step -------------------------------------------------------------------------------------------
 
-  Tensor contents(size_t id) const override { return on_host(id); }
+  Tensor contents(BufferId id) const override { return on_host(id); }
 
   /// Ends a run. `is_queued`: it is a graph on the caller's stream that is not waited for.
   void finish(const RunOptions& options, bool is_queued) {
-    for (size_t i = 0; i < memory_.size(); ++i) {
+    for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
-      if (program_->is_hosted(i)) outputs_[static_cast<size_t>(buffer.index)] = hosted_[i];
+      if (program_->is_hosted(i)) outputs_[buffer.index] = hosted_[i];
       else prepare(i, options);  // a loop of no trips
     }
     if (is_queued) {
@@ -616,25 +610,25 @@ class LedContext final : public GpuRun {
 
   SizeSchedule schedule_;
   BlockPool<gpu::Memory> pool_;
-  std::vector<gpu::Memory> blocks_;  // the block that each buffer has from the pool
+  PerBuffer<gpu::Memory> blocks_;  // the block that each buffer has from the pool
   static constexpr int64_t rounds = 16;
-  gpu::PinnedMemory pinned_;                 // copies of words_ that may still be in flight
-  int64_t sent_ = 0;                         // used bytes of pinned_
-  std::vector<int64_t> words_;               // the sizes that steps pass, one after another; sizes_ holds a copy
-  std::vector<size_t> first_;                // of each step
-  std::vector<int> variants_;                // of each step, -1: its own kernel
-  std::vector<std::vector<size_t>> ending_;  // the dynamic buffers that nothing reads after a step
-  bool follows_from_sizes_;                  // runs with equal sizes and addresses make equal launches
+  gpu::PinnedMemory pinned_;    // copies of words_ that may still be in flight
+  int64_t sent_ = 0;            // used bytes of pinned_
+  std::vector<int64_t> words_;  // the sizes that steps pass, one after another; sizes_ holds a copy
+  PerStep<size_t> first_;
+  PerStep<VariantId> variants_;            // none: the step's own kernel
+  PerStep<std::vector<BufferId>> ending_;  // the dynamic buffers that nothing reads after a step
+  bool follows_from_sizes_;                // runs with equal sizes and addresses make equal launches
   std::optional<Placed> placed_;
   std::vector<Captured> graphs_;
   gpu::Event queued_;              // records the end of the last run that was queued as a graph on the caller's stream
   Trace* trace_ = nullptr;         // if set, launches are recorded here and not made
   bool is_behind_kernel_ = false;  // the stream's last work is a kernel of Weft: the next launch may overlap it
-  std::vector<std::unique_ptr<Context>> parts_;
-  std::vector<int64_t> offsets_;  // in the arena
-  std::vector<Tensor> inputs_;    // of this run
-  std::vector<Tensor> hosted_;    // the host's value of each buffer: strings, containers, inputs
-  bool on_device_ = false;        // inputs and outputs of this run are on the device
+  Table<std::unique_ptr<Context>, PartId> parts_;
+  PerBuffer<int64_t> offsets_;  // in the arena
+  std::vector<Tensor> inputs_;  // of this run
+  PerBuffer<Tensor> hosted_;    // the host's value of each buffer: strings, containers, inputs
+  bool on_device_ = false;      // inputs and outputs of this run are on the device
 };
 
 }  // namespace

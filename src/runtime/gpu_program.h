@@ -46,9 +46,8 @@ inline size_t elf_size(std::span<const std::byte> file) {
 inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
   std::vector<std::span<const std::byte>> modules;
   while (!image.empty()) {
-    size_t size = chip.kind == ChipKind::nvidia
-                      ? static_cast<size_t>(std::ranges::find(image, std::byte{0}) - image.begin()) + 1
-                      : elf_size(image);
+    size_t size =
+        chip.kind == ChipKind::nvidia ? std::ranges::find(image, std::byte{0}) - image.begin() + 1 : elf_size(image);
     modules.push_back(image.first(std::min(size, image.size())));
     size_t next = chip.kind == ChipKind::nvidia ? size : (size + 63) / 64 * 64;
     image = image.subspan(std::min(next, image.size()));
@@ -67,7 +66,7 @@ class Code {
         parts_(modules_of(image, plan.chip)),
         modules_(plan.kernels.size()),
         functions_(plan.kernels.size()) {
-    std::set<int> kernels;
+    std::set<KernelId> kernels;
     for (const auto* steps : {&plan.load_steps, &plan.steps}) {
       for (const PlanStep& step : *steps) {
         if (const auto* launch = step.as<LaunchStep>()) kernels.insert(launch->kernel);
@@ -76,19 +75,19 @@ class Code {
     load(kernels);
   }
   /// Loads these kernels. Any thread may call it.
-  void load(std::set<int> kernels) const {
+  void load(std::set<KernelId> kernels) const {
     std::scoped_lock lock(mutex_);
-    std::erase_if(kernels, [&](int k) { return functions_[static_cast<size_t>(k)] != nullptr; });
-    std::vector<int> missing(kernels.begin(), kernels.end());
+    std::erase_if(kernels, [&](KernelId k) { return functions_[k] != nullptr; });
+    std::vector<KernelId> missing(kernels.begin(), kernels.end());
     run_parallel(missing.size(), std::max(1U, std::thread::hardware_concurrency()), [&](size_t i) {
-      auto k = static_cast<size_t>(missing[i]);
+      KernelId k = missing[i];
       const PlanKernel& kernel = plan_.kernels[k];
       gpu::Module module(device_, part_of(kernel.name), plan_.program);
       functions_[k] = module.function(kernel.name, kernel.shared_bytes);
       modules_[k] = std::move(module);
     });
   }
-  gpu::Handle function(int kernel) const { return functions_[static_cast<size_t>(kernel)]; }
+  gpu::Handle function(KernelId kernel) const { return functions_[kernel]; }
 
  private:
   std::span<const std::byte> part_of(const std::string& kernel) const {
@@ -104,8 +103,8 @@ class Code {
   const Plan& plan_;
   std::vector<std::span<const std::byte>> parts_;
   mutable std::mutex mutex_;
-  mutable std::vector<gpu::Module> modules_;
-  mutable std::vector<gpu::Handle> functions_;
+  mutable Table<gpu::Module, KernelId> modules_;
+  mutable Table<gpu::Handle, KernelId> functions_;
 };
 
 /// The arguments of a kernel besides its buffers; all are addresses in memory of the device.
@@ -127,31 +126,30 @@ inline std::vector<std::byte> pack_arguments(std::span<void* const> buffers, con
 /// followed by DeviceArgs::watched.
 struct SizeBlock {
   std::vector<int64_t> values;
-  std::vector<size_t> first, first_watched;  ///< index of each step's first size
+  PerStep<size_t> first, first_watched;  ///< index of each step's first size
 };
 
 /// The data of a checked run: where the stamps of each buffer lie, and the number of blocks of each step.
 struct Watched {
-  std::vector<std::byte*> stamps = {};  ///< null: not followed
-  std::vector<int64_t> blocks = {};
+  PerBuffer<std::byte*> stamps = {};  ///< null: not followed
+  PerStep<int64_t> blocks = {};
 };
 
 /// Builds the size arguments. `variants` is as in BucketPlan; if empty, all steps launch their own kernels.
-inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps, const SymbolValues& values,
-                            const std::vector<int>& variants = {}, const Watched& watched = {}) {
+inline SizeBlock size_block(const Plan& plan, const Table<PlanStep>& steps, const SymbolValues& values,
+                            const PerStep<VariantId>& variants = {}, const Watched& watched = {}) {
   SizeBlock block;
   int64_t last_stamp = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (StepId i : steps.ids()) {
     block.first.push_back(block.values.size());
-    int variant = variants.empty() ? -1 : variants[i];
-    const auto& sizes = variant < 0 ? steps[i].sizes : launch_of(steps[i]).variants[static_cast<size_t>(variant)].sizes;
-    for (int id : sizes) block.values.push_back(values.evaluate(plan.sizes[static_cast<size_t>(id)]));
+    VariantId variant = variants.empty() ? VariantId() : variants[i];
+    const auto& sizes = variant ? launch_of(steps[i]).variants[variant].sizes : steps[i].sizes;
+    for (SizeId id : sizes) block.values.push_back(values.evaluate(plan.sizes[id]));
     block.first_watched.push_back(block.values.size());
     if (!knobs().checked) continue;
     block.values.push_back(last_stamp);
     if (!watched.blocks.empty()) last_stamp += watched.blocks[i];
-    for (int id : steps[i].buffers) {
-      auto buffer = static_cast<size_t>(id);
+    for (BufferId buffer : steps[i].buffers) {
       block.values.push_back(values.evaluate(plan.buffers[buffer].bytes));
       block.values.push_back(watched.stamps.empty() ? 0 : reinterpret_cast<int64_t>(watched.stamps[buffer]));
     }
@@ -160,20 +158,20 @@ inline SizeBlock size_block(const Plan& plan, const std::vector<PlanStep>& steps
 }
 
 /// Returns the arguments besides the buffers of step `i`. `sizes` is where the block lies; `faults` may be null.
-inline Extras extras_of(const SizeBlock& block, size_t i, const std::byte* sizes, const std::byte* faults) {
+inline Extras extras_of(const SizeBlock& block, StepId i, const std::byte* sizes, const std::byte* faults) {
   return {.sizes = sizes + block.first[i] * sizeof(int64_t),
           .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
-          .fault = faults ? faults + i * sizeof(KernelFault) : nullptr};
+          .fault = faults ? faults + i.index() * sizeof(KernelFault) : nullptr};
 }
 
 /// Waits for the stream, then throws the first recorded fault. `kernel_of(i)` is the kernel that step `i` launched.
 template <class KernelOf>
-void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Plan& plan,
-                  const std::vector<PlanStep>& steps, const KernelOf& kernel_of) {
-  std::vector<KernelFault> noted(faults.data() ? steps.size() : 0);
+void check_faults(const gpu::Stream& stream, const gpu::Memory& faults, const Plan& plan, const Table<PlanStep>& steps,
+                  const KernelOf& kernel_of) {
+  PerStep<KernelFault> noted(faults.data() ? steps.size() : 0);
   stream.copy_to_host(noted.data(), faults.data(), faults.bytes());
   stream.synchronize();
-  for (size_t i = 0; i < noted.size(); ++i) {
+  for (StepId i : noted.ids()) {
     if (noted[i].kind != FaultKind::none) report_fault(plan, steps[i], kernel_of(i), noted[i]);
   }
 }
@@ -224,10 +222,10 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
   /// Returns the executables of Plan::parts.
-  const std::vector<std::shared_ptr<Executable>>& parts() const { return parts_; }
+  const Table<std::shared_ptr<Executable>, PartId>& parts() const { return parts_; }
   /// True for buffers without device memory: strings, containers, and values that only the host reads.
-  bool is_hosted(size_t buffer) const { return is_hosted_[buffer]; }
-  void load_kernel(int kernel) const { code_.load({kernel}); }
+  bool is_hosted(BufferId buffer) const { return is_hosted_[buffer]; }
+  void load_kernel(KernelId kernel) const { code_.load({kernel}); }
 
   const std::shared_ptr<gpu::Device>& gpu() const { return device_; }
   const HostAllocator& allocator() const { return allocator_; }
@@ -236,20 +234,20 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     std::shared_ptr<std::byte> memory = bits(type) >= 8 ? pinned_->take(bytes) : nullptr;
     if (!memory) return allocate_tensor(type, std::move(dims));
     std::byte* data = memory.get();
-    std::span<const std::byte> contents(data, static_cast<size_t>(bytes));
+    std::span<const std::byte> contents(data, bytes);
     return {{.dtype = type, .dims = std::move(dims), .data = Bytes(contents, std::move(memory))}, data};
   }
   int64_t memory_limit() const { return memory_limit_; }
   bool notes_faults() const { return knobs().checked || std::ranges::any_of(plan_.kernels, &PlanKernel::notes_faults); }
   int64_t packed_bytes() const { return packed_.bytes(); }
   int64_t constant_bytes() const { return constants_.bytes(); }
-  std::byte* persistent(size_t buffer) const { return persistent_[buffer]; }
+  std::byte* persistent(BufferId buffer) const { return persistent_[buffer]; }
 
   /// Loads the kernels of these variants, given for each step as in BucketPlan.
-  void load_variants(const std::vector<int>& variants) const {
-    std::set<int> kernels;
-    for (size_t i = 0; i < variants.size(); ++i) {
-      if (variants[i] >= 0) kernels.insert(launch_of(plan_.steps[i]).variants[static_cast<size_t>(variants[i])].kernel);
+  void load_variants(const PerStep<VariantId>& variants) const {
+    std::set<KernelId> kernels;
+    for (StepId i : variants.ids()) {
+      if (variants[i]) kernels.insert(launch_of(plan_.steps[i]).variants[variants[i]].kernel);
     }
     code_.load(std::move(kernels));
   }
@@ -270,11 +268,11 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   }
 
   /// `overlap`: the kernel may start before the stream's previous kernel ends, and waits for that one itself.
-  void launch(const gpu::Stream& stream, const PlanStep& step, int kernel, int64_t blocks,
-              std::span<std::byte* const> memory, const Extras& extras, bool overlap) const {
+  void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
+              const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;
-    for (int id : step.buffers) buffers.push_back(memory[static_cast<size_t>(id)]);
-    const PlanKernel& k = plan_.kernels[static_cast<size_t>(kernel)];
+    for (BufferId id : step.buffers) buffers.push_back(memory[id]);
+    const PlanKernel& k = plan_.kernels[kernel];
     stream.launch(code_.function(kernel),
                   {.blocks = blocks,
                    .threads = k.threads,
@@ -286,28 +284,28 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
  private:
   /// Allocates one piece of device memory for all wanted buffers of a kind, and sets their addresses in `memory`.
-  gpu::Memory reserve(BufferKind kind, const std::vector<bool>& wanted) {
-    std::vector<int64_t> offsets(plan_.buffers.size());
+  gpu::Memory reserve(BufferKind kind, const PerBuffer<bool>& wanted) {
+    PerBuffer<int64_t> offsets(plan_.buffers.size());
     int64_t total = 0;
-    auto taken = [&](size_t i) { return plan_.buffers[i].kind == kind && wanted[i]; };
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    auto taken = [&](BufferId i) { return plan_.buffers[i].kind == kind && wanted[i]; };
+    for (BufferId i : plan_.buffers.ids()) {
       if (!taken(i)) continue;
       offsets[i] = total;
       total += (std::max<int64_t>(plan_.buffers[i].bytes.value(), 1) + 255) / 256 * 256;
     }
     gpu::Memory memory(device_, total, allocator_);
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    for (BufferId i : plan_.buffers.ids()) {
       if (taken(i)) persistent_[i] = memory.data() + offsets[i];
     }
     return memory;
   }
 
-  std::vector<bool> used_by(const std::vector<PlanStep>& steps) const {
-    std::vector<bool> used(plan_.buffers.size());
+  PerBuffer<bool> used_by(const Table<PlanStep>& steps) const {
+    PerBuffer<bool> used(plan_.buffers.size());
     for (const PlanStep& step : steps) {
-      for (int id : step.buffers) used[static_cast<size_t>(id)] = true;
+      for (BufferId id : step.buffers) used[id] = true;
       for (const SizeSetting& setting : step.settings()) {
-        if (setting.buffer >= 0) used[static_cast<size_t>(setting.buffer)] = true;
+        if (setting.buffer) used[setting.buffer] = true;
       }
     }
     return used;
@@ -326,17 +324,17 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
       if (use && !use->call.has_symbols()) work_of(step, {});  // refuse an impossible call when loading
     }
     persistent_.resize(plan_.buffers.size());
-    std::vector<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
-    for (size_t i = 0; i < once.size(); ++i) once[i] = once[i] && !run[i];
+    PerBuffer<bool> run = used_by(plan_.steps), once = used_by(plan_.load_steps);
+    for (BufferId i : once.ids()) once[i] = once[i] && !run[i];
     check_device_weights(plan_, run, memory_limit_);
-    packed_ = reserve(BufferKind::persistent, std::vector<bool>(plan_.buffers.size(), true));
+    packed_ = reserve(BufferKind::persistent, PerBuffer<bool>(plan_.buffers.size(), true));
     constants_ = reserve(BufferKind::constant, run);
     gpu::Memory temporary = reserve(BufferKind::constant, once);
     gpu::Stream stream(device_);
-    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    for (BufferId i : plan_.buffers.ids()) {
       const PlanBuffer& buffer = plan_.buffers[i];
       if (buffer.kind != BufferKind::constant || !persistent_[i]) continue;
-      const Tensor& tensor = plan_.constants[static_cast<size_t>(buffer.index)];
+      const Tensor& tensor = plan_.constants[buffer.index];
       stream.copy_to_device(persistent_[i], tensor.data.data(), static_cast<int64_t>(tensor.data.size()));
     }
     run_load_steps(stream);
@@ -351,26 +349,25 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     const auto& steps = plan_.load_steps;
     gpu::Memory faults(device_, knobs().checked ? static_cast<int64_t>(steps.size() * sizeof(KernelFault)) : 0);
     stream.fill(faults.data(), 0, faults.bytes());
-    for (size_t i = 0; i < steps.size(); ++i) {
+    for (StepId i : steps.ids()) {
       const LaunchStep& own = launch_of(steps[i]);
       launch(stream, steps[i], own.kernel, none.evaluate(own.blocks), persistent_,
              extras_of(block, i, sizes.data(), faults.data()), false);
     }
-    check_faults(stream, faults, plan_, steps, [&](size_t i) { return launch_of(steps[i]).kernel; });
+    check_faults(stream, faults, plan_, steps, [&](StepId i) { return launch_of(steps[i]).kernel; });
   }
 
   bool holds_host_value(const PlanBuffer& buffer) const {
-    auto index = static_cast<size_t>(buffer.index);
-    bool is_tensor = buffer.kind == BufferKind::input    ? plan_.inputs[index].type.is_tensor()
-                     : buffer.kind == BufferKind::output ? plan_.outputs[index].type.is_tensor()
+    bool is_tensor = buffer.kind == BufferKind::input    ? plan_.inputs[buffer.index].type.is_tensor()
+                     : buffer.kind == BufferKind::output ? plan_.outputs[buffer.index].type.is_tensor()
                                                          : buffer.kind != BufferKind::value;
     return !is_tensor || buffer.shape.dtype == DType::string;
   }
 
   std::string place_of(const PlanStep& step) const override { return step.is<PartStep>() ? "cpu" : device_->name(); }
 
-  std::vector<std::shared_ptr<Executable>> parts_;
-  std::vector<bool> is_hosted_;  // of each buffer
+  Table<std::shared_ptr<Executable>, PartId> parts_;
+  PerBuffer<bool> is_hosted_;
   std::shared_ptr<gpu::Device> device_;
   HostAllocator allocator_;
   int64_t memory_limit_;
@@ -378,7 +375,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
   Code code_;
   bool may_overlap_ = knobs().gpu_overlap && gpu_model(plan_.chip.arch).early_launch;
   gpu::Memory packed_, constants_;
-  std::vector<std::byte*> persistent_;  // address of each persistent and constant buffer
+  PerBuffer<std::byte*> persistent_;  // address of each persistent and constant buffer
 };
 
 }  // namespace weft

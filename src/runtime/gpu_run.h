@@ -12,21 +12,21 @@ namespace weft {
 /// The base of all runs on a GPU: it holds memory for the plan's buffers and places the outputs.
 class GpuRun : public Context {
  public:
-  size_t memory_bytes() const override { return static_cast<size_t>(arena_.bytes() + sizes_.bytes()); }
-  size_t peak_memory_bytes() const override { return peak_; }
+  int64_t memory_bytes() const override { return arena_.bytes() + sizes_.bytes(); }
+  int64_t peak_memory_bytes() const override { return peak_; }
   MemoryUse memory() const override {
     return {.arena = memory_bytes(),
             .peak = peak_,
-            .weights = static_cast<size_t>(program_->packed_bytes()),
-            .constants = static_cast<size_t>(program_->constant_bytes())};
+            .weights = program_->packed_bytes(),
+            .constants = program_->constant_bytes()};
   }
 
  protected:
-  using Works = std::vector<std::shared_ptr<const gpu::LibraryWork>>;  // of each step
+  using Works = PerStep<std::shared_ptr<const gpu::LibraryWork>>;
 
   /// An output that is copied to the caller's memory after the run.
   struct Fetched {
-    size_t buffer;
+    BufferId buffer;
     std::byte* to;
   };
 
@@ -46,19 +46,17 @@ class GpuRun : public Context {
   /// Places the outputs. Those that stay on the device are written to the caller's memory, unless it overlaps an input
   /// that is still read. The others are written to `aside()`, then copied.
   template <class Aside>
-  void give_output(size_t id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
-    auto index = static_cast<size_t>(plan().buffers[id].index);
+  void give_output(BufferId id, std::span<const Tensor> inputs, const RunOptions& options, const Aside& aside) {
+    size_t index = plan().buffers[id].index;
     const Port& port = plan().outputs[index];
     bool given =
         options.allocate_output || (index < options.output_memory.size() && options.output_memory[index].data());
     std::vector<int64_t> dims = values_.dims(port.type.shape.dims);
-    const Tensor* donated =
-        options.on_device && !given ? donated_input(plan(), inputs, index, static_cast<size_t>(bytes_[id])) : nullptr;
+    const Tensor* donated = options.on_device && !given ? donated_input(plan(), inputs, index, bytes_[id]) : nullptr;
     if (donated) {
       memory_[id] = const_cast<std::byte*>(donated->data.data());
-      outputs_[index] = {.dtype = port.type.shape.dtype,
-                         .dims = std::move(dims),
-                         .data = donated->data.part(0, static_cast<size_t>(bytes_[id]))};
+      outputs_[index] = {
+          .dtype = port.type.shape.dtype, .dims = std::move(dims), .data = donated->data.part(0, bytes_[id])};
       return;
     }
     if (options.on_device && !given) refuse_missing_output(port.name);
@@ -73,21 +71,21 @@ class GpuRun : public Context {
 
   /// Stores the address of this rank's mailbox.
   void place_mailbox(const RunOptions& options) {
-    for (size_t i = 0; options.rank && i < memory_.size(); ++i) {
-      if (plan().buffers[i].kind == BufferKind::mailbox) memory_[i] = options.rank->mailbox();
+    for (BufferId i : memory_.ids()) {
+      if (options.rank && plan().buffers[i].kind == BufferKind::mailbox) memory_[i] = options.rank->mailbox();
     }
   }
 
   /// True if the launch after a collective step does the collective's work.
-  bool is_direct(size_t i) const {
-    const PlanStep* next = i + 1 < plan().steps.size() ? &plan().steps[i + 1] : nullptr;
+  bool is_direct(StepId i) const {
+    const PlanStep* next = plan().steps.contains(i + 1) ? &plan().steps[i + 1] : nullptr;
     const auto* launch = next ? next->as<LaunchStep>() : nullptr;
-    return launch && launch->is_spare && bytes_[static_cast<size_t>(next->buffers[0])] <= max_mailbox_bytes;
+    return launch && launch->is_spare && bytes_[next->buffers[0]] <= max_mailbox_bytes;
   }
 
   /// True if this run skips the step: a library call or collective in whose place the next launch runs, or else that
   /// launch.
-  bool is_replaced(size_t i) const {
+  bool is_replaced(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];
     if (step.is<CollectiveStep>()) return is_direct(i);
@@ -96,13 +94,13 @@ class GpuRun : public Context {
     return plan().steps[i - 1].is<CollectiveStep>() ? !is_direct(i - 1) : works_[i - 1] != nullptr;
   }
 
-  void call_library(size_t i) const {
+  void call_library(StepId i) const {
     const PlanStep& step = plan().steps[i];
     const std::vector<int64_t>& offsets = step.as<LibraryStep>()->offsets;
     std::vector<std::byte*> operands;
     for (size_t k = 0; k < step.buffers.size(); ++k) {
       int64_t offset = k < offsets.size() ? offsets[k] : 0;
-      operands.push_back(memory_[static_cast<size_t>(step.buffers[k])] + offset);
+      operands.push_back(memory_[step.buffers[k]] + offset);
     }
     works_[i]->launch(stream_, operands);
   }
@@ -110,7 +108,7 @@ class GpuRun : public Context {
   void exchange(const PlanStep& step, Rank* rank) const {
     check(rank != nullptr, "a split program runs as one of several");
     const auto& collective = *step.as<CollectiveStep>();
-    auto from = static_cast<size_t>(step.buffers[0]), to = static_cast<size_t>(step.buffers[1]);
+    BufferId from = step.buffers[0], to = step.buffers[1];
     rank->exchange({.fn = collective.fn,
                     .type = plan().buffers[from].shape.dtype,
                     .from = memory_[from],
@@ -126,36 +124,36 @@ class GpuRun : public Context {
   }
 
   /// Overwrites the first number of each output of the kernel WEFT_BREAK_KERNEL, to test tools that find wrong kernels.
-  void damage(const PlanStep& step, int kernel) const {
+  void damage(const PlanStep& step, KernelId kernel) const {
     const std::string& wanted = knobs().break_kernel;
-    if (wanted.empty() || plan().kernels[static_cast<size_t>(kernel)].name.find(wanted) == std::string::npos) return;
-    for (int id : step.outputs) {
-      DType type = plan().buffers[static_cast<size_t>(id)].shape.dtype;
-      int64_t width = std::min<int64_t>(bytes_[static_cast<size_t>(id)], bits(type) / 8);
-      if (is_float(type)) stream_.fill(memory_[static_cast<size_t>(id)], 0x42, width);
+    if (wanted.empty() || plan().kernels[kernel].name.find(wanted) == std::string::npos) return;
+    for (BufferId id : step.outputs) {
+      DType type = plan().buffers[id].shape.dtype;
+      int64_t width = std::min<int64_t>(bytes_[id], bits(type) / 8);
+      if (is_float(type)) stream_.fill(memory_[id], 0x42, width);
     }
   }
 
   /// Returns the bytes of all operands and results: the least memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
-    for (int id : step.buffers) total += bytes_[static_cast<size_t>(id)];
+    for (BufferId id : step.buffers) total += bytes_[id];
     return total;
   }
 
-  void show(size_t index, const RunOptions& options) {
-    for (int id : plan().steps[index].outputs) {
-      if (!is_whole_after(plan(), index, id)) continue;
-      const PlanBuffer& buffer = plan().buffers[static_cast<size_t>(id)];
+  void show(StepId at, const RunOptions& options) {
+    for (BufferId id : plan().steps[at].outputs) {
+      if (!is_whole_after(plan(), at, id)) continue;
+      const PlanBuffer& buffer = plan().buffers[id];
       try {
-        options.observe(index, buffer.value, contents(static_cast<size_t>(id)));
+        options.observe(at.index(), buffer.value, contents(id));
       } catch (Error& error) {
-        error.set_where(plan().steps[index].source);
+        error.set_where(plan().steps[at].source);
         throw;
       }
     }
   }
-  virtual Tensor contents(size_t id) const {
+  virtual Tensor contents(BufferId id) const {
     const PlanBuffer& buffer = plan().buffers[id];
     MutableTensor copy = allocate_tensor(buffer.shape.dtype, values_.dims(buffer.shape.dims));
     stream_.copy_to_host(copy.data, memory_[id], static_cast<int64_t>(copy.tensor.data.size()));
@@ -167,12 +165,12 @@ class GpuRun : public Context {
   gpu::Stream stream_;
   gpu::Memory sizes_, faults_, arena_;
   SymbolValues values_;
-  std::vector<int64_t> bytes_;      // of each buffer in this run
-  std::vector<std::byte*> memory_;  // address of each buffer in this run
-  Works works_;                     // of this run
+  PerBuffer<int64_t> bytes_;      // of each buffer in this run
+  PerBuffer<std::byte*> memory_;  // address of each buffer in this run
+  Works works_;                   // of this run
   std::vector<Fetched> fetched_;
   std::vector<Tensor> outputs_;
-  size_t peak_ = 0;
+  int64_t peak_ = 0;
 
  private:
   [[noreturn]] static void refuse_missing_output(const std::string& name) {

@@ -10,7 +10,7 @@ namespace weft {
 
 /// Returns, for each host step, which operands are containers that no later step reads; the function may change these
 /// in place. The entry of any other step is empty, and the whole list if the plan has no host step.
-std::vector<std::vector<bool>> last_container_reads(const Plan& plan);
+PerStep<std::vector<bool>> last_container_reads(const Plan& plan);
 
 /// The values of a run that do not lie in its buffers: containers, and the strings whose numbers the buffers hold.
 /// There is one object for each context.
@@ -18,7 +18,7 @@ class HostValues {
  public:
   /// `strings` are the program's own strings, `last_reads` the plan's last_container_reads; both must outlive this
   /// object. A list of more than `memory_limit` bytes throws E401.
-  HostValues(const Plan& plan, const std::vector<std::vector<bool>>& last_reads, const StringPool& strings,
+  HostValues(const Plan& plan, const PerStep<std::vector<bool>>& last_reads, const StringPool& strings,
              int64_t memory_limit)
       : plan_(plan),
         last_reads_(last_reads),
@@ -30,32 +30,32 @@ class HostValues {
   /// Drops the values of the previous run.
   void begin() { strings_.clear(); }
 
-  bool is_container(size_t buffer) const;
-  bool is_text(size_t buffer) const {
+  bool is_container(BufferId buffer) const;
+  bool is_text(BufferId buffer) const {
     return !is_container(buffer) && plan_.buffers[buffer].shape.dtype == DType::string;
   }
-  Tensor& container(size_t buffer) { return containers_[buffer]; }
+  Tensor& container(BufferId buffer) { return containers_[buffer]; }
   /// Returns memory that holds the numbers of an input's strings.
-  std::byte* encode(size_t buffer, const Tensor& input);
+  std::byte* encode(BufferId buffer, const Tensor& input);
   /// Returns memory for the numbers of an output's strings.
-  std::byte* room(size_t buffer, size_t bytes);
+  std::byte* room(BufferId buffer, size_t bytes);
   Tensor decode(std::vector<int64_t> dims, const std::byte* codes) const;
-  void swap(size_t a, size_t b) { std::swap(containers_[a], containers_[b]); }
+  void swap(BufferId a, BufferId b) { std::swap(containers_[a], containers_[b]); }
 
-  /// Runs step number `index`, a host step. `sizes` holds the rank and the sizes of each of its buffers.
-  void run(size_t index, std::span<const int64_t> sizes, std::span<std::byte* const> memory);
+  /// Runs a host step. `sizes` holds the rank and the sizes of each of its buffers.
+  void run(StepId id, std::span<const int64_t> sizes, const PerBuffer<std::byte*>& memory);
 
  private:
   /// Returns the value of a buffer. `is_last`: no later step reads it, so its container may be moved out.
-  Tensor operand(size_t buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
-  void store(size_t buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
+  Tensor operand(BufferId buffer, bool is_last, std::vector<int64_t> dims, const std::byte* memory);
+  void store(BufferId buffer, const std::vector<int64_t>& dims, Tensor result, std::byte* memory);
 
   const Plan& plan_;
-  const std::vector<std::vector<bool>>& last_reads_;
+  const PerStep<std::vector<bool>>& last_reads_;
   StringPool strings_;
   int64_t memory_limit_;
-  std::vector<std::vector<int64_t>> codes_;
-  std::vector<Tensor> containers_;
+  PerBuffer<std::vector<int64_t>> codes_;
+  PerBuffer<Tensor> containers_;
 };
 
 }  // namespace weft

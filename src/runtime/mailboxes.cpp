@@ -25,7 +25,7 @@ Mailboxes::Mailboxes(std::span<const std::shared_ptr<gpu::Device>> devices) : is
       auto address = std::bit_cast<std::array<std::byte, sizeof(void*)>>(inbox.data());
       bytes.insert(bytes.end(), address.begin(), address.end());
     }
-    const auto& device = devices[static_cast<size_t>(rank)];
+    const auto& device = devices[rank];
     device->use();
     mailboxes_.emplace_back(device, static_cast<int64_t>(bytes.size()));
     gpu::Stream stream(device);

@@ -52,10 +52,10 @@ int64_t default_memory_limit() {
 namespace {
 
 /// Throws E401 for a run; the error names the largest buffer.
-[[noreturn]] void refuse_run(const Plan& plan, std::span<const int64_t> bytes, const std::string& total,
+[[noreturn]] void refuse_run(const Plan& plan, const PerBuffer<int64_t>& bytes, const std::string& total,
                              int64_t weights, int64_t limit) {
-  size_t largest = 0;
-  for (size_t i = 0; i < bytes.size(); ++i) {
+  BufferId largest(0);
+  for (BufferId i : bytes.ids()) {
     if (!takes_memory(plan.buffers[i])) continue;
     if (bytes[i] > bytes[largest] || !takes_memory(plan.buffers[largest])) largest = i;
   }
@@ -66,18 +66,18 @@ namespace {
 
 }  // namespace
 
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit) {
+void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
   int64_t total = arena + packed;
   bool overflows = false;
-  for (size_t i = 0; i < bytes.size(); ++i) {
+  for (BufferId i : bytes.ids()) {
     if (plan.buffers[i].kind == BufferKind::output) overflows |= __builtin_add_overflow(total, bytes[i], &total);
   }
   if (overflows || total > limit)
     refuse_run(plan, bytes, overflows ? "more than 2^63 bytes" : in_mebibytes(total), packed, limit);
 }
 
-void check_device_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t weights,
+void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t weights,
                          int64_t limit) {
   if (arena > limit - weights) refuse_run(plan, bytes, in_mebibytes(arena + weights), weights, limit);
 }
@@ -116,7 +116,7 @@ namespace {
 template <class Wanted>
 const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
   const PlanBuffer* largest = nullptr;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  for (BufferId i : plan.buffers.ids()) {
     const PlanBuffer& buffer = plan.buffers[i];
     if (is_wanted(i) && (!largest || buffer.bytes.value() > largest->bytes.value())) largest = &buffer;
   }
@@ -127,17 +127,17 @@ const PlanBuffer& largest_buffer(const Plan& plan, const Wanted& is_wanted) {
 
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit) {
   if (limit <= 0) limit = default_memory_limit();
-  auto is_packed = [&](size_t i) { return plan.buffers[i].kind == BufferKind::persistent; };
+  auto is_packed = [&](BufferId i) { return plan.buffers[i].kind == BufferKind::persistent; };
   if (bytes > limit) refuse_weights("packed weights", bytes, largest_buffer(plan, is_packed), limit);
 }
 
-void check_device_weights(const Plan& plan, const std::vector<bool>& is_read, int64_t limit) {
-  auto stays = [&](size_t i) {
+void check_device_weights(const Plan& plan, const PerBuffer<bool>& is_read, int64_t limit) {
+  auto stays = [&](BufferId i) {
     BufferKind kind = plan.buffers[i].kind;
     return kind == BufferKind::persistent || (kind == BufferKind::constant && is_read[i]);
   };
   int64_t total = 0;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) total += stays(i) ? plan.buffers[i].bytes.value() : 0;
+  for (BufferId i : plan.buffers.ids()) total += stays(i) ? plan.buffers[i].bytes.value() : 0;
   if (total > limit) refuse_weights("weights", total, largest_buffer(plan, stays), limit);
 }
 

@@ -15,10 +15,10 @@ int64_t default_memory_limit();
 /// Throws E401 if a run would take more than `limit` bytes (0: the default), before any is allocated. `bytes` are the
 /// sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error names
 /// the node with the largest buffer.
-void check_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t packed, int64_t limit);
+void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
 /// Throws E401 likewise for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
-void check_device_memory(const Plan& plan, std::span<const int64_t> bytes, int64_t arena, int64_t weights,
+void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t weights,
                          int64_t limit);
 
 /// Throws E401 if the tensors of a sequence, optional or map take more than `limit` bytes. Memory that tensors share
@@ -29,6 +29,6 @@ void check_container_memory(Tensor& container, int64_t limit);
 void check_packed_memory(const Plan& plan, int64_t bytes, int64_t limit);
 
 /// Throws E401 if a GPU's weights (packed ones, and constants that runs read) would take more than `limit` bytes.
-void check_device_weights(const Plan& plan, const std::vector<bool>& is_read, int64_t limit);
+void check_device_weights(const Plan& plan, const PerBuffer<bool>& is_read, int64_t limit);
 
 }  // namespace weft

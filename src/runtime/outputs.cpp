@@ -40,10 +40,10 @@ std::span<std::byte> callers_memory(const RunOptions& options, size_t index, con
 MutableTensor place_output(const RunOptions& options, size_t index, const Port& port, std::vector<int64_t> dims,
                            const HostAllocator& allocator) {
   DType dtype = port.type.shape.dtype;
-  auto bytes = static_cast<size_t>(byte_size(dtype, element_count(dims)));
+  size_t bytes = byte_size(dtype, element_count(dims));
   std::span<std::byte> given = callers_memory(options, index, dims, bytes);
   if (given.data()) {
-    size_t alignment = std::max<size_t>(static_cast<size_t>(bits(dtype)) / 8, 1);
+    size_t alignment = std::max(bits(dtype) / 8, 1);
     if (dtype == DType::string) refuse_output(port, "cannot hold strings");
     if (given.size() < bytes) refuse_output(port, "has ", given.size(), " bytes when ", bytes, " are needed");
     if (reinterpret_cast<uintptr_t>(given.data()) % alignment != 0)
@@ -56,13 +56,13 @@ MutableTensor place_output(const RunOptions& options, size_t index, const Port& 
   return over(data, bytes, std::move(memory), dtype, std::move(dims));
 }
 
-bool is_whole_after(const Plan& plan, size_t step, int buffer) {
-  for (size_t i = step + 1; i < plan.steps.size();) {
+bool is_whole_after(const Plan& plan, StepId step, BufferId buffer) {
+  for (StepId i = step + 1; i < plan.steps.end_id();) {
     const PlanStep& later = plan.steps[i];
     if (std::ranges::find(later.outputs, buffer) != later.outputs.end()) return false;
     const auto* jump = later.as<JumpStep>();
     if (!jump) ++i;
-    else if (jump->target > static_cast<int>(i)) i = static_cast<size_t>(jump->target);
+    else if (jump->target > i) i = jump->target;
     else break;  // the next trip of a loop overwrites it
   }
   return true;

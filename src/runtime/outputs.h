@@ -15,6 +15,6 @@ MutableTensor place_output(const RunOptions& options, size_t index, const Port& 
 
 /// True if the buffer is complete after this step. It is not if a later step writes another part of it, as the steps of
 /// a concatenation do.
-bool is_whole_after(const Plan& plan, size_t step, int buffer);
+bool is_whole_after(const Plan& plan, StepId step, BufferId buffer);
 
 }  // namespace weft

@@ -52,8 +52,6 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-const PlanBuffer& buffer_of(const Plan& plan, int id) { return plan.buffers[id]; }
-
 /// Computes keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several
 /// load steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
 class Keys {
@@ -61,7 +59,7 @@ class Keys {
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
     may_share_ = !plan.compiler.empty() && !allocator.allocate && !knobs().checked && knobs().break_kernel.empty();
     for (const PlanStep& step : plan.load_steps) {
-      for (int id : step.outputs) ++writers_[id];
+      for (BufferId id : step.outputs) ++writers_[id];
     }
   }
 
@@ -69,28 +67,28 @@ class Keys {
     if (!may_share(step)) return std::nullopt;
     const PlanKernel& kernel = plan_.kernels[launch_of(step).kernel];
     std::string text = cat("packed 1\n", plan_.compiler, "\n", plan_.chip, "\n", kernel.name, "\n");
-    for (int size : step.sizes) text += cat(plan_.sizes[size], " ");
-    for (int id : step.buffers) text += id == step.outputs[0] ? "result " : cat(content_of(id), " ");
+    for (SizeId size : step.sizes) text += cat(plan_.sizes[size], " ");
+    for (BufferId id : step.buffers) text += id == step.outputs[0] ? "result " : cat(content_of(id), " ");
     return hash128(text + kernel.code);
   }
 
  private:
   bool may_share(const PlanStep& step) const {
     if (!may_share_ || step.outputs.size() != 1) return false;
-    int output = step.outputs[0];
-    auto is_fixed = [&](int id) { return id == output || buffer_of(plan_, id).kind == BufferKind::constant; };
-    return writers_[output] == 1 && buffer_of(plan_, output).bytes.value() >= least_shared &&
+    BufferId output = step.outputs[0];
+    auto is_fixed = [&](BufferId id) { return id == output || plan_.buffers[id].kind == BufferKind::constant; };
+    return writers_[output] == 1 && plan_.buffers[output].bytes.value() >= least_shared &&
            std::ranges::all_of(step.buffers, is_fixed);
   }
 
-  Hash128 content_of(int id) const {
-    auto index = static_cast<size_t>(buffer_of(plan_, id).index);
+  Hash128 content_of(BufferId id) const {
+    int index = plan_.buffers[id].index;
     return plan_.constant_hashes.empty() ? hash128(plan_.constants[index].data) : plan_.constant_hashes[index];
   }
 
   const Plan& plan_;
   bool may_share_;
-  std::vector<int> writers_;
+  PerBuffer<int> writers_;
 };
 
 /// Finds the load step that reads each constant last; the constant can be released after it.
@@ -106,9 +104,9 @@ class Sources {
 
  private:
   void count(const PlanStep& step, int change) {
-    for (int id : step.buffers) {
-      if (buffer_of(plan_, id).kind != BufferKind::constant) continue;
-      auto index = static_cast<size_t>(buffer_of(plan_, id).index);
+    for (BufferId id : step.buffers) {
+      if (plan_.buffers[id].kind != BufferKind::constant) continue;
+      int index = plan_.buffers[id].index;
       readers_[index] += change;
       if (readers_[index] == 0) plan_.constants[index].data.drop_pages();
     }
@@ -123,7 +121,7 @@ class Sources {
 size_t packed_weights_held() { return Registry::instance().size(); }
 
 void PackedWeights::find_constants(const Plan& plan) {
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  for (BufferId i : plan.buffers.ids()) {
     const PlanBuffer& buffer = plan.buffers[i];
     if (buffer.kind != BufferKind::constant) continue;
     memory_[i] = const_cast<std::byte*>(plan.constants[buffer.index].data.data());
@@ -131,10 +129,10 @@ void PackedWeights::find_constants(const Plan& plan) {
 }
 
 /// Allocates one block for all weights that are packed here.
-void PackedWeights::place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared) {
-  std::vector<int64_t> offsets(plan.buffers.size());
+void PackedWeights::place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared) {
+  PerBuffer<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  for (BufferId i : plan.buffers.ids()) {
     if (plan.buffers[i].kind != BufferKind::persistent) continue;
     int64_t bytes = (plan.buffers[i].bytes.value() + 63) / 64 * 64;
     bytes_ += bytes;
@@ -143,7 +141,7 @@ void PackedWeights::place(const Plan& plan, const Host& host, const std::vector<
   }
   check_packed_memory(plan, bytes_, host.memory_limit);
   blocks_.push_back(std::make_shared<const AlignedMemory>(own, host.allocator));
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+  for (BufferId i : plan.buffers.ids()) {
     if (plan.buffers[i].kind == BufferKind::persistent && !is_shared[i])
       memory_[i] = blocks_.back()->data() + offsets[i];
   }
@@ -152,16 +150,17 @@ void PackedWeights::place(const Plan& plan, const Host& host, const std::vector<
 PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& run) : memory_(plan.buffers.size()) {
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
-  std::vector<bool> is_shared(plan.buffers.size());
+  PerBuffer<bool> is_shared(plan.buffers.size());
   // A key needs the contents. If no weights can be shared yet, keys are computed later, weight by weight.
-  std::vector<std::optional<Hash128>> known(plan.load_steps.size());
+  PerStep<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
-  for (size_t i = 0; may_find && i < known.size(); ++i) {
+  for (StepId i : plan.load_steps.ids()) {
+    if (!may_find) break;
     known[i] = keys.key_of(plan.load_steps[i]);
     if (!known[i]) continue;
     auto [block, data] = registry.find(*known[i]);
     if (!block) continue;
-    auto output = static_cast<size_t>(plan.load_steps[i].outputs[0]);
+    BufferId output = plan.load_steps[i].outputs[0];
     memory_[output] = data;
     is_shared[output] = true;
     if (std::ranges::find(blocks_, block) == blocks_.end()) blocks_.push_back(block);
@@ -169,7 +168,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   place(plan, host, is_shared);
   find_constants(plan);
   Sources sources(plan);
-  for (size_t i = 0; i < known.size(); ++i) {
+  for (StepId i : plan.load_steps.ids()) {
     const PlanStep& step = plan.load_steps[i];
     bool is_done = step.outputs.size() == 1 && is_shared[step.outputs[0]];
     if (!is_done) {

@@ -20,22 +20,22 @@ class AlignedMemory;
 class PackedWeights {
  public:
   /// Runs a load step; `memory` has the address of every persistent and constant buffer.
-  using RunStep = std::function<void(const PlanStep& step, std::span<std::byte* const> memory)>;
+  using RunStep = std::function<void(const PlanStep& step, const PerBuffer<std::byte*>& memory)>;
 
   PackedWeights() = default;
   /// E401 if the weights would take more than `host` allows.
   PackedWeights(const Plan& plan, const Host& host, const RunStep& run);
 
   /// Returns the address of each persistent and constant buffer; null for the others.
-  std::span<std::byte* const> memory() const { return memory_; }
+  const PerBuffer<std::byte*>& memory() const { return memory_; }
   int64_t bytes() const { return bytes_; }  ///< of all packed weights, shared or not
   /// Updates the addresses of constants after they have moved.
   void find_constants(const Plan& plan);
 
  private:
-  void place(const Plan& plan, const Host& host, const std::vector<bool>& is_shared);
+  void place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared);
 
-  std::vector<std::byte*> memory_;
+  PerBuffer<std::byte*> memory_;
   std::vector<std::shared_ptr<const AlignedMemory>> blocks_;  // of this program, and of others that it shares
   int64_t bytes_ = 0;
 };

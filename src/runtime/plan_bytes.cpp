@@ -40,6 +40,11 @@ void expect(bool holds, const char* why) {
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
+void fields(auto& a, auto& id)
+  requires requires { id.number; }
+{
+  a(id.number);
+}
 void fields(auto& a, Is<Chip> auto& chip) { a(chip.kind, chip.arch, chip.features, chip.tune); }
 void fields(auto& a, Is<Symbol> auto& symbol) { a(symbol.name, symbol.min, symbol.max, symbol.multiple_of); }
 void fields(auto& a, Is<Shape> auto& shape) { a(shape.dtype, shape.dims); }
@@ -184,7 +189,7 @@ class Encoder {
   void put(const Tensor& tensor) {
     (*this)(tensor.dtype, tensor.dims);
     if (tensor.dtype == DType::string) return put(*tensor.strings);
-    auto size = static_cast<size_t>(byte_size(tensor.dtype, tensor.elements()));
+    size_t size = byte_size(tensor.dtype, tensor.elements());
     check(tensor.data.size() >= size, "a tensor has its bytes");
     put(constants_.add(std::span<const std::byte>(tensor.data).first(size)));
   }
@@ -228,7 +233,7 @@ class Decoder {
   }
 
   /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes is damage.
-  size_t length() { return static_cast<size_t>(number(0, static_cast<int64_t>(rest_.size()))); }
+  size_t length() { return number(0, std::ssize(rest_)); }
 
   template <std::integral T>
   void get(T& value) {
@@ -319,8 +324,7 @@ class Decoder {
     expect(count <= static_cast<int64_t>(constants_.weights.size()) * 4, "a tensor is larger than all weights");
     expect(!constants_.places.empty(), "a tensor has no contents");
     auto place = constants_.places[number(0, static_cast<int64_t>(constants_.places.size()) - 1)];
-    expect(place.size == static_cast<size_t>(byte_size(tensor.dtype, count)),
-           "the bytes of a tensor do not match its size");
+    expect(std::cmp_equal(place.size, byte_size(tensor.dtype, count)), "the bytes of a tensor do not match its size");
     tensor.data = constants_.weights.part(place.offset, place.size);
   }
 
@@ -339,7 +343,7 @@ class Decoder {
 
 // --- conditions that a plan must meet before it runs -----------------------------------------------------------------
 
-bool is_below(int index, size_t count) { return index >= 0 && static_cast<size_t>(index) < count; }
+bool is_below(int index, size_t count) { return index >= 0 && std::cmp_less(index, count); }
 
 void check_size(const Dim& size) {
   auto number = size.constant();
@@ -359,8 +363,8 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
 /// Checks that a buffer shares the memory of an earlier buffer whose last step is this buffer's first step, so that
 /// chains of shared buffers end.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
-  if (buffer.shares == -1) return;
-  expect(is_below(buffer.shares, plan.buffers.size()), "a buffer shares memory with a buffer that does not exist");
+  if (buffer.shares == BufferId()) return;
+  expect(plan.buffers.contains(buffer.shares), "a buffer shares memory with a buffer that does not exist");
   const PlanBuffer& other = plan.buffers[buffer.shares];
   expect(buffer.kind == BufferKind::arena && other.kind == BufferKind::arena &&
              known_equal(buffer.bytes, other.bytes) && other.first_step < other.last_step &&
@@ -371,10 +375,10 @@ void check_shares(const PlanBuffer& buffer, const Plan& plan) {
 void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
   check_size(buffer.bytes);
   for (const Dim& dim : buffer.shape.dims) check_size(dim);
-  bool is_used = buffer.last_step >= 0;
-  expect(!is_used || (0 <= buffer.first_step && buffer.first_step <= buffer.last_step &&
-                      is_below(buffer.last_step, plan.steps.size())),
-         "a buffer is used by steps that do not exist");
+  bool is_used = bool(buffer.last_step);
+  expect(
+      !is_used || (buffer.first_step && buffer.first_step <= buffer.last_step && plan.steps.contains(buffer.last_step)),
+      "a buffer is used by steps that do not exist");
   switch (buffer.kind) {
     case BufferKind::input:
       return expect(is_below(buffer.index, plan.inputs.size()), "the buffer of an input does not exist");
@@ -392,10 +396,10 @@ void check_buffer(const PlanBuffer& buffer, const Plan& plan) {
 }
 
 void check_sharing(const PlanStep& step) {
-  auto is_operand = [&](int id) { return std::ranges::find(step.buffers, id) != step.buffers.end(); };
-  bool shares = step.moves != -1 || !step.in_place.empty();
+  auto is_operand = [&](BufferId id) { return std::ranges::find(step.buffers, id) != step.buffers.end(); };
+  bool shares = step.moves != BufferId() || !step.in_place.empty();
   expect(!shares || step.outputs.size() == 1, "a step that works in place does not have one output");
-  expect(step.moves == -1 || is_operand(step.moves), "a step moves a buffer that is not its operand");
+  expect(step.moves == BufferId() || is_operand(step.moves), "a step moves a buffer that is not its operand");
   expect(std::ranges::all_of(step.in_place, is_operand), "a step writes in place of a buffer that is not its operand");
 }
 
@@ -409,8 +413,8 @@ void check_host_sizes(const PlanStep& step, const Plan& plan, size_t buffers, si
   for (size_t i = 0; i < buffers; ++i) {
     expect(left > 0, "a function of the host lacks sizes");
     auto rank = plan.sizes[step.sizes[step.sizes.size() - left]].constant();
-    expect(rank && *rank >= 0 && static_cast<size_t>(*rank) < left, "a function of the host lacks sizes");
-    left -= 1 + static_cast<size_t>(*rank);
+    expect(rank && *rank >= 0 && std::cmp_less(*rank, left), "a function of the host lacks sizes");
+    left -= 1 + *rank;
   }
 }
 
@@ -421,7 +425,7 @@ void check_action(const HostStep& host, const PlanStep& step, const Plan& plan) 
 }
 
 void check_action(const PartStep& action, const PlanStep& step, const Plan& plan) {
-  expect(is_below(action.part, plan.parts.size()), "a step has no part of the plan");
+  expect(plan.parts.contains(action.part), "a step has no part of the plan");
   const PlanPart& part = plan.parts[action.part];
   bool fits = step.outputs.size() == part.plan->outputs.size() &&
               step.buffers.size() == step.outputs.size() + part.plan->inputs.size() &&
@@ -431,11 +435,11 @@ void check_action(const PartStep& action, const PlanStep& step, const Plan& plan
 }
 
 void check_action(const LaunchStep& launch, const PlanStep& step, const Plan& plan) {
-  expect(is_below(launch.kernel, plan.kernels.size()), "a step has no kernel");
+  expect(plan.kernels.contains(launch.kernel), "a step has no kernel");
   for (const StepVariant& variant : launch.variants) {
-    expect(is_below(variant.kernel, plan.kernels.size()), "a variant of a step has no kernel");
+    expect(plan.kernels.contains(variant.kernel), "a variant of a step has no kernel");
     expect(variant.sizes.size() == step.sizes.size(), "a variant of a step has sizes of its own");
-    for (int id : variant.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that does not exist");
+    for (SizeId id : variant.sizes) expect(plan.sizes.contains(id), "a step uses a size that does not exist");
   }
 }
 
@@ -443,14 +447,14 @@ void check_action(const SizesStep&, const PlanStep&, const Plan&) {}
 void check_action(const LibraryStep&, const PlanStep&, const Plan&) { expect(false, "a step calls a library"); }
 void check_action(const CollectiveStep&, const PlanStep&, const Plan&) { expect(false, "a step needs other ranks"); }
 
-void check_target(int target, const Plan& plan) {
-  expect(is_below(target, plan.steps.size() + 1), "a jump goes nowhere");
+void check_target(StepId target, const Plan& plan) {
+  expect(target && target <= plan.steps.end_id(), "a jump goes nowhere");
 }
 void check_action(const BranchStep& branch, const PlanStep&, const Plan& plan) { check_target(branch.target, plan); }
 void check_action(const JumpStep& jump, const PlanStep&, const Plan& plan) { check_target(jump.target, plan); }
 
 void check_action(const SwapStep&, const PlanStep& step, const Plan& plan) {
-  auto is_working = [&](int id) {
+  auto is_working = [&](BufferId id) {
     BufferKind kind = plan.buffers[id].kind;
     return kind == BufferKind::arena || kind == BufferKind::dynamic || kind == BufferKind::value;
   };
@@ -464,9 +468,9 @@ void check_action(const GrowStep&, const PlanStep& step, const Plan& plan) {
 }
 
 void check_setting(const SizeSetting& setting, const Plan& plan) {
-  bool is_there = setting.buffer < 0 || is_below(setting.buffer, plan.buffers.size());
+  bool is_there = !setting.buffer || plan.buffers.contains(setting.buffer);
   expect(is_there && setting.element >= 0, "a size is read where nothing is");
-  if (setting.buffer < 0) return;
+  if (!setting.buffer) return;
   const PlanBuffer& buffer = plan.buffers[setting.buffer];
   expect(buffer.shape.dtype == DType::i32 || buffer.shape.dtype == DType::i64, "a size is not an integer");
   auto bytes = buffer.bytes.constant();
@@ -475,9 +479,9 @@ void check_setting(const SizeSetting& setting, const Plan& plan) {
 }
 
 void check_indexes(const PlanStep& step, const Plan& plan) {
-  for (int id : step.buffers) expect(is_below(id, plan.buffers.size()), "a step uses a buffer that does not exist");
-  for (int id : step.sizes) expect(is_below(id, plan.sizes.size()), "a step uses a size that does not exist");
-  for (int id : step.outputs)
+  for (BufferId id : step.buffers) expect(plan.buffers.contains(id), "a step uses a buffer that does not exist");
+  for (SizeId id : step.sizes) expect(plan.sizes.contains(id), "a step uses a size that does not exist");
+  for (BufferId id : step.outputs)
     expect(std::ranges::find(step.buffers, id) != step.buffers.end(), "a step writes a buffer that it does not list");
   expect(step.outputs.size() <= step.buffers.size(), "a step has more outputs than buffers");
   check_sharing(step);
@@ -488,18 +492,19 @@ void check_indexes(const PlanStep& step, const Plan& plan) {
 void check_load_step(const PlanStep& step, const Plan& plan) {
   check_indexes(step, plan);
   expect(step.is<LaunchStep>(), "packing weights is not a plain step");
-  for (int id : step.buffers) {
+  for (BufferId id : step.buffers) {
     BufferKind kind = plan.buffers[id].kind;
     expect(kind == BufferKind::constant || kind == BufferKind::persistent, "packing weights uses working memory");
   }
 }
 
-void check_step(int index, const PlanStep& step, const Plan& plan) {
+void check_step(StepId at, const Plan& plan) {
+  const PlanStep& step = plan.steps[at];
   check_indexes(step, plan);
-  for (int id : step.buffers) {
+  for (BufferId id : step.buffers) {
     const PlanBuffer& buffer = plan.buffers[id];
     bool is_working = buffer.kind == BufferKind::arena || buffer.kind == BufferKind::dynamic;
-    bool is_there = !is_working || (buffer.first_step <= index && index <= buffer.last_step);
+    bool is_there = !is_working || (buffer.first_step <= at && at <= buffer.last_step);
     expect(is_there, "a step uses memory that it does not have");
   }
 }
@@ -524,7 +529,7 @@ void check_plan(const Plan& plan) {
   for (const InPlace& pair : plan.in_place) check_pair(plan, pair.input, pair.output);
   for (const Donation& donation : plan.donations) check_pair(plan, donation.input, donation.output);
   for (const PlanStep& step : plan.load_steps) check_load_step(step, plan);
-  for (size_t i = 0; i < plan.steps.size(); ++i) check_step(static_cast<int>(i), plan.steps[i], plan);
+  for (StepId at : plan.steps.ids()) check_step(at, plan);
   for (const PlanPart& part : plan.parts) {
     expect(is_cpu(part.plan->chip.kind) && part.image.dtype == DType::u8, "a part of a plan is for no processor");
     check_plan(*part.plan);

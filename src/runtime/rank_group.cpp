@@ -142,7 +142,7 @@ void RankGroup::exchange(size_t rank, const Exchange& mine) {
                 "all ranks take the same step");
   }
   auto ranks = static_cast<int64_t>(posted_.size());
-  auto bytes = [&](int64_t elements) { return static_cast<size_t>(byte_size(mine.type, elements)); };
+  auto bytes = [&](int64_t elements) { return byte_size(mine.type, elements); };
   auto share = [&](size_t r) { return mine.elements * static_cast<int64_t>(r) / ranks; };
   if (mine.fn == CollectiveFn::sum) {
     sum_part(posted_, mine.to, share(rank), share(rank + 1));

@@ -215,8 +215,8 @@ class RankedContext final : public Context {
     return outputs;
   }
 
-  size_t memory_bytes() const override { return total(&Context::memory_bytes); }
-  size_t peak_memory_bytes() const override { return total(&Context::peak_memory_bytes); }
+  int64_t memory_bytes() const override { return total(&Context::memory_bytes); }
+  int64_t peak_memory_bytes() const override { return total(&Context::peak_memory_bytes); }
   MemoryUse memory() const override {
     MemoryUse all;
     for (const auto& context : contexts_) {
@@ -228,8 +228,8 @@ class RankedContext final : public Context {
   }
 
  private:
-  size_t total(size_t (Context::*bytes)() const) const {
-    size_t sum = 0;
+  int64_t total(int64_t (Context::*bytes)() const) const {
+    int64_t sum = 0;
     for (const auto& context : contexts_) sum += (*context.*bytes)();
     return sum;
   }

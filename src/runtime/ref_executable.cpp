@@ -214,12 +214,12 @@ class Interpreter {
     SizesStep sizes;
     for (size_t k = 0; k < op.symbols.size(); ++k) {
       sizes.settings.push_back({.symbol = *op.symbols[k].as_symbol(),
-                                .buffer = 0,
+                                .buffer = BufferId(0),
                                 .element = static_cast<int>(k),
                                 .most = op.most.empty() ? Dim(INT64_MAX) : op.most[k]});
     }
     PlanStep step{.action = std::move(sizes), .source = i.source};
-    set_sizes(step, [&](int, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
+    set_sizes(step, [&](BufferId, int element) { return in[0].as<int64_t>()[element]; }, request_.sizes);
     return {};
   }
 
@@ -252,7 +252,7 @@ class Interpreter {
   std::vector<Wide> loop(const Instruction& i, std::vector<Wide> now) {
     const auto& op = *i.as<Loop>();
     const Module& body = *i.modules[0];
-    auto carried = static_cast<size_t>(op.carried);
+    size_t carried = op.carried;
     size_t offset = op.conditional ? 1 : 0;
     bool goes_on = !op.conditional || now[0].as<int64_t>()[0] != 0;
     now.erase(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -435,8 +435,8 @@ class RefContext : public Context {
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options) override {
     return executable_->run(inputs, options, peak_);
   }
-  size_t memory_bytes() const override { return 0; }  // nothing is held between runs
-  size_t peak_memory_bytes() const override { return static_cast<size_t>(peak_); }
+  int64_t memory_bytes() const override { return 0; }  // nothing is held between runs
+  int64_t peak_memory_bytes() const override { return peak_; }
 
  private:
   std::shared_ptr<const RefExecutable> executable_;

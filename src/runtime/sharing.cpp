@@ -14,7 +14,7 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 /// True if a step copies the whole input to the output and no other step writes there.
 bool is_moved_apart(const Plan& plan, const InPlace& pair) {
-  auto is_buffer = [&](int id, BufferKind kind, int index) {
+  auto is_buffer = [&](BufferId id, BufferKind kind, int index) {
     const PlanBuffer& buffer = plan.buffers[id];
     return buffer.kind == kind && buffer.index == index;
   };
@@ -52,8 +52,8 @@ void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t in
 const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, size_t index, size_t bytes) {
   auto found = std::ranges::find(plan.donations, static_cast<int>(index), &Donation::output);
   if (found == plan.donations.end() || !found->why_not.empty()) return nullptr;
-  auto input = static_cast<size_t>(found->input);
-  if (input >= given.size() || !given[input].data.data()) return nullptr;
+  int input = found->input;
+  if (input >= std::ssize(given) || !given[input].data.data()) return nullptr;
   size_t room = given[input].data.size();
   bool will_do = room == bytes || (room > bytes && is_moved_apart(plan, {found->input, found->output}));
   return will_do ? &given[input] : nullptr;

@@ -21,33 +21,34 @@ namespace {
 
 }  // namespace
 
-SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size() + 1) {
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    for (const SizeSetting& setting : plan.steps[i].settings()) set_by_[setting.symbol.name] = static_cast<int>(i);
+SizeSchedule::SizeSchedule(const Plan& plan) : due_(plan.steps.size()) {
+  auto due_after = [&](StepId step) -> Due& { return step ? due_[step] : first_; };
+  for (StepId i : plan.steps.ids()) {
+    for (const SizeSetting& setting : plan.steps[i].settings()) set_by_[setting.symbol.name] = i;
   }
-  std::vector<int> known;
-  for (size_t i = 0; i < plan.sizes.size(); ++i) {
+  Table<StepId, SizeId> known;
+  for (SizeId i : plan.sizes.ids()) {
     known.push_back(known_after(plan.sizes[i]));
-    due_[known.back() + 1].sizes.push_back(static_cast<int>(i));
+    due_after(known.back()).sizes.push_back(i);
   }
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
+  for (StepId i : plan.steps.ids()) {
     const PlanStep& step = plan.steps[i];
     const auto* launch = step.as<LaunchStep>();
     if (!launch && !step.is<HostStep>()) continue;
-    int last = before_run;
-    for (int size : step.sizes) last = std::max(last, known[size]);
+    StepId last;
+    for (SizeId size : step.sizes) last = std::max(last, known[size]);
     if (launch && !launch->variants.empty()) {
       last = std::max(last, known_after(launch->work));
       for (const StepVariant& variant : launch->variants) {
-        for (int size : variant.sizes) last = std::max(last, known[size]);
+        for (SizeId size : variant.sizes) last = std::max(last, known[size]);
       }
     }
-    due_[last + 1].steps.push_back(static_cast<int>(i));
+    due_after(last).steps.push_back(i);
   }
 }
 
-int SizeSchedule::known_after(const Dim& dim) const {
-  int last = before_run;
+StepId SizeSchedule::known_after(const Dim& dim) const {
+  StepId last;
   if (set_by_.empty()) return last;
   dim.visit_symbols([&](const Symbol& symbol) {
     auto found = set_by_.find(symbol.name);
@@ -56,12 +57,12 @@ int SizeSchedule::known_after(const Dim& dim) const {
   return last;
 }
 
-bool SizeSchedule::is_run_time(const Dim& dim) const { return known_after(dim) != before_run; }
+bool SizeSchedule::is_run_time(const Dim& dim) const { return bool(known_after(dim)); }
 
-void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read,
+void set_sizes(const PlanStep& step, const std::function<int64_t(BufferId buffer, int element)>& read,
                SymbolValues& values) {
   for (const SizeSetting& setting : step.settings()) {
-    int64_t value = setting.buffer < 0 ? values.evaluate(setting.value) : read(setting.buffer, setting.element);
+    int64_t value = setting.buffer ? read(setting.buffer, setting.element) : values.evaluate(setting.value);
     int64_t most = std::min(setting.symbol.max, values.evaluate(setting.most));
     if (value < setting.symbol.min || value > most) out_of_bounds(step, setting, value, most);
     values.set(setting.symbol.name, value);

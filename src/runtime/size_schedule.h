@@ -17,25 +17,25 @@ class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
 
-  static constexpr int before_run = -1;
-
-  /// The sizes and steps that can be computed after step `step` (or before_run).
   struct Due {
-    std::vector<int> sizes;  ///< numbers of Plan::sizes
-    std::vector<int> steps;  ///< kernel steps whose sizes are all known then
+    std::vector<SizeId> sizes;
+    std::vector<StepId> steps;  ///< kernel steps whose sizes are all known then
   };
-  const Due& due(int step) const { return due_[step + 1]; }
+  /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
+  const Due& due(StepId step) const { return step ? due_[step] : first_; }
   bool is_run_time(const Dim& dim) const;
 
  private:
-  int known_after(const Dim& dim) const;
+  StepId known_after(const Dim& dim) const;
 
-  std::map<std::string, int, std::less<>> set_by_;  // the last step that sets a symbol
-  std::vector<Due> due_;
+  std::map<std::string, StepId, std::less<>> set_by_;  // the last step that sets a symbol
+  Due first_;
+  PerStep<Due> due_;
 };
 
 /// Runs a `sizes` step. `read` returns element `element` of an i64 buffer. Throws E314 for a value outside its bounds
 /// and E312 for a check that does not hold, both with the node.
-void set_sizes(const PlanStep& step, const std::function<int64_t(int buffer, int element)>& read, SymbolValues& values);
+void set_sizes(const PlanStep& step, const std::function<int64_t(BufferId buffer, int element)>& read,
+               SymbolValues& values);
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ids.h"
 #include "kernel_build/kernel_build.h"
 #include "runtime/faults.h"
 #include "targets/cpu/object.h"
@@ -40,10 +41,10 @@ class TwoSteps {
     std::iota(x.begin(), x.end(), 1.0f);
     auto memory = [](std::vector<float>& v) { return reinterpret_cast<std::byte*>(v.data()); };
     CheckedRun run({n * 4, n * 4, n * 4});
-    run.begin(1, memory(y));
-    run.begin(2, memory(z));
-    KernelFault fault = step(run, object, "first", {0, 1}, {x.data(), y.data()});
-    if (fault.kind == FaultKind::none) fault = step(run, object, "copy", {1, 2}, {y.data(), z.data()});
+    run.begin(BufferId(1), memory(y));
+    run.begin(BufferId(2), memory(z));
+    KernelFault fault = step(run, object, "first", ids<PlanBuffer>({0, 1}), {x.data(), y.data()});
+    if (fault.kind == FaultKind::none) fault = step(run, object, "copy", ids<PlanBuffer>({1, 2}), {y.data(), z.data()});
     return fault;
   }
 
@@ -52,10 +53,10 @@ class TwoSteps {
     return text.replace(text.find("step"), 4, name);
   }
 
-  static KernelFault step(CheckedRun& run, const LoadedObject& object, const char* name, std::vector<int> ids,
-                          std::vector<void*> buffers) {
+  static KernelFault step(CheckedRun& run, const LoadedObject& object, const char* name,
+                          const std::vector<BufferId>& operands, std::vector<void*> buffers) {
     const i64 sizes[] = {n};
-    return run.run(object.function<CheckedRun::Entry>(name), {.buffers = buffers.data(), .sizes = sizes}, ids, n);
+    return run.run(object.function<CheckedRun::Entry>(name), {.buffers = buffers.data(), .sizes = sizes}, operands, n);
   }
 
   BuiltKernels built_;
@@ -107,9 +108,9 @@ std::string message(KernelKind kind, const KernelFault& fault) {
   Plan plan;
   plan.buffers = {{.value = "x"}, {.value = "y"}};
   plan.kernels = {{.name = "copy_ab12cd", .code = {}, .kind = kind}};
-  PlanStep step{.buffers = {0, 1}, .source = "node 3 '/copy' (Identity)"};
+  PlanStep step{.buffers = ids<PlanBuffer>({0, 1}), .source = "node 3 '/copy' (Identity)"};
   try {
-    report_fault(plan, step, 0, fault);
+    report_fault(plan, step, KernelId(0), fault);
   } catch (const Error& error) {
     return error.what();
   }

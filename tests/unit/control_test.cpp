@@ -117,7 +117,7 @@ TEST_CASE("control: memory of run-time sizes is used again, by one context for i
   auto context = cpu->new_context();
   std::vector<double> many(5000, 2);
   context->run(Inputs{vector_of(many)});
-  size_t peak = context->peak_memory_bytes();
+  int64_t peak = context->peak_memory_bytes();
   CHECK(peak >= 5000 * 4);
   for (int i = 0; i < 20; ++i) context->run(Inputs{vector_of(many)});
   CHECK(context->peak_memory_bytes() == peak);

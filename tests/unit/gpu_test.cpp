@@ -10,6 +10,7 @@
 #include "compile.h"
 #include "compile/places.h"
 #include "errors.h"
+#include "ids.h"
 #include "ir/text.h"
 #include "lower/cpu_parts.h"
 #include "lower/gpu/merge_launches.h"
@@ -90,7 +91,7 @@ module main {
 })",
                                make_op);
   auto chosen = [&](int units) {
-    return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps[0].reason;
+    return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps.at(0).reason;
   };
   CHECK(chosen(0) == chosen(304));  // the chip's usual model
   CHECK(chosen(4) != chosen(304));
@@ -107,8 +108,8 @@ module main {
                                make_op);
   Plan plan = lower(*program, chip_named("gfx942"));
   REQUIRE(plan.steps.size() == 2);
-  CHECK(plan.steps[0].decision == 0);
-  CHECK(plan.steps[1].decision == -1);
+  CHECK(plan.steps.at(0).decision == DecisionId(0));
+  CHECK(plan.steps.at(1).decision == DecisionId());
 }
 
 namespace {
@@ -145,7 +146,7 @@ module main {
   Plan plan = lower(*program, chip_named("gfx942"));
   CHECK(kinds(plan) == "kernel cpu_part kernel host_same ");
   CHECK(is_led_by_host(plan));
-  CHECK(plan.steps[1].reason.find("a custom operator") != std::string::npos);
+  CHECK(plan.steps.at(1).reason.find("a custom operator") != std::string::npos);
 }
 
 TEST_CASE("gpu: instructions are reordered for the fewest CPU parts") {
@@ -206,9 +207,10 @@ TEST_CASE("gpu: a bucket has room for every size in it, and reports what does no
   Dim n = Dim::symbol({.name = "n", .min = 1, .max = 1000});
   Plan plan;
   plan.inputs = {{.name = "x", .type = Shape{DType::f32, {n}}}};
-  plan.buffers = {{.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * Dim(4)},
-                  {.kind = BufferKind::arena, .bytes = max(Dim(100) - n, 1), .first_step = 0, .last_step = 0}};
-  plan.steps = {{.action = LaunchStep{.blocks = ceildiv(n, 256)}, .buffers = {0, 1}}};
+  plan.buffers = {
+      {.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * Dim(4)},
+      {.kind = BufferKind::arena, .bytes = max(Dim(100) - n, 1), .first_step = StepId(0), .last_step = StepId(0)}};
+  plan.steps = {{.action = LaunchStep{.blocks = ceildiv(n, 256)}, .buffers = ids<PlanBuffer>({0, 1})}};
   auto at = [](int64_t value) {
     SymbolValues values;
     values.set("n", value);
@@ -236,16 +238,16 @@ TEST_CASE("gpu: a step launches the variant that its bucket asks for") {
     SymbolValues values;
     values.set("n", value);
     BucketPlan bucket = plan_bucket(plan, values, bucket_of(values, plan));
-    CHECK(bucket.variants[1] == -1);
-    CHECK(bucket.blocks[1] == 7);
-    return std::pair(bucket.variants[0], bucket.blocks[0]);
+    CHECK(bucket.variants.at(1) == VariantId());
+    CHECK(bucket.blocks.at(1) == 7);
+    return std::pair(bucket.variants.at(0), bucket.blocks.at(0));
   };
-  CHECK(chosen(0) == std::pair(-1, int64_t{0}));
-  CHECK(chosen(1) == std::pair(-1, int64_t{1}));
-  CHECK(chosen(2) == std::pair(0, int64_t{2}));
-  CHECK(chosen(63) == std::pair(0, int64_t{64}));
-  CHECK(chosen(65) == std::pair(1, int64_t{2}));  // a bucket up to 80
-  CHECK(chosen(1000) == std::pair(1, int64_t{16}));
+  CHECK(chosen(0) == std::pair(VariantId(), int64_t{0}));
+  CHECK(chosen(1) == std::pair(VariantId(), int64_t{1}));
+  CHECK(chosen(2) == std::pair(VariantId(0), int64_t{2}));
+  CHECK(chosen(63) == std::pair(VariantId(0), int64_t{64}));
+  CHECK(chosen(65) == std::pair(VariantId(1), int64_t{2}));  // a bucket up to 80
+  CHECK(chosen(1000) == std::pair(VariantId(1), int64_t{16}));
 }
 
 TEST_CASE("gpu: a variant for less work is not launched for more, if work shrinks while sizes grow") {
@@ -261,11 +263,11 @@ TEST_CASE("gpu: a variant for less work is not launched for more, if work shrink
   CHECK(bucket_of(at(13), plan).all() == bucket_of(at(14), plan).all());
   CHECK(bucket_of(at(15), plan).all() == bucket_of(at(16), plan).all());
   BucketPlan one = plan_bucket(plan, at(16), bucket_of(at(16), plan));
-  CHECK(one.variants[0] == -1);
+  CHECK(one.variants.at(0) == VariantId());
   CHECK(one.holds({}, step_work(plan, at(16))));
   CHECK_FALSE(one.holds({}, step_work(plan, at(15))));
   BucketPlan two = plan_bucket(plan, at(15), bucket_of(at(15), plan));
-  CHECK(two.variants[0] == 0);
+  CHECK(two.variants.at(0) == VariantId(0));
   CHECK(two.holds({}, step_work(plan, at(16))));
 }
 
@@ -276,8 +278,10 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
   plan.kernels = {{.name = "k_1", .code = "#include \"pointwise.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n"}};
   plan.sizes = {4};
   for (const auto& buffers : steps)
-    plan.steps.push_back(
-        {.action = LaunchStep{.blocks = 4}, .buffers = buffers, .sizes = {0}, .outputs = {buffers.back()}});
+    plan.steps.push_back({.action = LaunchStep{.kernel = KernelId(0), .blocks = 4},
+                          .buffers = ids<PlanBuffer>(buffers),
+                          .sizes = {SizeId(0)},
+                          .outputs = {BufferId(buffers.back())}});
   return plan;
 }
 
@@ -285,57 +289,61 @@ TEST_CASE("gpu: small kernels that do not depend on each other are one launch") 
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
   merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third reads the first's result; the fourth joins the latest launch it may
-  CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2});
-  CHECK(plan.steps[0].outputs == std::vector<int>{1, 2});
-  CHECK(plan.steps[0].sizes.size() == 4);
-  CHECK(plan.steps[1].buffers == std::vector<int>{1, 3, 0, 4});
-  CHECK(launch_of(plan.steps[0]).kernel == launch_of(plan.steps[1]).kernel);
+  CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2}));
+  CHECK(plan.steps.at(0).outputs == ids<PlanBuffer>({1, 2}));
+  CHECK(plan.steps.at(0).sizes.size() == 4);
+  CHECK(plan.steps.at(1).buffers == ids<PlanBuffer>({1, 3, 0, 4}));
+  CHECK(launch_of(plan.steps.at(0)).kernel == launch_of(plan.steps.at(1)).kernel);
   REQUIRE(plan.kernels.size() == 1);
-  CHECK(plan.kernels[0].code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
+  CHECK(plan.kernels.at(0).code.find("WEFT_KERNEL_PART(k_1)") != std::string::npos);
 }
 
 TEST_CASE("gpu: products of one kernel that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}, {3, 4}});
-  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
-  plan.kernels[0].cluster = 2;
+  plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  plan.kernels.at(0).cluster = 2;
   merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
-  CHECK(plan.steps[0].buffers == std::vector<int>{0, 1, 0, 2, 0, 3});
-  CHECK(plan.steps[0].sizes.size() == 6);
-  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(launch_of(plan.steps[0]).kernel)];
+  CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 0, 3}));
+  CHECK(plan.steps.at(0).sizes.size() == 6);
+  const PlanKernel& kernel = plan.kernels[launch_of(plan.steps.at(0)).kernel];
   CHECK(kernel.cluster == 2);
   CHECK(kernel.code.find("choose_part<3, 2, 1>") != std::string::npos);
 }
 
 TEST_CASE("gpu: products with the same variants share one launch for each variant") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
-  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.push_back(
       {.name = "k_2", .code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_2, 2, 128) {\n}\n", .threads = 128});
-  for (size_t i : {0, 1}) launch_of(plan.steps[i]).variants = {{.kernel = 1, .sizes = {0}, .blocks = 9, .from = 30}};
+  for (size_t i : {0, 1})
+    launch_of(plan.steps.at(i)).variants = {{.kernel = KernelId(1), .sizes = {SizeId(0)}, .blocks = 9, .from = 30}};
   merge_launches(plan);
   REQUIRE(plan.steps.size() == 2);  // the third has no variant
-  const LaunchStep& both = launch_of(plan.steps[0]);
+  const LaunchStep& both = launch_of(plan.steps.at(0));
   REQUIRE(both.variants.size() == 1);
   CHECK(both.blocks == 8);
-  CHECK(both.variants[0].blocks == 18);
-  CHECK(both.variants[0].from == 30);
-  CHECK(both.variants[0].sizes.size() == plan.steps[0].sizes.size());
-  CHECK(plan.sizes[static_cast<size_t>(both.variants[0].sizes[1])] == 9);
-  const PlanKernel& kernel = plan.kernels[static_cast<size_t>(both.variants[0].kernel)];
+  CHECK(both.variants.at(0).blocks == 18);
+  CHECK(both.variants.at(0).from == 30);
+  CHECK(both.variants.at(0).sizes.size() == plan.steps.at(0).sizes.size());
+  CHECK(plan.sizes[both.variants.at(0).sizes[1]] == 9);
+  const PlanKernel& kernel = plan.kernels[both.variants.at(0).kernel];
   CHECK(kernel.threads == 128);
   CHECK(kernel.code.find("WEFT_KERNEL_PART(k_2)") != std::string::npos);
-  CHECK(plan.kernels[static_cast<size_t>(launch_of(plan.steps[1]).kernel)].name == "k_1");
+  CHECK(plan.kernels[launch_of(plan.steps.at(1)).kernel].name == "k_1");
 }
 
 TEST_CASE("gpu: products whose variants begin at different sizes are launched separately") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {0, 3}});
   Dim n = Dim::symbol({.name = "n", .min = 1, .max = 9}), m = Dim::symbol({.name = "m", .min = 1, .max = 9});
-  plan.kernels[0].code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
+  plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   for (PlanStep& step : plan.steps)
-    step.action = LaunchStep{.blocks = 4, .work = n, .variants = {{.kernel = 0, .sizes = {0}, .from = 2}}};
-  launch_of(plan.steps[1]).work = m;
-  launch_of(plan.steps[2]).variants[0].from = 3;
+    step.action = LaunchStep{.kernel = KernelId(0),
+                             .blocks = 4,
+                             .work = n,
+                             .variants = {{.kernel = KernelId(0), .sizes = {SizeId(0)}, .from = 2}}};
+  launch_of(plan.steps.at(1)).work = m;
+  launch_of(plan.steps.at(2)).variants.at(0).from = 3;
   merge_launches(plan);
   CHECK(plan.steps.size() == 3);
 }
@@ -355,15 +363,15 @@ TEST_CASE("gpu: steps that write one buffer keep their order, unless they write 
 TEST_CASE("gpu: a kernel that reads a buffer of which it writes a part does not write apart") {
   PlanDraft plan;
   for (int i = 0; i < 2; ++i) plan.buffers.push_back({.shape = {DType::f32, {8}}});
-  auto step_that_reads = [&](int buffer) {
+  auto step_that_reads = [&](BufferId buffer) {
     KernelBuilder kernel("pointwise.h");
     kernel.line(kernel.buffer(buffer, DType::f32, false), "[0];");
-    kernel.line(kernel.buffer(1, DType::f32, true), "[4] = 1;");
+    kernel.line(kernel.buffer(BufferId(1), DType::f32, true), "[4] = 1;");
     return kernel.finish(plan, "test");
   };
-  CHECK(step_that_reads(0).writes_apart);
-  CHECK(step_that_reads(0).outputs == std::vector<int>{1});
-  CHECK_FALSE(step_that_reads(1).writes_apart);
+  CHECK(step_that_reads(BufferId(0)).writes_apart);
+  CHECK(step_that_reads(BufferId(0)).outputs == ids<PlanBuffer>({1}));
+  CHECK_FALSE(step_that_reads(BufferId(1)).writes_apart);
 }
 
 TEST_CASE("gpu: steps of a recurrence that write parts of one result stay apart from each other") {

@@ -21,6 +21,7 @@
 #include "compile.h"
 #include "counts.h"
 #include "errors.h"
+#include "ids.h"
 #include "ir/text.h"
 #include "kernel_build/kernel_build.h"
 #include "lower/lower.h"
@@ -180,10 +181,11 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   plan.constants.push_back({.dtype = DType::string, .dims = {2}});
   plan.constants.back().strings =
       std::make_shared<const std::vector<std::string>>(std::vector<std::string>{"a", "\xf0"});
-  plan.buffers = {{BufferKind::constant, 1, {DType::i4, {3}}, 2, "c", 0, 0},
-                  {BufferKind::arena, 0, {DType::f32, {n}}, n * 4, "v", 0, 0}};
+  plan.buffers = {{BufferKind::constant, 1, {DType::i4, {3}}, 2, "c", StepId(0), StepId(0)},
+                  {BufferKind::arena, 0, {DType::f32, {n}}, n * 4, "v", StepId(0), StepId(0)}};
   plan.kernels = {{"k", "code"}};
-  plan.steps = {{LaunchStep{.blocks = n * 2, .work = n}, {0, 1}, {2, 0}, {1}, "source", "reason", n * 2, n}};
+  plan.steps = {{LaunchStep{.kernel = KernelId(0), .blocks = n * 2, .work = n}, ids<PlanBuffer>({0, 1}),
+                 ids<Dim>({2, 0}), ids<PlanBuffer>({1}), "source", "reason", n * 2, n}};
   Folder folder;
   write_saved(folder.path / "p.weft", program_of({plan}, as_bytes("machine code")));
   ChipProgram back = SavedFile(map_file(folder.path / "p.weft")).program(0);
@@ -196,7 +198,7 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(got.inputs[1].type == plan.inputs[1].type);
   CHECK(*got.inputs[0].default_value == *plan.inputs[0].default_value);
   CHECK(got.sizes == plan.sizes);
-  const Symbol* symbol = got.sizes[0].as_symbol();
+  const Symbol* symbol = got.sizes.at(0).as_symbol();
   REQUIRE(symbol);
   CHECK(symbol->name == odd.name);
   CHECK(symbol->max == 64);
@@ -204,11 +206,11 @@ TEST_CASE("saved: every field of a plan comes back, whatever the names") {
   CHECK(got.checks[0].a == plan.checks[0].a);
   CHECK(got.checks[0].b == plan.checks[0].b);
   CHECK(got.constants == plan.constants);
-  CHECK(got.buffers[1].bytes == plan.buffers[1].bytes);
-  CHECK(got.steps[0].sizes == plan.steps[0].sizes);
-  CHECK(got.steps[0].reason == "reason");
-  CHECK(launch_of(got.steps[0]).blocks == launch_of(plan.steps[0]).blocks);
-  CHECK(launch_of(got.steps[0]).work == launch_of(plan.steps[0]).work);
+  CHECK(got.buffers.at(1).bytes == plan.buffers.at(1).bytes);
+  CHECK(got.steps.at(0).sizes == plan.steps.at(0).sizes);
+  CHECK(got.steps.at(0).reason == "reason");
+  CHECK(launch_of(got.steps.at(0)).blocks == launch_of(plan.steps.at(0)).blocks);
+  CHECK(launch_of(got.steps.at(0)).work == launch_of(plan.steps.at(0)).work);
   for (size_t i = 0; i < got.constants.size(); ++i) CHECK(got.constant_hashes[i] == hash128(got.constants[i].data));
   write_saved(folder.path / "q.weft", program_of({got}, back.image));
   CHECK(bytes_of(folder.path / "p.weft") == bytes_of(folder.path / "q.weft"));
@@ -329,32 +331,32 @@ TEST_CASE("saved: a plan that is wrong in spite of its checksum is refused") {
     change(bad);
     CHECK(decode_code(bad) == "E170");
   };
-  refused([](Plan& p) { launch_of(p.steps.back()).kernel = static_cast<int>(p.kernels.size()); });
-  refused([](Plan& p) { launch_of(p.steps.back()).kernel = -1; });
-  refused([](Plan& p) { p.steps.back().buffers[0] = static_cast<int>(p.buffers.size()); });
-  refused([](Plan& p) { p.steps.back().sizes.push_back(static_cast<int>(p.sizes.size())); });
-  refused([](Plan& p) { p.steps.back().outputs.push_back(99); });
-  refused([](Plan& p) { p.steps.back().buffers.push_back(-1); });
+  refused([](Plan& p) { launch_of(p.steps.back()).kernel = p.kernels.end_id(); });
+  refused([](Plan& p) { launch_of(p.steps.back()).kernel = {}; });
+  refused([](Plan& p) { p.steps.back().buffers[0] = p.buffers.end_id(); });
+  refused([](Plan& p) { p.steps.back().sizes.push_back(p.sizes.end_id()); });
+  refused([](Plan& p) { p.steps.back().outputs.emplace_back(99); });
+  refused([](Plan& p) { p.steps.back().buffers.emplace_back(-1); });
   refused([](Plan& p) { p.chip.kind = static_cast<ChipKind>(7); });
-  refused([](Plan& p) { p.buffers[0].kind = static_cast<BufferKind>(7); });
-  refused([](Plan& p) { p.buffers[0].shape.dtype = static_cast<DType>(200); });
-  refused([](Plan& p) { p.buffers[0].bytes = -1; });
-  refused([](Plan& p) { p.buffers[0].shape.dims = {-4}; });
-  refused([](Plan& p) { p.buffers[0].last_step = 1000; });
+  refused([](Plan& p) { p.buffers.front().kind = static_cast<BufferKind>(7); });
+  refused([](Plan& p) { p.buffers.front().shape.dtype = static_cast<DType>(200); });
+  refused([](Plan& p) { p.buffers.front().bytes = -1; });
+  refused([](Plan& p) { p.buffers.front().shape.dims = {-4}; });
+  refused([](Plan& p) { p.buffers.front().last_step = StepId(1000); });
   refused([](Plan& p) { p.inputs.clear(); });
   refused([](Plan& p) { p.outputs.clear(); });
   refused([](Plan& p) { p.constants.clear(); });
   refused([](Plan& p) { p.buffers.push_back({BufferKind::persistent, 0, {}, Dim::symbol({.name = "n"})}); });
   refused([](Plan& p) { p.buffers.push_back({BufferKind::persistent, 0, {}, INT64_MAX}); });
   refused([](Plan& p) { p.load_steps.push_back(p.steps.back()); });
-  refused([](Plan& p) { p.steps.push_back({.action = JumpStep{1000}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = JumpStep{StepId(1000)}}); });
   refused([](Plan& p) { p.steps.push_back({.action = LibraryStep{}}); });
   refused([](Plan& p) { p.steps.push_back({.action = CollectiveStep{}}); });
-  refused([](Plan& p) { p.steps.push_back({.action = GrowStep{}, .buffers = {0}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = GrowStep{}, .buffers = {BufferId(0)}}); });
   refused([](Plan& p) { p.steps.push_back({.action = HostStep{{.fn = static_cast<HostFn>(99)}}}); });
-  refused([](Plan& p) { p.steps.push_back({.action = SwapStep{}, .buffers = {0, 1}}); });
+  refused([](Plan& p) { p.steps.push_back({.action = SwapStep{}, .buffers = ids<PlanBuffer>({0, 1})}); });
   refused([](Plan& p) {
-    p.steps.push_back({.action = SizesStep{{{.symbol = {.name = "n"}, .buffer = 0, .element = 99}}}});
+    p.steps.push_back({.action = SizesStep{{{.symbol = {.name = "n"}, .buffer = BufferId(0), .element = 99}}}});
   });
 }
 
@@ -371,10 +373,7 @@ TEST_CASE("saved: a step of the host has its operands and their sizes") {
   refused([](PlanStep& s, Plan&) { s.sizes.clear(); });
   refused([](PlanStep& s, Plan&) { s.sizes.pop_back(); });
   for (const Dim& rank : {Dim(1000), Dim(-1), Dim::symbol({.name = "n"})}) {
-    refused([&](PlanStep& s, Plan& p) {
-      p.sizes.push_back(rank);
-      s.sizes[0] = static_cast<int>(p.sizes.size()) - 1;
-    });
+    refused([&](PlanStep& s, Plan& p) { s.sizes[0] = p.sizes.add(rank); });
   }
   refused([](PlanStep& s, Plan&) { s.as<HostStep>()->call.fn = HostFn::length; });
   refused([](PlanStep& s, Plan&) { s.outputs.insert(s.outputs.end(), 9, s.outputs[0]); });
@@ -509,7 +508,7 @@ module main {
     return to_doubles(program.new_context()->run(std::vector{ones})[0])[0];
   };
   auto a = make(3);
-  size_t alone = packed_at(*a);
+  int64_t alone = packed_at(*a);
   CHECK(alone >= 64 * 64 * 4);
   size_t others = packed_weights_held();
   auto b = make(3);

@@ -49,7 +49,7 @@ Value Body::capture(Value value) {
     return convert(*module, reshape(*module, sizes(*module, *contents), value.dims()), value.dtype());
   size_t own = module->parameters().size() - captured.size();
   auto known = std::ranges::find(captured, value);
-  if (known != captured.end()) return module->parameters()[own + static_cast<size_t>(known - captured.begin())];
+  if (known != captured.end()) return module->parameters()[own + (known - captured.begin())];
   captured.push_back(value);
   return module->parameter(cat("outer", captured.size() - 1), value.type());
 }

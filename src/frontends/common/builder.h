@@ -14,7 +14,6 @@ namespace weft::frontend {
 
 using Values = std::vector<Value>;
 constexpr double infinity = std::numeric_limits<double>::infinity();
-inline size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 /// The body of an If or a Loop while it is built. Each outer value that it reads becomes a parameter.
 struct Body {

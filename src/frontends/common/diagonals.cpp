@@ -44,7 +44,7 @@ Expr diagonal_matrix(Expr x, int64_t offset) {
 
 Expr last_moved(Expr y, int64_t a, int64_t b) {
   std::vector<int64_t> order(y.dims().size(), -1);
-  order[static_cast<size_t>(a)] = y.rank() - 2, order[static_cast<size_t>(b)] = y.rank() - 1;
+  order[a] = y.rank() - 2, order[b] = y.rank() - 1;
   int64_t next = 0;
   for (int64_t& axis : order)
     if (axis < 0) axis = next++;

@@ -183,12 +183,12 @@ Expr contracted(Expr a, Expr b, std::vector<int64_t> of_a, std::vector<int64_t> 
     std::vector<int64_t> order;
     Dim summed = 1;
     for (int64_t i = 0; i < x.rank(); ++i)
-      if (std::ranges::count(axes, i) == 0) order.push_back(i), rest.push_back(x.dims()[static_cast<size_t>(i)]);
-    for (int64_t i : axes) summed = summed * x.dims()[static_cast<size_t>(i)];
+      if (std::ranges::count(axes, i) == 0) order.push_back(i), rest.push_back(x.dims()[i]);
+    for (int64_t i : axes) summed = summed * x.dims()[i];
     order.insert(first ? order.end() : order.begin(), axes.begin(), axes.end());
     Dim kept = 1;
     for (int64_t i = 0; i < x.rank(); ++i)
-      if (std::ranges::count(axes, i) == 0) kept = kept * x.dims()[static_cast<size_t>(i)];
+      if (std::ranges::count(axes, i) == 0) kept = kept * x.dims()[i];
     return reshape(transpose(x, order), first ? Dims{kept, summed} : Dims{summed, kept});
   };
   Dims dims;

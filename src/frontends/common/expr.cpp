@@ -79,31 +79,29 @@ Expr concat(const Builder& at, Values parts, int64_t axis) {
 
 Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size) {
   if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, ", has ", x.value.shape()));
-  auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  op.starts[at] = start;
-  op.sizes[at] = size;
+  op.starts[axis] = start;
+  op.sizes[axis] = size;
   if (op.sizes == x.dims() && start == Dim(0)) return x;
   return {x.at, x.at->emit(std::move(op), {x.value})};
 }
 
 Expr reversed(Expr x, int64_t axis) {
   if (axis < 0 || axis >= x.rank()) x.at->fail("E140", cat("needs axis ", axis, ", has ", x.value.shape()));
-  auto at = static_cast<size_t>(axis);
   Slice op{.starts = Dims(x.dims().size(), 0), .sizes = x.dims(), .steps = std::vector<int64_t>(x.dims().size(), 1)};
-  op.starts[at] = x.dims()[at] - 1;
-  op.steps[at] = -1;
+  op.starts[axis] = x.dims()[axis] - 1;
+  op.steps[axis] = -1;
   return {x.at, x.at->emit(std::move(op), {x.value})};
 }
 
 Expr with_rank(Expr x, int64_t rank) {
-  Dims dims(static_cast<size_t>(std::max<int64_t>(rank - x.rank(), 0)), 1);
+  Dims dims(std::max<int64_t>(rank - x.rank(), 0), 1);
   dims.insert(dims.end(), x.dims().begin(), x.dims().end());
   return reshape(x, dims);
 }
 
 Expr along(Expr x, int64_t axis, int64_t rank) {
-  Dims dims(static_cast<size_t>(rank), 1);
+  Dims dims(rank, 1);
   dims[x.at->axis(axis, rank)] = x.value.shape().elements();
   return reshape(x, dims);
 }

@@ -19,15 +19,15 @@ Resizing::Resizing(Expr x) : op{.dims = x.dims(), .scales = std::vector<double>(
 
 void Resizing::set_sizes(const std::vector<int64_t>& axes, const Dims& sizes) {
   for (size_t i = 0; i < axes.size(); ++i) {
-    op.scales[at(axes[i])] = known_equal(op.dims[at(axes[i])], sizes[i]) ? 1 : 0;
-    op.dims[at(axes[i])] = sizes[i];
+    op.scales[axes[i]] = known_equal(op.dims[axes[i]], sizes[i]) ? 1 : 0;
+    op.dims[axes[i]] = sizes[i];
   }
 }
 
 void Resizing::set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales) {
   for (size_t i = 0; i < axes.size(); ++i) {
-    op.scales[at(axes[i])] = scales[i];
-    op.dims[at(axes[i])] = scaled_size(op.dims[at(axes[i])], scales[i]);
+    op.scales[axes[i]] = scales[i];
+    op.dims[axes[i]] = scaled_size(op.dims[axes[i]], scales[i]);
   }
 }
 
@@ -39,12 +39,12 @@ void Resizing::set_scales(const std::vector<int64_t>& axes, Expr scales) {
 void Resizing::set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger) {
   double chosen = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
-    double scale = static_cast<double>(sizes[i].value()) / static_cast<double>(op.dims[at(axes[i])].value());
+    double scale = static_cast<double>(sizes[i].value()) / static_cast<double>(op.dims[axes[i]].value());
     chosen = i == 0 ? scale : not_larger ? std::min(chosen, scale) : std::max(chosen, scale);
   }
   for (int64_t a : axes) {
-    op.scales[at(a)] = chosen;
-    op.dims[at(a)] = static_cast<int64_t>(std::floor(chosen * static_cast<double>(op.dims[at(a)].value()) + 0.5));
+    op.scales[a] = chosen;
+    op.dims[a] = static_cast<int64_t>(std::floor(chosen * static_cast<double>(op.dims[a].value()) + 0.5));
   }
 }
 
@@ -60,8 +60,8 @@ void Resizing::set_region(const std::vector<int64_t>& axes, const std::vector<do
   op.roi.assign(2 * rank, 0);
   std::fill(op.roi.begin() + static_cast<ptrdiff_t>(rank), op.roi.end(), 1);
   for (size_t i = 0; i < axes.size(); ++i) {
-    op.roi[at(axes[i])] = region[i];
-    op.roi[rank + at(axes[i])] = region[axes.size() + i];
+    op.roi[axes[i]] = region[i];
+    op.roi[rank + axes[i]] = region[axes.size() + i];
   }
 }
 
@@ -109,20 +109,20 @@ Dim Resizing::run_time_size(const Dim& size, double scale) const {
 /// Returns f64[rank] with values[first + i] at axis axes[i], and `rest` for the other axes.
 Expr Resizing::spread(Expr values, int64_t first, const std::vector<int64_t>& axes, double rest) const {
   Values parts(op.dims.size(), full(*x_.at, DType::f64, {1}, rest));
-  for (size_t i = 0; i < axes.size(); ++i) parts[at(axes[i])] = slice(values, 0, first + static_cast<int64_t>(i), 1);
+  for (size_t i = 0; i < axes.size(); ++i) parts[axes[i]] = slice(values, 0, first + static_cast<int64_t>(i), 1);
   return concat(*x_.at, parts, 0);
 }
 
 Expr Resizing::sizes_along(const std::vector<int64_t>& axes) const {
   Dims list;
-  for (int64_t a : axes) list.push_back(op.dims[at(a)]);
+  for (int64_t a : axes) list.push_back(op.dims[a]);
   return convert(sizes(*x_.at, list), DType::f64);
 }
 
 /// Sets the result's sizes to those in `computed`, f64[axes].
 void Resizing::set_computed_sizes(const std::vector<int64_t>& axes, Expr computed) {
   Dims found = x_.at->sizes_or_bound(convert(computed, DType::i64), std::vector<std::optional<Dim>>(axes.size()));
-  for (size_t i = 0; i < axes.size(); ++i) op.dims[at(axes[i])] = found[i];
+  for (size_t i = 0; i < axes.size(); ++i) op.dims[axes[i]] = found[i];
 }
 
 }  // namespace weft::frontend

@@ -196,7 +196,7 @@ Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool align
   std::vector<std::vector<Tap>> taps;
   Dims points(grid.dims().begin(), grid.dims().end() - 1);
   for (int64_t a = 0; a < axes; ++a) {  // the grid's last axis is x, y, z: the image's axes backwards
-    Dim size = image.dims()[at(a + 1)];
+    Dim size = image.dims()[a + 1];
     Expr g = convert(reshape(slice(grid, grid.rank() - 1, axes - 1 - a, 1), points), image.dtype());
     taps.push_back(taps_of(c, position_of(c, g, size, how, mode == ResizeMode::cubic), size, how, mode));
   }
@@ -211,7 +211,7 @@ Expr affine_grid(Expr theta, const Dims& size, bool aligned) {
   column.push_back(1);
   Values parts;
   for (int64_t a = axes; a-- > 0;) {
-    Expr p = along(axis_positions(c, points[at(a)], aligned, theta.dtype()), a, axes);
+    Expr p = along(axis_positions(c, points[a], aligned, theta.dtype()), a, axes);
     parts.push_back(reshape(broadcast(p, points), column));
   }
   parts.push_back(full(c, theta.dtype(), column, 1));

@@ -27,7 +27,7 @@ Dim slice_bound(const Builder& b, const Dim& given, const Dim& size, const Dim& 
 }
 
 void cut_one(const Builder& b, Slice& slice, const Cut& c) {
-  size_t axis = at(c.axis);
+  int64_t axis = c.axis;
   const Dim size = slice.sizes[axis], &start = *c.start;
   Dim low = c.step > 0 ? 0 : -1, high = c.step > 0 ? size : size - 1;
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
@@ -53,7 +53,7 @@ void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
     return value ? Expr{&b, value} : sizes(b, {known.value()});
   };
   for (const Cut& c : open) {
-    const Dim& size = slice.sizes[at(c.axis)];
+    const Dim& size = slice.sizes[c.axis];
     Expr n = sizes(b, {size});
     Expr from = bound_by_data(data(c.start_data, c.start), n, c.step > 0),
          to = bound_by_data(data(c.end_data, c.end), n, c.step > 0);
@@ -64,9 +64,9 @@ void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   }
   Dims found = b.sizes_or_bound(concat(b, computed, 0), std::vector<std::optional<Dim>>(most.size()), most);
   for (size_t k = 0; k < open.size(); ++k) {
-    slice.starts[at(open[k].axis)] = found[2 * k];
-    slice.sizes[at(open[k].axis)] = found[2 * k + 1];
-    slice.steps[at(open[k].axis)] = open[k].step;
+    slice.starts[open[k].axis] = found[2 * k];
+    slice.sizes[open[k].axis] = found[2 * k + 1];
+    slice.steps[open[k].axis] = open[k].step;
   }
 }
 
@@ -139,12 +139,12 @@ Expr replaced(Expr x, const Cut& part, Expr value) {
   Slice cut_out = whole(x);
   if (part.step < 1 || !part.start || !part.end) b.unsupported("writes to places known only in the run, or backwards");
   cut_one(b, cut_out, part);
-  const Dim &start = cut_out.starts[at(part.axis)], &count = cut_out.sizes[at(part.axis)];
+  const Dim &start = cut_out.starts[part.axis], &count = cut_out.sizes[part.axis];
   value = broadcast(convert(value, x.dtype()), cut_out.sizes);
   if (part.step == 1) {
     Dim end = start + count;
-    Values parts = {slice(x, part.axis, 0, start), value, slice(x, part.axis, end, x.dims()[at(part.axis)] - end)};
-    std::erase_if(parts, [&](Value each) { return known_equal(each.dims()[at(part.axis)], 0); });
+    Values parts = {slice(x, part.axis, 0, start), value, slice(x, part.axis, end, x.dims()[part.axis] - end)};
+    std::erase_if(parts, [&](Value each) { return known_equal(each.dims()[part.axis], 0); });
     return parts.empty() ? x : concat(b, parts, part.axis);
   }
   Expr places = iota(b, count) * static_cast<double>(part.step) + scalar(b, start);
@@ -152,7 +152,7 @@ Expr replaced(Expr x, const Cut& part, Expr value) {
 }
 
 Values split(Expr x, int64_t axis, const Dims& parts) {
-  Dim size = x.dims()[at(axis)], start = 0, total = 0;
+  Dim size = x.dims()[axis], start = 0, total = 0;
   for (const Dim& part : parts) total += part;
   if (known_different(total, size)) x.at->fail("E151", cat("splits ", size, " elements into parts of ", parts));
   x.at->require_same(total, size, "sum of the parts");
@@ -191,12 +191,12 @@ Expr pad(Expr x, Dims before, Dims after, PadMode mode, Value fill) {
 Expr unfold(Expr x, int64_t axis, int64_t size, int64_t step) {
   const Builder& b = *x.at;
   if (size < 1 || step < 1) b.fail("E145", cat("size and step must be >=1, are ", size, " and ", step));
-  Dim length = x.dims()[at(axis)];
+  Dim length = x.dims()[axis];
   GuardCollector guards(b.module());
   require_less_equal(size, length, cat(b.name(), ": a window and its axis"));
   Expr first = along(iota(b, floordiv(length - size, step) + 1), 0, 2) * static_cast<double>(step);
   Expr windows = gather(x, first + along(iota(b, size), 1, 2), axis);
-  std::vector<int64_t> order(at(windows.rank()));
+  std::vector<int64_t> order(windows.rank());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + axis + 1, order.begin() + axis + 2, order.end());
   return transpose(windows, order);
@@ -217,7 +217,7 @@ Expr space_to_depth(Expr x, int64_t block, bool depth_first) {
 }
 
 Expr reverse_rows(Expr x, Expr lengths, int64_t batch, int64_t time) {
-  Expr step = along(iota(*x.at, x.dims()[at(time)]), time, x.rank());
+  Expr step = along(iota(*x.at, x.dims()[time]), time, x.rank());
   Expr length = along(convert(lengths, DType::i64), batch, x.rank());
   return gather_elements(x, broadcast(select(step < length, length - step - 1.0, step), x.dims()), time);
 }

@@ -100,7 +100,7 @@ void Wire::require(Kind kind, std::string_view name) const {
 
 std::span<const std::byte> Wire::take(uint64_t length, std::string_view name) {
   if (length > left()) fail_short(name, length, left(), cursor_);
-  std::span<const std::byte> taken(cursor_, static_cast<size_t>(length));
+  std::span<const std::byte> taken(cursor_, length);
   cursor_ += length;
   return taken;
 }

@@ -18,7 +18,7 @@
 /// function translates both.
 namespace weft::tensorflow {
 
-using frontend::Builder, frontend::Expr, frontend::Values, frontend::at;
+using frontend::Builder, frontend::Expr, frontend::Values;
 
 /// The sizes that a model declares, -1 for an open one; no list if the rank is open.
 struct Sizes {

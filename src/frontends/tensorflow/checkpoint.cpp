@@ -47,8 +47,8 @@ class Cursor {
 
   std::span<const std::byte> take(uint64_t count) {
     if (count > bytes_.size()) damaged(cat("it claims ", count, " bytes where ", bytes_.size(), " are left"));
-    auto taken = bytes_.first(static_cast<size_t>(count));
-    bytes_ = bytes_.subspan(static_cast<size_t>(count));
+    auto taken = bytes_.first(count);
+    bytes_ = bytes_.subspan(count);
     return taken;
   }
 
@@ -72,8 +72,8 @@ void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_
   uint64_t room = file.size() - footer_size;
   if (block.offset > room || block.size > room - block.offset || room - block.offset - block.size < trailer_size)
     damaged(cat("a block of ", block.size, " bytes at ", block.offset, " leaves the file of ", file.size()));
-  auto whole = file.subspan(static_cast<size_t>(block.offset), static_cast<size_t>(block.size) + trailer_size);
-  auto bytes = whole.first(static_cast<size_t>(block.size));
+  auto whole = file.subspan(block.offset, block.size + trailer_size);
+  auto bytes = whole.first(block.size);
   if (masked_crc32c(whole.first(bytes.size() + 1)) != number_at<uint32_t>(whole, bytes.size() + 1))
     damaged(cat("the checksum of the block at ", block.offset, " is another"));
   if (auto kind = static_cast<int>(whole[bytes.size()]); kind != 0)
@@ -83,12 +83,12 @@ void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_
   uint64_t restarts = number_at<uint32_t>(bytes, bytes.size() - 4);
   if (restarts > (bytes.size() - 4) / 4)
     damaged(cat("a block of ", bytes.size(), " bytes has ", restarts, " restarts"));
-  Cursor cursor(bytes.first(bytes.size() - 4 - 4 * static_cast<size_t>(restarts)));
+  Cursor cursor(bytes.first(bytes.size() - 4 - 4 * restarts));
   std::string key;
   while (!cursor.at_end()) {
     uint64_t shared = cursor.varint(), own = cursor.varint(), length = cursor.varint();
     if (shared > key.size()) damaged(cat("a key shares ", shared, " bytes with one of ", key.size()));
-    key.resize(static_cast<size_t>(shared));
+    key.resize(shared);
     key += as_text(cursor.take(own));
     on_entry(key, cursor.take(length));
   }
@@ -175,7 +175,7 @@ std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
 /// Copies the elements of a box between `whole`, of sizes `dims`, and `part`, which has the sizes of the box.
 struct Box {
   std::vector<int64_t> dims, starts, lengths;
-  size_t width;
+  int64_t width;
 
   /// Calls `copy` for each contiguous row of the box, with its byte offsets in the whole and in the part.
   void each_row(const std::function<void(size_t whole, size_t part, size_t bytes)>& copy) const {
@@ -187,14 +187,14 @@ struct Box {
       int64_t at = 0, rest = row;
       for (size_t a = dims.size() - 1; a-- > 0; rest /= lengths[a]) index[a] = rest % lengths[a];
       for (size_t a = 0; a < dims.size(); ++a) at = at * dims[a] + starts[a] + index[a];
-      auto length = static_cast<size_t>(lengths.back()) * width;
-      copy(static_cast<size_t>(at) * width, static_cast<size_t>(row) * length, length);
+      size_t length = lengths.back() * width;
+      copy(at * width, row * length, length);
     }
   }
 };
 
 Box box_of(const std::string& name, const std::vector<int64_t>& dims, const CheckpointSlice& slice, DType type) {
-  Box box{.dims = dims, .starts = {}, .lengths = {}, .width = static_cast<size_t>(bits(type)) / 8};
+  Box box{.dims = dims, .starts = {}, .lengths = {}, .width = bits(type) / 8};
   if (slice.size() != dims.size())
     fail("E108", cat(name, " of sizes ", dims, " has a slice of ", slice.size(), " axes"));
   for (size_t a = 0; a < dims.size(); ++a) {
@@ -332,7 +332,7 @@ Bytes Checkpoint::bytes_of(const std::string& name, const Entry& entry, int64_t 
   if (entry.offset < 0 || entry.offset > have || need > have - entry.offset)
     fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
          "the file is cut short: copy it again");
-  Bytes part = file.part(static_cast<size_t>(entry.offset), static_cast<size_t>(need));
+  Bytes part = file.part(entry.offset, need);
   bool is_text = entry.type == 7;  // the checksum of a string tensor is over its lengths and strings
   if (!is_text && entry.checksum && masked_crc32c(part) != *entry.checksum)
     fail("E108", cat(name, " is damaged: the checksum of its bytes in ", file_name, " is another"), {},

@@ -34,7 +34,7 @@ size_t FlatTable::follow(size_t at) const {
 FlatTable::FlatTable(std::span<const std::byte> file, size_t at) : file_(file), at_(at) {
   int64_t layout = static_cast<int64_t>(at) - load<int32_t>(at);  // its vtable may come before or after it
   if (layout < 0) fail_damaged(cat("the table at ", at, " has its layout at ", layout));
-  layout_ = static_cast<size_t>(layout);
+  layout_ = layout;
   size_t size = load<uint16_t>(layout_);
   require(layout_, size);
   require(at_, load<uint16_t>(layout_ + 2));
@@ -80,7 +80,7 @@ size_t FlatTable::count(size_t slot) const {
 
 FlatTable FlatTable::at(size_t slot, size_t index) const {
   auto bytes = vector(slot, 4);
-  return {file_, follow(static_cast<size_t>(bytes->data() - file_.data()) + 4 * index)};
+  return {file_, follow(bytes->data() - file_.data() + 4 * index)};
 }
 
 namespace {
@@ -128,7 +128,7 @@ std::vector<std::pair<std::string_view, double>> flex_numbers(std::span<const st
   size_t end = data.size();
   if (end < 3) fail_damaged(options);
   auto type = static_cast<unsigned>(data[end - 2]);
-  size_t root_width = static_cast<size_t>(data[end - 1]), width = size_t{1} << (type & 3);
+  auto root_width = std::to_integer<size_t>(data[end - 1]), width = size_t{1} << (type & 3);
   if (type >> 2 != map || root_width < 1 || root_width > 8 || root_width + 2 > end) fail_damaged(options);
   size_t values = flex.target(end - 2 - root_width, root_width);
   if (values < 3 * width) fail_damaged(options);

@@ -134,7 +134,7 @@ Values run_loop(Call& c, const FlowLoop& loop) {
   };
   if (counts) {
     form.trips = counts->trips;
-    form.rows = static_cast<size_t>(std::ranges::count(counts->is_rows, true));
+    form.rows = std::ranges::count(counts->is_rows, true);
   } else {
     form.condition = loop.holds(c, moving.whole(c, 0, form.carried)), form.gives_condition = true;
   }

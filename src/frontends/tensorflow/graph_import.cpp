@@ -95,13 +95,13 @@ class Functions {
 
   /// True if a function writes a variable, so that the order of its nodes counts.
   bool has_effects(int64_t number) {
-    Effects& known = effects_[at(number)];
+    Effects& known = effects_[number];
     if (known != Effects::unknown) return known == Effects::some;
     known = Effects::none;  // in case the function calls itself
     if (++depth_ > max_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
-    if (has_effects(model_.functions[at(number)].nodes)) known = Effects::some;
+    if (has_effects(model_.functions[number].nodes)) known = Effects::some;
     --depth_;
-    return effects_[at(number)] == Effects::some;
+    return effects_[number] == Effects::some;
   }
   bool has_effects(std::span<const GraphNode> nodes) {
     return std::ranges::any_of(nodes, [&](const GraphNode& n) {
@@ -149,8 +149,8 @@ class GraphImporter final : public Graphs {
     check_depth();
     if (inputs.size() != function.inputs.size())
       fail("E158", cat("a function has ", function.inputs.size(), " inputs and gets ", inputs.size()));
-    if (!indexes_[at(number)]) indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
-    Frame frame{.index = indexes_[at(number)], .module = module, .is_ordered = functions_.has_effects(number)};
+    if (!indexes_[number]) indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
+    Frame frame{.index = indexes_[number], .module = module, .is_ordered = functions_.has_effects(number)};
     for (size_t i = 0; i < inputs.size(); ++i) frame.values[function.inputs[i]] = {inputs[i]};
     std::vector<std::string_view> wanted;
     for (auto output : function.outputs) wanted.push_back(returned(function, output));
@@ -226,7 +226,7 @@ class GraphImporter final : public Graphs {
   const GraphFunction& function_at(int64_t number) const {
     if (number < 0 || number >= std::ssize(model_.functions))
       fail("E132", cat("function ", number, " of ", model_.functions.size(), " is called"));
-    return model_.functions[at(number)];
+    return model_.functions[number];
   }
 
   /// Refuses functions, branches and loops that are nested too deep.
@@ -375,13 +375,13 @@ class GraphImporter final : public Graphs {
       int64_t number = calls.back();
       calls.pop_back();
       if (!seen.insert(number).second) continue;
-      const GraphFunction& function = model_.functions[at(number)];
+      const GraphFunction& function = model_.functions[number];
       std::vector<std::string_view> results;
       for (auto output : function.outputs) results.push_back(returned(function, output));
       bool is_ordered = functions_.has_effects(number);
       if (is_ordered) results.insert(results.end(), function.effects.begin(), function.effects.end());
-      indexes_[at(number)] = std::make_shared<GraphIndex>(function.nodes);
-      check(*indexes_[at(number)], std::move(results), is_ordered);
+      indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
+      check(*indexes_[number], std::move(results), is_ordered);
     }
     // With fixed inputs, a branch with unknown operators may never be built. So they are reported node by node.
     if (options_.judged || !options_.constants.empty()) return;

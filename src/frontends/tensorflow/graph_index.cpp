@@ -195,7 +195,7 @@ const BranchNodes& GraphIndex::branch_of(const GraphNode& merge) {
     if (other == own[1].end() || side + other->second != 1) continue;
     branch.predicate = predicate;
     for (size_t i = 0; i < 2; ++i) {
-      size_t at = i == 0 ? static_cast<size_t>(side) : 1 - static_cast<size_t>(side);
+      size_t at = i == 0 ? side : 1 - side;
       branch.sides[at] = merge.inputs[i], branch.places[at] = i;
     }
     for (int at : {0, 1}) collect(branch, at);

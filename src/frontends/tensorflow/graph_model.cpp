@@ -27,7 +27,7 @@ struct Listed {
 
 Tensor from_bytes(DType type, std::vector<int64_t> dims, std::span<const std::byte> given) {
   MutableTensor made = allocate_tensor(type, std::move(dims));
-  auto width = static_cast<size_t>(bits(type)) / 8;
+  size_t width = bits(type) / 8;
   size_t have = given.size() / width, want = made.tensor.data.size() / width;
   if (have > want || (have == 0 && want > 0))
     fail("E150", cat("a constant of ", made.tensor.shape(), " has ", have, " elements"));
@@ -40,7 +40,7 @@ Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& lis
   std::vector<std::byte> bytes;
   if (type == DType::string) {
     auto strings = list.strings;
-    auto want = static_cast<size_t>(element_count(dims));
+    size_t want = element_count(dims);
     if (strings.size() > want || (strings.empty() && want))
       fail("E150", cat("a constant of ", want, " strings has ", strings.size()));
     strings.resize(want, strings.empty() ? std::string() : strings.back());
@@ -48,13 +48,13 @@ Tensor from_list(DType type, const std::vector<int64_t>& dims, const Listed& lis
   }
   for (auto piece : list.raw) bytes.insert(bytes.end(), piece.begin(), piece.end());
   if (list.raw.empty()) {
-    auto width = static_cast<size_t>(bits(type)) / 8;
+    size_t width = bits(type) / 8;
     for (int64_t value : list.integers) {
       auto* start = reinterpret_cast<const std::byte*>(&value);  // little-endian: the low bytes
       bytes.insert(bytes.end(), start, start + width);
     }
   }
-  if (bytes.empty() && element_count(dims) > 0) bytes.resize(static_cast<size_t>(bits(type)) / 8);  // all zeros
+  if (bytes.empty() && element_count(dims) > 0) bytes.resize(bits(type) / 8);  // all zeros
   return from_bytes(type, dims, bytes);
 }
 
@@ -98,7 +98,7 @@ Tensor read_tensor(Wire wire, const Bytes& file) {
     fail("E150", cat(wire.path(), " is a constant of complex numbers that does not give them all"));
   if (!content || content->empty() || *type == DType::string) return from_list(*type, *sizes.dims, list);
   if (!is_whole) return from_bytes(*type, *sizes.dims, *content);
-  Bytes data = file.part(static_cast<size_t>(content->data() - file.data()), content->size());
+  Bytes data = file.part(content->data() - file.data(), content->size());
   auto width = static_cast<uintptr_t>(bits(*type)) / 8;
   if (reinterpret_cast<uintptr_t>(data.data()) % width) data = Bytes::copy(data);
   return {.dtype = *type, .dims = *sizes.dims, .data = data};
@@ -252,7 +252,7 @@ Reference parse(std::string_view text) {
   for (char digit : text) {
     if (digit < '0' || digit > '9' || reference.number > 100'000)
       fail("E108", cat("a node reads '", printable(text), "', which is not the number of an output"));
-    reference.number = reference.number * 10 + static_cast<size_t>(digit - '0');
+    reference.number = reference.number * 10 + (digit - '0');
   }
   return reference;
 }
@@ -293,7 +293,7 @@ bool is_graph_model(std::span<const std::byte> bytes) {
   if (!file.starts_with('\n')) return false;
   std::string_view node = file.substr(frontend::after_length(file, 1));  // its name (field 1), its operator (field 2)
   if (!node.starts_with('\n') || node.size() < 2) return false;
-  return node.substr(std::min(node.size(), 2 + static_cast<size_t>(node[1] & 127))).starts_with('\x12');
+  return node.substr(std::min<size_t>(node.size(), 2 + (node[1] & 127))).starts_with('\x12');
 }
 
 GraphModel read_graph_model(Bytes file, const std::string& source) {

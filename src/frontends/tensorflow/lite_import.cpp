@@ -63,12 +63,12 @@ class LiteImporter final : public Graphs {
       fail("E108", cat("graph ", number, " of ", model_.graphs.size(), " is called"));
     if (depth_ >= (options_.max_nesting ? options_.max_nesting : max_nesting))
       fail("E152", cat("graphs are nested more than ", depth_, " deep"));
-    const LiteGraph& graph = model_.graphs[at(number)];
+    const LiteGraph& graph = model_.graphs[number];
     if (inputs.size() != graph.inputs.size())
       fail("E158",
            cat("graph '", printable(graph.name), "' has ", graph.inputs.size(), " inputs and gets ", inputs.size()));
     Frame frame{graph, module, Values(graph.tensors.size()), number == main_ && depth_ == 0};
-    for (size_t i = 0; i < inputs.size(); ++i) frame.values[at(graph.inputs[i])] = inputs[i];
+    for (size_t i = 0; i < inputs.size(); ++i) frame.values[graph.inputs[i]] = inputs[i];
     Deeper deeper(depth_);
     for (const LiteOperator& op : graph.operators) run_node(op, frame);
     Values outputs;
@@ -105,7 +105,7 @@ class LiteImporter final : public Graphs {
 
   bool hands_on(int64_t number, size_t k) const override {
     if (number < 0 || number >= std::ssize(model_.graphs)) return false;  // reported when it is called
-    const LiteGraph& graph = model_.graphs[at(number)];
+    const LiteGraph& graph = model_.graphs[number];
     return k < graph.inputs.size() && k < graph.outputs.size() && graph.inputs[k] == graph.outputs[k];
   }
   std::string add_list(OpenList) override { return {}; }  // this format has no lists
@@ -127,7 +127,7 @@ class LiteImporter final : public Graphs {
     std::vector<int64_t> called = {main_};
     for (size_t k = 0; k < called.size(); ++k) {
       if (called[k] < 0 || called[k] >= std::ssize(model_.graphs)) continue;  // reported when it is called
-      for (const LiteOperator& op : model_.graphs[at(called[k])].operators) {
+      for (const LiteOperator& op : model_.graphs[called[k]].operators) {
         const std::string& name = op.node.op;
         for (const auto& [attribute, value] : op.node.attributes) {
           if (!attribute.ends_with("_subgraph_index")) continue;
@@ -163,7 +163,7 @@ class LiteImporter final : public Graphs {
     const LiteGraph& graph = model_.graphs[model_.main];
     Values inputs;
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      const LiteTensor& t = graph.tensors[at(graph.inputs[i])];
+      const LiteTensor& t = graph.tensors[graph.inputs[i]];
       const std::string& name = model_.input_names[i];
       if (auto fixed = options_.constants.find(name); fixed != options_.constants.end()) {
         inputs.push_back(constant(program_->main(), fixed->second));
@@ -190,9 +190,9 @@ class LiteImporter final : public Graphs {
 
   /// Returns the value of tensor `t`: computed before, constant, or a state; null if it has none.
   Value stored(Frame& frame, int64_t t) {
-    Value& value = frame.values[at(t)];
+    Value& value = frame.values[t];
     if (value) return value;
-    const LiteTensor& tensor = frame.graph.tensors[at(t)];
+    const LiteTensor& tensor = frame.graph.tensors[t];
     bool is_empty = !tensor.dims.empty() && std::ranges::find(tensor.dims, 0) != tensor.dims.end();
     if (tensor.data && type_of(tensor) == DType::string)
       fail("E149", cat("tensor '", printable(tensor.name), "' holds strings"));
@@ -205,14 +205,14 @@ class LiteImporter final : public Graphs {
   /// Returns a unique name of a variable tensor; tensors may share names.
   std::string state_name(const Frame& frame, int64_t t) const {
     if (!frame.is_main) return cat("state ", t, " of graph ", &frame.graph - model_.graphs.data());
-    const std::string& name = frame.graph.tensors[at(t)].name;
+    const std::string& name = frame.graph.tensors[t].name;
     auto count = std::ranges::count(frame.graph.tensors, name, &LiteTensor::name);
     return name.empty() || count > 1 ? cat("state ", t) : name;
   }
 
   /// Returns a variable tensor: zeros in the first run, then the value that the run before left.
   Value state(const Frame& frame, int64_t t) {
-    const LiteTensor& tensor = frame.graph.tensors[at(t)];
+    const LiteTensor& tensor = frame.graph.tensors[t];
     std::string name = state_name(frame, t);
     Node node{.op = "variable tensor", .name = tensor.name};
     Call here(frame.module, node, {}, {}, *this);
@@ -222,17 +222,17 @@ class LiteImporter final : public Graphs {
       here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are, up to ",
                            most, " elements"));
     written_.all.insert(name);
-    std::vector<double> zeros(static_cast<size_t>(element_count(tensor.dims)), 0);
+    std::vector<double> zeros(element_count(tensor.dims), 0);
     first_values_.try_emplace(name, make_tensor(type_of(tensor), tensor.dims, std::span<const double>(zeros)));
     return variable(here, name);
   }
 
   Value output(Frame& frame, int64_t t) {
-    if (is_complex(frame.graph.tensors[at(t)]))
-      fail("E149", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is of complex numbers"));
+    if (is_complex(frame.graph.tensors[t]))
+      fail("E149", cat("output '", printable(frame.graph.tensors[t].name), "' is of complex numbers"));
     Value value = frame.failed.contains(t) ? Value{} : stored(frame, t);
     if (!value && !options_.judged)
-      fail("E133", cat("output '", printable(frame.graph.tensors[at(t)].name), "' is made by no operator"));
+      fail("E133", cat("output '", printable(frame.graph.tensors[t].name), "' is made by no operator"));
     return value;
   }
 
@@ -274,8 +274,8 @@ class LiteImporter final : public Graphs {
   static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
     std::optional<Quantization> steps;
     auto is_alike = [&](int64_t t) {
-      if (t < 0 || !is_stepped(graph.tensors[at(t)])) return true;
-      const Quantization& own = graph.tensors[at(t)].steps;
+      if (t < 0 || !is_stepped(graph.tensors[t])) return true;
+      const Quantization& own = graph.tensors[t].steps;
       if (!steps) steps = own;
       return own.scales.size() == 1 && own.scales == steps->scales && own.zeros == steps->zeros;
     };
@@ -305,23 +305,23 @@ class LiteImporter final : public Graphs {
     if (!known) fail("E120", cat("op ", op.node.op, " is unknown to Weft"), describe(op.node));
     if (op.node.op == "CALL_ONCE") return first_run(op, frame);
     std::vector<std::optional<DType>> types;
-    for (int64_t t : op.outputs) types.push_back(lite_type(frame.graph.tensors[at(t)].code));
+    for (int64_t t : op.outputs) types.push_back(lite_type(frame.graph.tensors[t].code));
     Call plain(frame.module, op.node, {}, types, *this);
     bool moves = known->steps == Steps::kept || (known->steps == Steps::moved && moves_steps(op, frame.graph));
     Values inputs = read(plain, op, frame, moves);
     std::vector<bool> pairs;
-    for (int64_t t : op.inputs) pairs.push_back(t >= 0 && is_complex(frame.graph.tensors[at(t)]));
+    for (int64_t t : op.inputs) pairs.push_back(t >= 0 && is_complex(frame.graph.tensors[t]));
     Values outputs = translated(*known, Call(frame.module, op.node, inputs, types, *this, pairs)).values;
     const Call& call = plain;
     if (outputs.size() < op.outputs.size())
       call.fail("E140", cat("has ", op.outputs.size(), " outputs, and gives ", outputs.size()));
     for (size_t i = 0; i < op.outputs.size(); ++i)
-      frame.values[at(op.outputs[i])] = checked(call, frame.graph.tensors[at(op.outputs[i])], outputs[i]);
+      frame.values[op.outputs[i]] = checked(call, frame.graph.tensors[op.outputs[i]], outputs[i]);
     size_t next = op.outputs.size();  // after the results come the next values of the variable operands
     for (int64_t t : op.inputs) {
-      if (t < 0 || !frame.graph.tensors[at(t)].is_variable || next >= outputs.size()) continue;
+      if (t < 0 || !frame.graph.tensors[t].is_variable || next >= outputs.size()) continue;
       assign(call, state_name(frame, t), outputs[next]);
-      frame.values[at(t)] = outputs[next++];
+      frame.values[t] = outputs[next++];
     }
   }
 
@@ -329,7 +329,7 @@ class LiteImporter final : public Graphs {
     Values inputs;
     for (int64_t t : op.inputs) {
       Value value = t < 0 ? Value{} : stored(frame, t);
-      const LiteTensor* tensor = t < 0 ? nullptr : &frame.graph.tensors[at(t)];
+      const LiteTensor* tensor = t < 0 ? nullptr : &frame.graph.tensors[t];
       if (tensor && !value)
         c.fail("E132", cat("reads tensor '", printable(tensor->name), "', which is made by no operator"));
       if (value && !moves && value.type().is_tensor()) value = dequantized(c, *tensor, value);

@@ -121,8 +121,7 @@ class LiteReader {
 
  private:
   Bytes bytes_of(std::span<const std::byte> part) const {
-    return part.empty() ? Bytes()
-                        : model_.file.part(static_cast<size_t>(part.data() - model_.file.data()), part.size());
+    return part.empty() ? Bytes() : model_.file.part(part.data() - model_.file.data(), part.size());
   }
 
   /// Returns the contents of buffer `index`; nothing when it has none. Files over 2 GiB keep them after the flatbuffer.
@@ -166,8 +165,8 @@ class LiteReader {
       fail("E122", cat("tensor '", printable(t.name), "' is quantised in a custom way"));
     if (q.scales.empty()) return {};
     if (q.zeros.empty()) q.zeros.assign(q.scales.size(), 0);
-    bool fits = q.scales.size() == 1 || (q.axis >= 0 && q.axis < std::ssize(t.dims) &&
-                                         t.dims[static_cast<size_t>(q.axis)] == std::ssize(q.scales));
+    bool fits =
+        q.scales.size() == 1 || (q.axis >= 0 && q.axis < std::ssize(t.dims) && t.dims[q.axis] == std::ssize(q.scales));
     if (q.zeros.size() != q.scales.size() || !fits)
       fail("E150", cat("tensor '", printable(t.name), "' has ", q.scales.size(), " scales and ", q.zeros.size(),
                        " zero points for axis ", q.axis, " of ", t.dims));
@@ -184,7 +183,7 @@ class LiteReader {
     LiteOperator op{.node = {.op = {}, .name = {}, .index = index}, .inputs = {}, .outputs = {}};
     for (auto i : table.numbers<int32_t>(slot::op_inputs)) op.inputs.push_back(checked(i, -1, graph));
     for (auto i : table.numbers<int32_t>(slot::op_outputs)) op.outputs.push_back(checked(i, 0, graph));
-    if (!op.outputs.empty()) op.node.name = graph.tensors[static_cast<size_t>(op.outputs[0])].name;
+    if (!op.outputs.empty()) op.node.name = graph.tensors[op.outputs[0]].name;
     auto builtin = std::ranges::find(builtins, number, &Builtin::number);
     if (number == custom_operator) {
       std::string name(entry.text(slot::custom_code));
@@ -240,7 +239,7 @@ class LiteReader {
       std::vector<std::string> names;
       for (int64_t t : tensors) {
         std::string name = signature_name(list, t);
-        if (name.empty()) name = graph.tensors[static_cast<size_t>(t)].name;
+        if (name.empty()) name = graph.tensors[t].name;
         if (name.empty()) name = cat(stem, names.size());
         while (std::ranges::find(names, name) != names.end()) name += "_";
         names.push_back(name);

@@ -50,13 +50,13 @@ class Walk {
     for (size_t l = 0; l < count; ++l) {
       if (order[l] < 0 || order[l] >= std::ssize(order)) fail_sparse(t, cat("it walks axis ", order[l]));
       bool is_block = order[l] >= std::ssize(t.dims);
-      int64_t axis = is_block ? blocks[static_cast<size_t>(order[l]) - rank] : order[l];
+      int64_t axis = is_block ? blocks[order[l] - rank] : order[l];
       if (axis < 0 || axis >= std::ssize(t.dims)) fail_sparse(t, cat("it cuts axis ", axis));
       levels_[l].axis = axis;
-      if (is_block) block[static_cast<size_t>(axis)] = levels_[l].size;
+      if (is_block) block[axis] = levels_[l].size;
     }
     for (size_t l = 0; l < count; ++l) {
-      if (order[l] < std::ssize(t.dims)) levels_[l].stride = block[static_cast<size_t>(order[l])];
+      if (order[l] < std::ssize(t.dims)) levels_[l].stride = block[order[l]];
     }
   }
 
@@ -64,7 +64,7 @@ class Walk {
     int64_t elements = element_count(t_.dims);
     // Bounds the walk: in a damaged file, segments may overlap and name the same indices many times.
     budget_ = 8 * (elements + static_cast<int64_t>(t_.data->size()) + 64);
-    out_.resize(static_cast<size_t>(elements) * width_);
+    out_.resize(elements * width_);
     at_.assign(t_.dims.size(), 0);
     visit(0, 0);
     return std::move(out_);
@@ -87,14 +87,14 @@ class Walk {
     int64_t first = 0, last = l.size;
     if (!l.is_dense) {
       if (entry + 1 >= std::ssize(l.segments)) fail_sparse(t_, "an axis has too few segments");
-      first = l.segments[static_cast<size_t>(entry)], last = l.segments[static_cast<size_t>(entry) + 1];
+      first = l.segments[entry], last = l.segments[entry + 1];
       if (first < 0 || last < first || last > std::ssize(l.indices)) fail_sparse(t_, cat("a segment ends at ", last));
     }
     for (int64_t i = first; i < last; ++i) {
-      int64_t step = (l.is_dense ? i : l.indices[static_cast<size_t>(i)]) * l.stride;
-      at_[static_cast<size_t>(l.axis)] += step;
+      int64_t step = (l.is_dense ? i : l.indices[i]) * l.stride;
+      at_[l.axis] += step;
       visit(depth + 1, l.is_dense ? entry * l.size + i : i);
-      at_[static_cast<size_t>(l.axis)] -= step;
+      at_[l.axis] -= step;
     }
   }
 
@@ -104,9 +104,9 @@ class Walk {
       if (at_[a] < 0 || at_[a] >= t_.dims[a]) return;  // a block may reach past the end
       place = place * t_.dims[a] + at_[a];
     }
-    size_t from = static_cast<size_t>(entry) * width_;
+    size_t from = entry * width_;
     if (from + width_ > t_.data->size()) fail_sparse(t_, "it has fewer elements than its indices name");
-    std::memcpy(out_.data() + static_cast<size_t>(place) * width_, t_.data->data() + from, width_);
+    std::memcpy(out_.data() + place * width_, t_.data->data() + from, width_);
   }
 
   const LiteTensor& t_;
@@ -123,7 +123,7 @@ Bytes densified(const FlatTable& sparsity, const LiteTensor& tensor) {
   auto type = lite_type(tensor.code);
   if (!type || bits(*type) < 8) fail_sparse(tensor, "elements of this type cannot be sparse");
   if (element_count(tensor.dims) > (int64_t{1} << 24)) fail_sparse(tensor, "it is too large");
-  return Bytes(Walk(sparsity, tensor, static_cast<size_t>(bits(*type)) / 8).run());
+  return Bytes(Walk(sparsity, tensor, bits(*type) / 8).run());
 }
 
 }  // namespace weft::tensorflow

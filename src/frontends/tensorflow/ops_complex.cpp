@@ -40,8 +40,8 @@ Values transform(Call& c, int64_t axes, Way way) {
   if (x.rank() <= axes) c.fail("E151", cat("transforms ", axes, " axes of ", x.value.shape()));
   Dim count = 1;
   for (int64_t a = x.rank() - 1 - axes; a < x.rank() - 1; ++a) {
-    count = count * x.dims()[static_cast<size_t>(a)];
-    x = transformed(x, a, x.dims()[static_cast<size_t>(a)], way);
+    count = count * x.dims()[a];
+    x = transformed(x, a, x.dims()[a], way);
   }
   return give(c, way == Way::inverse ? normalized(x, count, 2) : x);
 }

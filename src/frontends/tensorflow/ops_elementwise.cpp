@@ -220,7 +220,7 @@ std::span<const Operator> elementwise_operators() { return elementwise_table; }
 
 Values by_definition(Call& c) {
   auto fn = std::ranges::find(all_fns(), c.node().op, &FnInfo::tf);
-  auto count = static_cast<size_t>(fn->arity);
+  size_t count = fn->arity;
   c.expect_inputs(count, count);
   if (count == 2) expect_same_types(c);
   return {apply(static_cast<Fn>(fn - all_fns().begin()), c, c.inputs())};

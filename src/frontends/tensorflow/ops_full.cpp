@@ -150,7 +150,7 @@ Expr conv(Call& c, int64_t axes) {
   Expr w = transpose(c.input(1), order);
   int64_t in = fixed(c, x.dims()[1], "channels"), each = fixed(c, w.dims()[1], "channels of the filter");
   if (each < 1 || in % each) c.fail("E151", cat("has ", in, " channels and a filter for ", each));
-  Window window = window_of(c, spatial_dims(x), kernel_of(w, static_cast<size_t>(axes)), is_last, "dilations");
+  Window window = window_of(c, spatial_dims(x), kernel_of(w, axes), is_last, "dilations");
   return own_form(convolution(x, w, window, std::max<int64_t>(in / each, 1)), is_last);
 }
 

@@ -34,15 +34,15 @@ Values gather_op(Call& c) {
   if (batch < 0 || batch > axis || batch > index.rank())
     c.fail("E145", cat("has ", batch, " batch axes before axis ", axis));
   if (batch == 0) return {gather(x, index, axis)};
-  for (int64_t a = 0; a < batch; ++a) c.require_same(x.dims()[at(a)], index.dims()[at(a)], cat("batch axis ", a));
-  std::vector<int64_t> first(at(x.rank())), order;
+  for (int64_t a = 0; a < batch; ++a) c.require_same(x.dims()[a], index.dims()[a], cat("batch axis ", a));
+  std::vector<int64_t> first(x.rank()), order;
   std::iota(first.begin(), first.end(), 0);
   std::rotate(first.begin() + batch, first.begin() + axis, first.begin() + axis + 1);
   Dims pointed = index.dims();
   pointed.push_back(1);
   // [batches..., places..., axes before `axis`..., after...]
   Expr y = gather_nd(transpose(x, first), reshape(index, pointed), batch);
-  order.resize(at(y.rank()));
+  order.resize(y.rank());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + batch, order.begin() + index.rank(), order.begin() + index.rank() + axis - batch);
   return {transpose(y, order)};
@@ -96,7 +96,7 @@ Values dynamic_partition(Call& c) {
   Expr x = c.input(0), parts = c.input(1);
   if (count < 1 || count > most) c.fail("E145", cat("has ", count, " parts, not 1 to ", most));
   if (parts.rank() > x.rank()) c.fail("E151", cat("divides ", x.value.shape(), " by ", parts.value.shape()));
-  for (int64_t a = 0; a < parts.rank(); ++a) c.require_same(x.dims()[at(a)], parts.dims()[at(a)], cat("axis ", a));
+  for (int64_t a = 0; a < parts.rank(); ++a) c.require_same(x.dims()[a], parts.dims()[a], cat("axis ", a));
   Expr rows = rows_of(x, parts.rank());
   Values found;
   for (int64_t i = 0; i < count; ++i)
@@ -169,7 +169,7 @@ Values segments(Call& c) {
   int64_t inner = ids.rank();
   if (inner > x.rank())
     c.fail("E151", cat("needs segment ids of rank ", x.rank(), " or less, has ", ids.value.shape()));
-  for (int64_t a = 0; a < inner; ++a) c.require_same(x.dims()[at(a)], ids.dims()[at(a)], cat("axis ", a));
+  for (int64_t a = 0; a < inner; ++a) c.require_same(x.dims()[a], ids.dims()[a], cat("axis ", a));
   Dims rest(x.dims().begin() + inner, x.dims().end()), rows = rest, all = rest;
   Dim places = ids.value.shape().elements();
   rows.insert(rows.begin(), places), all.insert(all.begin(), counts[0] + 1);
@@ -219,11 +219,11 @@ Values dynamic_update_slice(Call& c) {
   Dims block = update.dims();
   for (int64_t a = 0; a < x.rank(); ++a) {
     GuardCollector guards(c.module());
-    require_less_equal(block[at(a)], x.dims()[at(a)], "DYNAMIC_UPDATE_SLICE: the block and what it is written into");
-    Expr first = min(max(slice(start, 0, a, 1), 0), sizes(c, {x.dims()[at(a)] - block[at(a)]}));
+    require_less_equal(block[a], x.dims()[a], "DYNAMIC_UPDATE_SLICE: the block and what it is written into");
+    Expr first = min(max(slice(start, 0, a, 1), 0), sizes(c, {x.dims()[a] - block[a]}));
     Dims column = block;
     column.push_back(1);
-    coordinates.push_back(reshape(broadcast(along(iota(c, block[at(a)]) + first, a, x.rank()), block), column));
+    coordinates.push_back(reshape(broadcast(along(iota(c, block[a]) + first, a, x.rank()), block), column));
   }
   return {scatter_nd(x, concat(c, coordinates, x.rank()), update)};
 }

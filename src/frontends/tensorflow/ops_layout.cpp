@@ -67,7 +67,7 @@ int64_t result_count(Call& c, std::string_view name) {
 Values unpack(Call& c) {
   Expr x = c.input(0);
   int64_t axis = c.axis(c.integer("axis", 0), x.rank()), count = result_count(c, "num");
-  c.require_same(x.dims()[at(axis)], count, "size of the axis that is unpacked");
+  c.require_same(x.dims()[axis], count, "size of the axis that is unpacked");
   Dims dims = x.dims();
   dims.erase(dims.begin() + axis);
   Values parts;
@@ -81,9 +81,9 @@ Values split_op(Call& c) {
   Expr x = c.input(1);
   int64_t axis = c.axis(c.number_of(0), x.rank());
   int64_t count = result_count(c, c.has("num_splits") ? "num_splits" : "num_split");
-  Dim size = x.dims()[at(axis)], each = floordiv(size, count);
+  Dim size = x.dims()[axis], each = floordiv(size, count);
   c.require_same(each * count, size, "parts and the axis that is split");
-  return split(x, axis, Dims(at(count), each));
+  return split(x, axis, Dims(count, each));
 }
 
 /// Splits into parts of the sizes in input 1; one may be -1, which is inferred.
@@ -94,7 +94,7 @@ Values split_v(Call& c) {
   Dims parts = c.sizes(1, -1);
   if (int64_t count = c.integer("num_splits", c.integer("num_split", 0)); count != std::ssize(parts))
     c.fail("E140", cat("splits into ", count, " parts, has ", parts.size(), " sizes"));
-  Dim rest = x.dims()[at(axis)];
+  Dim rest = x.dims()[axis];
   auto open = std::ranges::find(parts, Dim(-1));
   for (const Dim& part : parts) rest = rest - part;
   if (open != parts.end()) *open = rest - 1;
@@ -107,7 +107,7 @@ Values squeeze(Call& c) {
   auto axes = c.axes(given, x.rank());
   Dims dims;
   for (int64_t a = 0; a < x.rank(); ++a) {
-    const Dim& size = x.dims()[at(a)];
+    const Dim& size = x.dims()[a];
     bool goes = std::ranges::binary_search(axes, a) || (axes.empty() && known_equal(size, 1));
     if (axes.empty() && !size.is_constant())
       c.unsupported(cat("of all axes of size 1 needs fixed sizes, has ", x.value.shape()));
@@ -159,10 +159,10 @@ Values mirror_pad(Call& c) {
   if (mode == 0) return {pad(x, pads.before, pads.after, PadMode::reflect)};
   if (mode != 1) c.fail("E145", cat("mode ", mode, " is not 0 (reflect) or 1 (symmetric)"));
   for (int64_t a = 0; a < x.rank(); ++a) {
-    const Dim& before = pads.before[at(a)];
-    const Dim& after = pads.after[at(a)];
+    const Dim& before = pads.before[a];
+    const Dim& after = pads.after[a];
     if (known_equal(before, 0) && known_equal(after, 0)) continue;
-    Dim size = x.dims()[at(a)];
+    Dim size = x.dims()[a];
     Expr back = reversed(x, a);
     x = concat(c, {slice(back, a, size - before, before), x, slice(back, a, 0, after)}, a);
   }
@@ -179,10 +179,10 @@ Values slice_op(Call& c) {
   if (std::ssize(starts) != x.rank() || std::ssize(counts) != x.rank())
     c.fail("E151", cat("has ", starts.size(), " starts and ", counts.size(), " sizes for ", x.value.shape()));
   for (int64_t a = 0; a < x.rank(); ++a) {
-    Dim size = x.dims()[at(a)], count = counts[at(a)] == Dim(-1) ? size - starts[at(a)] : counts[at(a)];
+    Dim size = x.dims()[a], count = counts[a] == Dim(-1) ? size - starts[a] : counts[a];
     GuardCollector guards(c.module());
-    require_less_equal(starts[at(a)] + count, size, "SLICE: the end of the part and the axis");
-    x = slice(x, a, starts[at(a)], count);
+    require_less_equal(starts[a] + count, size, "SLICE: the end of the part and the axis");
+    x = slice(x, a, starts[a], count);
   }
   return {x};
 }
@@ -236,7 +236,7 @@ class StridedSlicing {
     while (axis < x_.rank()) shape.push_back(axis++);
     Expr y = cut(x_, cuts_);
     Dims dims;
-    for (int64_t a : shape) dims.push_back(a < 0 ? Dim(1) : y.dims()[at(a)]);
+    for (int64_t a : shape) dims.push_back(a < 0 ? Dim(1) : y.dims()[a]);
     return {reshape(y, dims)};
   }
 
@@ -254,7 +254,7 @@ class StridedSlicing {
       x_ = gather(x_, place, axis);
       return;
     }
-    Dim size = x_.dims()[at(axis)], from = start->value() < 0 ? size + *start : *start;
+    Dim size = x_.dims()[axis], from = start->value() < 0 ? size + *start : *start;
     GuardCollector guards(c_.module());
     require_less_equal(0, from, "STRIDED_SLICE: an element before the first");
     require_less_equal(from + 1, size, "STRIDED_SLICE: an element and its axis");
@@ -331,7 +331,7 @@ Values roll(Call& c) {
   if (places.size() != axes.size()) c.fail("E140", cat("moves ", axes.size(), " axes by ", places.size(), " numbers"));
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = c.axis(axes[i], x.rank());
-    Dim size = x.dims()[at(axis)], by = mod(places[i], max(size, 1));
+    Dim size = x.dims()[axis], by = mod(places[i], max(size, 1));
     x = concat(c, {slice(x, axis, size - by, by), slice(x, axis, 0, size - by)}, axis);
   }
   return {x};
@@ -453,16 +453,16 @@ Values batch_to_space(Call& c) {
   std::vector<int64_t> order = {blocks};
   for (int64_t i = 0; i < blocks; ++i) {
     order.insert(order.end(), {blocks + 1 + i, i});
-    joined.push_back(x.dims()[at(i + 1)] * block[at(i)]);
+    joined.push_back(x.dims()[i + 1] * block[i]);
   }
   for (size_t a = 1; a < x.dims().size(); ++a) split.push_back(x.dims()[a]);
   for (int64_t a = blocks + 1; a < x.rank(); ++a) {
     order.push_back(blocks + a);
-    joined.push_back(x.dims()[at(a)]);
+    joined.push_back(x.dims()[a]);
   }
   x = reshape(transpose(reshape(x, split), order), joined);
   for (int64_t i = 0; i < blocks; ++i)
-    x = slice(x, i + 1, crops.before[at(i)], x.dims()[at(i + 1)] - crops.before[at(i)] - crops.after[at(i)]);
+    x = slice(x, i + 1, crops.before[i], x.dims()[i + 1] - crops.before[i] - crops.after[i]);
   return {x};
 }
 

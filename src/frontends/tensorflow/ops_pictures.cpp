@@ -209,7 +209,7 @@ Values scale_and_translate(Call& c) {
   if (sampling == std::end(samplings)) c.fail("E145", cat("kernel_type '", printable(name), "' is unknown"));
   bool is_smooth = c.flag("antialias", true);
   auto weights = [&](int64_t axis) {
-    const Dim &in = x.dims()[static_cast<size_t>(axis) + 1], &out = size[static_cast<size_t>(axis)];
+    const Dim &in = x.dims()[axis + 1], &out = size[axis];
     Expr step = 1 / slice(scales, 0, axis, 1), move = slice(moves, 0, axis, 1),
          width = is_smooth ? max(step, 1) : like(step, 1);
     Expr place = (numbers_along(c, out, 0) + 0.5) * step - step * move;

@@ -26,7 +26,7 @@ Values mean(Call& c) {
   Expr x = c.input(0);
   if (is_float(x.dtype())) return {reduced(c, ReduceFn::mean, x)};
   Dim count = 1;
-  for (int64_t a : c.axes_in(1, x.rank())) count = count * x.dims()[static_cast<size_t>(a)];
+  for (int64_t a : c.axes_in(1, x.rank())) count = count * x.dims()[a];
   Expr sum = reduced(c, ReduceFn::sum, convert(x, DType::i64));
   return {convert(sum / scalar(c, count), x.dtype())};
 }
@@ -94,7 +94,7 @@ Values cumulated_logsumexp(Call& c) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   std::vector<int64_t> order = axes_from(0, rank);
   std::rotate(order.begin() + axis, order.begin() + axis + 1, order.end());
-  Expr last = transpose(x, order), number = iota(c, x.dims()[static_cast<size_t>(axis)]);
+  Expr last = transpose(x, order), number = iota(c, x.dims()[axis]);
   Dims dims = last.dims();
   dims.insert(dims.end() - 1, 1);
   Expr ahead = along(number, rank - 1, rank + 1) - along(number, rank, rank + 1);

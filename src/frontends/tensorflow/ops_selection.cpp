@@ -215,7 +215,7 @@ struct Segments {
   /// Returns the number of rows of each segment, shaped to broadcast with y[count, ...].
   Expr sizes(Expr y) const {
     Expr ones = full(c, y.dtype(), ids.dims(), 1);
-    Dims column(static_cast<size_t>(y.rank()), 1);
+    Dims column(y.rank(), 1);
     column[0] = count;
     return reshape(summed(ones, ScatterFn::add, 0), column);
   }

@@ -156,10 +156,10 @@ class Restoration {
     const auto* called = attribute_of<std::string>(caller->second->node, "f");
     auto number = called ? model_.function_numbers.find(*called) : model_.function_numbers.end();
     if (number == model_.function_numbers.end()) return;
-    const GraphFunction& function = model_.functions[static_cast<size_t>(number->second)];
+    const GraphFunction& function = model_.functions[number->second];
     const auto& operands = caller->second->inputs;
     add(function.nodes, names_of(function.nodes), [&](std::string_view name) -> std::string {
-      auto at = static_cast<size_t>(std::ranges::find(function.inputs, name) - function.inputs.begin());
+      size_t at = std::ranges::find(function.inputs, name) - function.inputs.begin();
       return at < std::min(function.inputs.size(), operands.size()) ? variable(by_name, operands[at]) : "";
     });
   }

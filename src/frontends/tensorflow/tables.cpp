@@ -32,7 +32,7 @@ Found maker(const Place* place, std::string_view value) {
       auto at = std::ranges::find(place->function->inputs, name) - place->function->inputs.begin();
       if (at < std::ssize(place->function->inputs)) {
         if (at >= std::ssize(place->call->inputs)) return {};
-        value = place->call->inputs[static_cast<size_t>(at)], place = place->outer;
+        value = place->call->inputs[at], place = place->outer;
         continue;
       }
     }
@@ -92,7 +92,7 @@ class Search {
       const auto* called = n.node.op.ends_with("PartitionedCall") ? attribute_of<std::string>(n.node, "f") : nullptr;
       auto number = called ? model_.function_numbers.find(*called) : model_.function_numbers.end();
       if (number == model_.function_numbers.end() || depth >= max_nesting) continue;
-      const GraphFunction& function = model_.functions[static_cast<size_t>(number->second)];
+      const GraphFunction& function = model_.functions[number->second];
       visited_ += std::ssize(function.nodes);
       if (visited_ < max_nodes) look({function.nodes, &function, &n, &place}, depth + 1);
     }

@@ -127,7 +127,7 @@ class Call : public frontend::Builder {
 };
 
 inline Values one(Value value) { return {value}; }
-inline Dim size_at(Expr x, int64_t axis) { return x.dims()[static_cast<size_t>(axis)]; }
+inline Dim size_at(Expr x, int64_t axis) { return x.dims()[axis]; }
 
 /// How one overload, such as "aten.add.Tensor", is translated.
 struct Operator {

@@ -404,7 +404,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   for (int64_t i : {0, 1}) {
     part_ = i;
     try {
-      parts[static_cast<size_t>(i)] = op.translate(c);
+      parts[i] = op.translate(c);
     } catch (...) {
       part_.reset();
       throw;

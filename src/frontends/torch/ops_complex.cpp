@@ -118,7 +118,7 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
   }
   for (size_t i = 0; i < lines.axes.size(); ++i) {
     lines.axes[i] = c.axis(lines.axes[i], rank);
-    Dim have = z.dims()[static_cast<size_t>(lines.axes[i])];
+    Dim have = z.dims()[lines.axes[i]];
     if (lines.sizes.size() <= i) lines.sizes.push_back(have);
     else if (known_equal(lines.sizes[i], -1)) lines.sizes[i] = have;
   }
@@ -168,7 +168,7 @@ Values lowered_fourier(Call& c, Form form) {
   std::vector<int64_t> axes = c.integers("dim");
   for (int64_t& axis : axes) axis = c.axis(axis, z.rank() - 1);
   if (axes.empty()) return one(form == Form::to_real ? part(z, 0) : z);
-  auto size = [&](int64_t axis) { return z.dims()[static_cast<size_t>(axis)]; };
+  auto size = [&](int64_t axis) { return z.dims()[axis]; };
   Way way = form == Form::to_real || (form == Form::complex && !c.flag("forward")) ? Way::inverse : Way::forward;
   Dim last = form == Form::to_real ? c.size("last_dim_size") : size(axes.back()), count = last;
   bool onesided = form == Form::from_real && c.flag("onesided");

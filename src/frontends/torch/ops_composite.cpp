@@ -110,7 +110,7 @@ Values sum_to_size(Call& c) {
   int64_t added = x.rank() - std::ssize(wanted);
   std::vector<int64_t> axes = frontend::axes_from(0, std::max<int64_t>(added, 0));
   for (int64_t a = std::max<int64_t>(added, 0); a < x.rank(); ++a)
-    if (known_equal(wanted[static_cast<size_t>(a - added)], 1)) axes.push_back(a);
+    if (known_equal(wanted[a - added], 1)) axes.push_back(a);
   return one(reshape(reduce(ReduceFn::sum, x, axes, true), wanted));
 }
 
@@ -158,7 +158,7 @@ Values quarter_turns(Call& c) {
   if (axes.size() != 2) c.fail("E140", cat("rotates in a plane of 2 axes, has ", axes.size()));
   int64_t a = c.axis(axes[0], x.rank()), b = c.axis(axes[1], x.rank()), turns = ((c.integer("k", 1) % 4) + 4) % 4;
   std::vector<int64_t> order = frontend::axes_from(0, x.rank());
-  std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);
+  std::swap(order[a], order[b]);
   if (turns == 0) return one(x);
   if (turns == 2) return one(reversed(reversed(x, a), b));
   return one(turns == 1 ? transpose(reversed(x, b), order) : reversed(transpose(x, order), b));
@@ -403,10 +403,9 @@ Values image_to_columns(Call& c) {
   x = frontend::pad(x, {0, 0, padding[0], padding[1]}, {0, 0, padding[0], padding[1]});
   Dim windows = 1;
   for (int64_t a : {1, 0}) {
-    auto i = static_cast<size_t>(a);
-    Dim count = floordiv(size_at(x, a + 2) - Dim(dilation[i] * (kernel[i] - 1) + 1), step[i]) + 1;
-    Expr offsets = along(iota(c, kernel[i]), 0, 2) * static_cast<double>(dilation[i]);
-    x = gather(x, offsets + along(iota(c, count), 1, 2) * static_cast<double>(step[i]), a + 2);
+    Dim count = floordiv(size_at(x, a + 2) - Dim(dilation[a] * (kernel[a] - 1) + 1), step[a]) + 1;
+    Expr offsets = along(iota(c, kernel[a]), 0, 2) * static_cast<double>(dilation[a]);
+    x = gather(x, offsets + along(iota(c, count), 1, 2) * static_cast<double>(step[a]), a + 2);
     windows = windows * count;
   }
   // [batch, channels, kernel rows, rows, kernel columns, columns]

@@ -299,7 +299,7 @@ Values shrink(Call& c, bool hard) {
 Values glu(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), -1);
-  Dim half = floordiv(x.dims()[static_cast<size_t>(axis)], 2);
+  Dim half = floordiv(x.dims()[axis], 2);
   return one(slice(x, axis, 0, half) * sigmoid(slice(x, axis, half, half)));
 }
 

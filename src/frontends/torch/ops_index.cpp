@@ -59,7 +59,7 @@ Places places_of(Call& c, Expr x) {
   Expr updates = convert(c.tensor("src"), x.dtype());
   if (updates.rank() == 0) updates = reshape(updates, {1});
   for (int64_t a = 0; a < index.rank() && updates.rank() == index.rank(); ++a)
-    updates = slice(updates, a, 0, index.dims()[static_cast<size_t>(a)]);
+    updates = slice(updates, a, 0, index.dims()[a]);
   return {x, index, updates, axis};
 }
 
@@ -109,7 +109,7 @@ Places slices_of(Call& c, Expr x) {
   if (x.rank() == 0) x = reshape(x, {1});
   if (index.rank() == 0) index = reshape(index, {1});
   Dims wanted = x.dims();
-  wanted[static_cast<size_t>(axis)] = index.dims()[0];
+  wanted[axis] = index.dims()[0];
   Expr source = c.has("value") ? c.operand("value").as(c, x.dtype()) : convert(c.tensor("source"), x.dtype());
   if (!c.has("value") && source.rank() == 0) source = reshape(source, {1});
   source = broadcast(source, wanted);
@@ -164,9 +164,9 @@ Coordinates coordinates(Call& c, Expr x, const std::vector<std::optional<Expr>>&
   std::vector<int64_t> indexed, rest;
   std::vector<Dims> shapes;
   for (int64_t a = 0; a < x.rank(); ++a) {
-    bool is_indexed = a < std::ssize(indices) && indices[static_cast<size_t>(a)];
+    bool is_indexed = a < std::ssize(indices) && indices[a];
     (is_indexed ? indexed : rest).push_back(a);
-    if (is_indexed) shapes.push_back(indices[static_cast<size_t>(a)]->dims());
+    if (is_indexed) shapes.push_back(indices[a]->dims());
   }
   if (indexed.empty() || std::ssize(indices) > x.rank())
     c.fail("E140", cat("has ", indices.size(), " indices for ", x.value.shape()));
@@ -177,7 +177,7 @@ Coordinates coordinates(Call& c, Expr x, const std::vector<std::optional<Expr>>&
   Values parts;
   Dims dims = r.sizes;
   dims.push_back(1);
-  for (int64_t a : indexed) parts.push_back(reshape(broadcast(*indices[static_cast<size_t>(a)], r.sizes), dims));
+  for (int64_t a : indexed) parts.push_back(reshape(broadcast(*indices[a], r.sizes), dims));
   r.places = frontend::concat(c, parts, std::ssize(dims) - 1);
   r.count = std::ssize(indexed);
   bool is_together = indexed.back() - indexed.front() + 1 == r.count;
@@ -333,7 +333,7 @@ Values index_put(Call& c) {
   // Updates are broadcast to the sizes that indexing x would give.
   std::vector<int64_t> order = moved(std::ssize(at.sizes), at.at, std::ssize(wanted));
   Dims as_read;
-  for (int64_t a : order) as_read.push_back(wanted[static_cast<size_t>(a)]);
+  for (int64_t a : order) as_read.push_back(wanted[a]);
   Expr values = transpose(broadcast(convert(c.tensor("values"), x.dtype()), as_read), frontend::inverse_of(order));
   Expr y = frontend::scatter_nd(at.x, at.places, values, accumulate ? ScatterFn::add : ScatterFn::replace);
   return one(transpose(y, frontend::inverse_of(at.order)));

@@ -152,7 +152,7 @@ Values cross_entropy(Call& c) {
   Expr x = c.tensor("self"), target = c.tensor("target");
   int64_t axis = x.rank() == 1 ? 0 : 1, how = c.integer("reduction", 1);
   double smoothing = c.number("label_smoothing", 0);
-  Dim classes = x.dims()[static_cast<size_t>(axis)];
+  Dim classes = x.dims()[axis];
   Expr logs = c.make(Softmax{.axis = axis, .logarithm = true}, {x}), of_all = logs;
   auto weight = c.optional("weight");
   if (weight) of_all = logs * along(*weight, axis, x.rank());

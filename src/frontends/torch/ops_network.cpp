@@ -212,7 +212,7 @@ Values average_pool(Call& c, size_t axes) {
 
 /// Averages `count` parts of an axis, which may overlap: part i is [floor(i n / count), ceil((i + 1) n / count)).
 Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
-  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Dim size = x.dims()[axis];
   Expr i = reshape(iota(c, count), {1, count}), n = frontend::scalar(c, size), parts = frontend::scalar(c, count);
   Expr place = reshape(iota(c, size), {size, 1});
   Expr begin = i * n / parts, end = ((i + 1.0) * n + parts - 1.0) / parts;
@@ -220,7 +220,7 @@ Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
                        frontend::full(c, x.dtype(), {}, 0));
   std::vector<int64_t> order;
   for (int64_t a = 0; a < x.rank(); ++a) order.push_back(a);
-  std::swap(order[static_cast<size_t>(axis)], order.back());
+  std::swap(order[axis], order.back());
   return transpose(matmul(transpose(x, order), weight), order);
 }
 
@@ -283,7 +283,7 @@ Values adaptive_max(Call& c, size_t axes) {
     Expr index{&c, constant(c.module(), tensor)};
     auto at = static_cast<int64_t>(a);
     y = frontend::gather(y, index, 2 + 2 * at);
-    Dims dims(static_cast<size_t>(rank), 1);
+    Dims dims(rank, 1);
     dims[2 * a] = count, dims[2 * a + 1] = most;
     places = places * static_cast<double>(n) + reshape(index, dims);
     order.push_back(2 + 2 * at), inner.push_back(3 + 2 * at), area *= most;

@@ -45,7 +45,7 @@ Expr shown(Call& c, Expr y, const Line& line) {
 Values at_rank(Call& c, const Line& line, Expr place) {
   auto [values, places] = frontend::sorted(line.x, line.axis);
   Dims dims = line.x.dims();
-  dims[static_cast<size_t>(line.axis)] = 1;
+  dims[line.axis] = 1;
   place = broadcast(place, dims);
   Values both = {shown(c, gather_elements(values, place, line.axis), line),
                  shown(c, gather_elements(places, place, line.axis), line)};
@@ -74,7 +74,7 @@ Expr between(Call& c, Expr sorted, Expr rank, int64_t axis) {
   Expr low = floor(rank), high = ceil(rank);
   auto at = [&](Expr place) {
     Dims dims = sorted.dims();
-    dims[static_cast<size_t>(axis)] = size_at(place, axis);
+    dims[axis] = size_at(place, axis);
     return gather_elements(sorted, convert(broadcast(place, dims), DType::i64), axis);
   };
   if (how == "lower") return at(low);
@@ -108,7 +108,7 @@ Values quantile(Call& c, bool without_nan) {
   y = transpose(y, order);
   if (!keeps) return one(y);
   Dims dims = y.dims();
-  if (line.is_added) dims.insert(dims.end(), static_cast<size_t>(c.tensor("self").rank()), 1);
+  if (line.is_added) dims.insert(dims.end(), c.tensor("self").rank(), 1);
   else dims.insert(dims.begin() + 1 + axis, 1);
   return one(reshape(y, dims));
 }

@@ -120,12 +120,12 @@ Steps steps_of_blocks(Call& c, Expr x) {
   auto is_single = [](const Dim& count) { return !known_equal(count, 1); };
   Steps steps = shaped(counts);
   if (std::ranges::count_if(counts, is_single) == 1 && single >= 0) {
-    steps = shaped({counts[static_cast<size_t>(single)]});
+    steps = shaped({counts[single]});
     steps.axis = single;
     return steps;
   }
   if (split < 0 || (others != 1 && others != 2)) c.unsupported(cat("with blocks ", blocks, " of ", x.value.shape()));
-  auto size = blocks[static_cast<size_t>(split)].constant();
+  auto size = blocks[split].constant();
   if (!size || *size < 1) c.unsupported(cat("with blocks ", blocks, " known only in the run is not supported"));
   steps.axis = split, steps.block = *size;
   return steps;

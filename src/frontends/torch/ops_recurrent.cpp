@@ -71,7 +71,7 @@ Values layered(Call& c, CellKind kind, bool relu_cell) {
   if (is_lstm && first.size() != 2) c.fail("E140", cat("has ", first.size(), " first states"));
   Values hidden, cells;
   size_t ways = n.both_ways ? 2 : 1;
-  for (size_t layer = 0; layer < static_cast<size_t>(n.layers); ++layer) {
+  for (int64_t layer = 0; layer < n.layers; ++layer) {
     Values states;
     for (size_t i = layer * ways; i < (layer + 1) * ways; ++i) {
       auto at = static_cast<int64_t>(i);

@@ -41,7 +41,7 @@ Values mean(Call& c) {
 Expr extreme(Call& c, Expr x, ReduceFn fn, const std::vector<int64_t>& axes, bool keep) {
   for (int64_t axis : axes) {
     GuardCollector guards(c.module());
-    require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat(c.name(), ": elements to choose from"));
+    require_less_equal(1, x.dims()[axis], cat(c.name(), ": elements to choose from"));
   }
   if (x.dtype() != DType::boolean) return reduce(fn, x, axes, keep);
   return convert(reduce(fn, convert(x, DType::u8), axes, keep), DType::boolean);
@@ -98,7 +98,7 @@ Values count_nonzero(Call& c) {
 
 Dim elements_along(Expr x, const std::vector<int64_t>& axes) {
   Dim count = 1;
-  for (int64_t a : axes) count = count * x.dims()[static_cast<size_t>(a)];
+  for (int64_t a : axes) count = count * x.dims()[a];
   return count;
 }
 
@@ -148,7 +148,7 @@ Values vector_norm(Call& c, std::string_view order) {
   if (std::isinf(p))
     for (int64_t axis : axes) {
       GuardCollector guards(c.module());
-      require_less_equal(1, x.dims()[static_cast<size_t>(axis)], cat(c.name(), ": elements to choose from"));
+      require_less_equal(1, x.dims()[axis], cat(c.name(), ": elements to choose from"));
     }
   return one(convert(norm_of(convert(convert(x, type), wide), p, axes, c.flag("keepdim")), type));
 }
@@ -181,7 +181,7 @@ Values sort(Call& c) {
   Expr x = c.tensor("self");
   c.ignore({"stable"});
   int64_t axis = c.axis_of("dim", x.rank(), -1);
-  Dim size = x.rank() == 0 ? Dim(1) : x.dims()[static_cast<size_t>(axis)];
+  Dim size = x.rank() == 0 ? Dim(1) : x.dims()[axis];
   return ordered(c, x, size, axis, c.flag("descending"));
 }
 Values first_axis_sorted(Call& c) {

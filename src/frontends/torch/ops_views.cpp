@@ -27,7 +27,7 @@ std::vector<Expr> in_one_type(Call& c, const std::vector<Expr>& tensors) {
 }
 
 Expr rolled(Expr x, int64_t axis, const Dim& shift) {
-  Dim size = x.dims()[static_cast<size_t>(axis)];
+  Dim size = x.dims()[axis];
   if (known_equal(size, 0)) return x;
   Dim first = mod(shift, size);
   return concat(*x.at, {slice(x, axis, size - first, first), slice(x, axis, 0, size - first)}, axis);
@@ -47,8 +47,8 @@ Values view(Call& c, std::string_view argument) {
 Values flatten(Call& c) {
   Expr x = c.tensor("self");
   if (x.rank() == 0) return c.ignore({"start_dim", "end_dim"}), one(reshape(x, {1}));
-  auto first = static_cast<size_t>(c.axis_of("start_dim", x.rank(), 0));
-  auto last = static_cast<size_t>(c.axis_of("end_dim", x.rank(), -1));
+  size_t first = c.axis_of("start_dim", x.rank(), 0);
+  size_t last = c.axis_of("end_dim", x.rank(), -1);
   if (first > last) c.fail("E143", cat("has start_dim ", first, " behind end_dim ", last));
   Dims dims;
   for (size_t a = 0; a < x.dims().size(); ++a) {
@@ -60,7 +60,7 @@ Values flatten(Call& c) {
 
 Values unflatten(Call& c) {
   Expr x = c.tensor("self");
-  auto axis = static_cast<size_t>(c.axis_of("dim", x.rank()));
+  size_t axis = c.axis_of("dim", x.rank());
   Dims parts = c.sizes("sizes"), dims = x.dims();
   dims.erase(dims.begin() + static_cast<ptrdiff_t>(axis));
   dims.insert(dims.begin() + static_cast<ptrdiff_t>(axis), parts.begin(), parts.end());
@@ -103,7 +103,7 @@ Values permute(Call& c) {
 Values swapped(Call& c, Expr x, int64_t a, int64_t b) {
   if (x.rank() == 0) return one(x);
   std::vector<int64_t> order = axes_from(0, x.rank());
-  std::swap(order.at(static_cast<size_t>(c.axis(a, x.rank()))), order.at(static_cast<size_t>(c.axis(b, x.rank()))));
+  std::swap(order.at(c.axis(a, x.rank())), order.at(c.axis(b, x.rank())));
   return one(transpose(x, order));
 }
 Values transpose_two(Call& c) { return swapped(c, c.tensor("self"), c.integer("dim0"), c.integer("dim1")); }
@@ -117,8 +117,7 @@ Values move_axes(Call& c) {
   Expr x = c.tensor("self");
   std::vector<int64_t> from = c.integers("source"), to = c.integers("destination"), order(x.dims().size(), -1), rest;
   if (from.size() != to.size()) c.fail("E140", cat("moves ", from.size(), " axes to ", to.size(), " places"));
-  for (size_t i = 0; i < from.size(); ++i)
-    order.at(static_cast<size_t>(c.axis(to[i], x.rank()))) = from[i] = c.axis(from[i], x.rank());
+  for (size_t i = 0; i < from.size(); ++i) order.at(c.axis(to[i], x.rank())) = from[i] = c.axis(from[i], x.rank());
   for (int64_t a = 0; a < x.rank(); ++a)
     if (std::ranges::count(from, a) == 0) rest.push_back(a);
   auto next = rest.begin();
@@ -169,7 +168,7 @@ Values slice_scatter(Call& c) {
 Cut row_of(Call& c, Expr x) {
   if (x.rank() == 0) c.fail("E143", "takes a row of a tensor without axes");
   int64_t axis = c.axis_of("dim", x.rank());
-  Dim index = c.size("index"), size = x.dims()[static_cast<size_t>(axis)];
+  Dim index = c.size("index"), size = x.dims()[axis];
   if (index.upper_bound() < 0) index = size + index;
   else if (index.lower_bound() < 0)
     c.unsupported(cat("with an index ", index, " that may be negative is not supported"));
@@ -209,7 +208,7 @@ Values differences(Call& c) {
   if (auto after = c.optional("append")) parts.push_back(*after);
   x = frontend::concat(c, parts, axis);
   for (int64_t i = 0; i < times; ++i) {
-    Dim size = x.dims()[static_cast<size_t>(axis)], left = max(size - 1, 0);
+    Dim size = x.dims()[axis], left = max(size - 1, 0);
     Expr next = slice(x, axis, min(size, 1), left), before = slice(x, axis, 0, left);
     x = x.dtype() == DType::boolean ? frontend::apply(Fn::logical_xor, next, before) : next - before;
   }
@@ -219,7 +218,7 @@ Values differences(Call& c) {
 Cut narrowed(Call& c, Expr x) {
   int64_t axis = c.axis_of("dim", x.rank());
   Dim start = c.size("start");
-  if (start.upper_bound() < 0) start = x.dims()[static_cast<size_t>(axis)] + start;
+  if (start.upper_bound() < 0) start = x.dims()[axis] + start;
   return {axis, start, start + c.size("length")};
 }
 Values narrow(Call& c) {
@@ -230,7 +229,7 @@ Values narrow(Call& c) {
 
 /// Splits into parts of `size`; the last may be smaller.
 Values equal_parts(Call& c, Expr x, int64_t axis, const Dim& size) {
-  Dim all = x.dims()[static_cast<size_t>(axis)];
+  Dim all = x.dims()[axis];
   auto count = ceildiv(all, size).constant();
   if (!count)
     c.unsupported(cat("of ", all, " elements into parts of ", size, " is not supported: their number is open"));
@@ -252,21 +251,20 @@ Values chunk(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), 0), count = c.integer("chunks");
   if (count < 1) c.fail("E145", cat("chunks must be >=1, is ", count));
-  Dim all = x.dims()[static_cast<size_t>(axis)];
+  Dim all = x.dims()[axis];
   if (!all.is_constant()) {
     auto part = exact_divide(all, count);
     if (!part) c.unsupported(cat("of ", all, " elements into ", count, " parts is not supported: the size is open"));
-    return frontend::split(x, axis, Dims(static_cast<size_t>(count), *part));
+    return frontend::split(x, axis, Dims(count, *part));
   }
   Dim size = ceildiv(all, count);
-  return known_equal(size, 0) ? frontend::split(x, axis, Dims(static_cast<size_t>(count), 0))
-                              : equal_parts(c, x, axis, size);
+  return known_equal(size, 0) ? frontend::split(x, axis, Dims(count, 0)) : equal_parts(c, x, axis, size);
 }
 
 Values unbind(Call& c) {
   Expr x = c.tensor("self");
   int64_t axis = c.axis_of("dim", x.rank(), 0);
-  auto count = x.rank() > 0 ? x.dims()[static_cast<size_t>(axis)].constant() : std::nullopt;
+  auto count = x.rank() > 0 ? x.dims()[axis].constant() : std::nullopt;
   if (!count) c.unsupported(cat("of ", x.value.shape(), ": the number of results must be known"));
   Values rows;
   for (int64_t i = 0; i < *count; ++i) rows.push_back(without_axis(slice(x, axis, i, 1), axis));
@@ -311,7 +309,7 @@ Values repeat_interleave(Call& c) {
   Expr x = c.tensor("self");
   c.ignore({"output_size"});
   if (!c.has("dim")) x = reshape(x, {x.value.shape().elements()});
-  auto axis = static_cast<size_t>(c.axis_of("dim", x.rank(), 0));
+  size_t axis = c.axis_of("dim", x.rank(), 0);
   Dim times = c.size("repeats");
   Dims split = x.dims(), wide, joined = x.dims();
   split.insert(split.begin() + static_cast<ptrdiff_t>(axis) + 1, 1);
@@ -418,7 +416,7 @@ Values unfold(Call& c) {
   }
   if (size < 0 || step < 1) c.fail("E145", cat("needs size >=0 and step >=1, has ", size, " and ", step));
   Dims dims = is_scalar ? Dims{} : x.dims();
-  if (!is_scalar) dims[static_cast<size_t>(axis)] = floordiv(x.dims()[static_cast<size_t>(axis)], step) + 1;
+  if (!is_scalar) dims[axis] = floordiv(x.dims()[axis], step) + 1;
   dims.push_back(0);
   return one(frontend::full(c, x.dtype(), dims, 0));
 }
@@ -675,7 +673,7 @@ Expr part_replaced(Call& view, Expr base, Expr value, size_t result, bool is_row
   all.at(result) = value.value;
   int64_t axis = view.axis_of("dim", base.rank(), 0);
   Dims row = base.dims();
-  row[static_cast<size_t>(axis)] = 1;
+  row[axis] = 1;
   if (is_row)
     for (Value& part : all) part = reshape(view.expr(part), row).value;
   return view.expr(frontend::concat(view, all, axis));

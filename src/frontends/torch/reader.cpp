@@ -382,11 +382,11 @@ bool is_row_major(std::span<const int64_t> sizes, std::span<const int64_t> strid
 /// Copies the elements at `strides` of `data` into row-major order.
 Bytes gathered(const Bytes& data, std::span<const int64_t> sizes, std::span<const int64_t> strides, size_t width,
                int64_t count) {
-  std::vector<std::byte> out(static_cast<size_t>(count) * width);
+  std::vector<std::byte> out(count * width);
   std::vector<int64_t> index(sizes.size(), 0);
   int64_t from = 0;
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(&out[static_cast<size_t>(i) * width], data.data() + static_cast<size_t>(from) * width, width);
+    std::memcpy(&out[i * width], data.data() + from * width, width);
     for (size_t a = sizes.size(); a-- > 0;) {
       from += strides[a];
       if (++index[a] < sizes[a]) break;
@@ -415,11 +415,9 @@ Tensor read_weight(const Field& field, const Bytes& data) {
     throw Error({.kind = ErrorKind::model,
                  .code = "E148",
                  .what = cat(field.path(), " has ", count, " elements, its member ", have)});
-  Bytes all = data.part(static_cast<size_t>(begin * width), static_cast<size_t>(reach * width));
+  Bytes all = data.part(begin * width, reach * width);
   bool is_dense = is_row_major(sizes, strides);
-  return {.dtype = type.dtype,
-          .dims = sizes,
-          .data = is_dense ? all : gathered(all, sizes, strides, static_cast<size_t>(width), count)};
+  return {.dtype = type.dtype, .dims = sizes, .data = is_dense ? all : gathered(all, sizes, strides, width, count)};
 }
 
 void read_weights(const Archive& archive, std::string_view folder, std::string_view ending, ExportedProgram& program) {

@@ -45,7 +45,7 @@ class Scanner {
     int64_t value = 0;
     auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error != std::errc()) fail("lacks a number of 64 bits");
-    at_ = static_cast<size_t>(end - text_.data());
+    at_ = end - text_.data();
     return value;
   }
   /// Returns the text up to the next quote, and skips that.
@@ -254,7 +254,7 @@ class RelationParser : Scanner {
     expect("]");
     Dims sizes = sizes_of_(input);
     if (axis < 0 || axis >= std::ssize(sizes)) fail(cat("reads axis ", axis, " of an input with ", sizes.size()));
-    return sizes[static_cast<size_t>(axis)];
+    return sizes[axis];
   }
 
   const std::function<Dims(const std::string&)>& sizes_of_;

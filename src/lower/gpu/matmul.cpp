@@ -152,7 +152,7 @@ std::variant<ProductKernel, LibraryOffer> product_kernel(Lowering& lowering, con
 }  // namespace
 
 bool is_constant(Lowering& lowering, const View& view) {
-  BufferKind kind = lowering.plan().buffers[static_cast<size_t>(view.buffer)].kind;
+  BufferKind kind = lowering.plan().buffers[view.buffer].kind;
   return kind == BufferKind::constant || kind == BufferKind::persistent;
 }
 

@@ -18,14 +18,14 @@ constexpr int64_t max_blocks = 1024;  // of a part at typical sizes; larger part
 
 /// Steps that become one launch.
 struct LaunchGroup {
-  std::vector<size_t> members = {};
+  std::vector<StepId> members = {};
   bool may_grow = false;
   bool is_tiled = false;  ///< all members launch the same kernels; else: any small kernels
-  std::set<int> read = {}, written = {}, written_apart = {};  // buffers
+  std::set<BufferId> read = {}, written = {}, written_apart = {};  // buffers
 };
 
-bool meets(const std::set<int>& a, const std::vector<int>& b) {
-  return std::ranges::any_of(b, [&](int id) { return a.contains(id); });
+bool meets(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
+  return std::ranges::any_of(b, [&](BufferId id) { return a.contains(id); });
 }
 
 /// True if both launch the same kernels; sizes may differ.
@@ -39,16 +39,17 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    std::vector<int> numbers;  // for each step, the first group of its basic block
-    for (size_t i = 0; i <= plan_.steps.size(); ++i) {
-      if (i == plan_.steps.size() || begins_basic_block(i)) first_ = groups_.size();
-      numbers.push_back(static_cast<int>(first_));
-      if (i < plan_.steps.size()) place(i);
+    PerStep<StepId> moved;  // for each step and the end, the step that the first group of its basic block becomes
+    for (StepId i : plan_.steps.ids()) {
+      if (begins_basic_block(i)) first_ = groups_.size();
+      moved.emplace_back(first_);
+      place(i);
     }
-    std::vector<PlanStep> steps;
+    moved.emplace_back(groups_.size());
+    Table<PlanStep> steps;
     for (const LaunchGroup& group : groups_) steps.push_back(merged(group));
     for (PlanStep& step : steps) {
-      if (int* target = step.target()) *target = numbers[static_cast<size_t>(*target)];
+      if (StepId* target = step.target()) *target = moved[*target];
     }
     plan_.steps = std::move(steps);
     drop_unused_kernels();
@@ -58,21 +59,21 @@ class Merger {
   /// True for steps past which no step moves: host steps, library calls, spare launches, exchanges through mailboxes.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
-    auto is_mailbox = [&](int buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
+    auto is_mailbox = [&](BufferId buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
     return launch ? launch->is_spare || std::ranges::any_of(step.buffers, is_mailbox) : !step.is<CollectiveStep>();
   }
   /// True if a basic block starts at step `i`; the steps of a basic block always run one after another.
-  bool begins_basic_block(size_t i) {
+  bool begins_basic_block(StepId i) {
     if (targets_.empty()) {
-      for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : -1);
+      for (const PlanStep& step : plan_.steps) targets_.insert(step.target() ? *step.target() : StepId());
     }
-    return i == 0 || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(static_cast<int>(i));
+    return i == StepId(0) || is_fixed(plan_.steps[i]) || is_fixed(plan_.steps[i - 1]) || targets_.contains(i);
   }
 
   /// Adds the step to the last group that can take it, if it is independent of all groups after that.
-  void place(size_t i) {
+  void place(StepId i) {
     bool is_tiled = has_tiles(plan_.steps[i]), may_join = is_tiled || is_small(plan_.steps[i]),
-         moves = plan_.steps[i].moves >= 0;
+         moves = bool(plan_.steps[i].moves);
     size_t at = groups_.size();
     for (size_t seen = 0; at > first_ && seen < look_back; --at, ++seen) {
       LaunchGroup& group = groups_[at - 1];
@@ -88,40 +89,38 @@ class Merger {
 
   const PlanStep& first_of(const LaunchGroup& group) const { return plan_.steps[group.members[0]]; }
 
-  void add(LaunchGroup& group, size_t i) {
+  void add(LaunchGroup& group, StepId i) {
     const PlanStep& step = plan_.steps[i];
     group.members.push_back(i);
     group.read.insert(step.buffers.begin(), step.buffers.end());
     group.written.insert(step.outputs.begin(), step.outputs.end());
-    for (int id : step.outputs) {
+    for (BufferId id : step.outputs) {
       if (step.writes_apart) group.written_apart.insert(id);
       else group.written_apart.erase(id);
     }
   }
 
-  bool depends(const LaunchGroup& group, size_t i) const {
+  bool depends(const LaunchGroup& group, StepId i) const {
     const PlanStep& step = plan_.steps[i];
-    for (int id : step.buffers) {
+    for (BufferId id : step.buffers) {
       bool writes = std::ranges::find(step.outputs, id) != step.outputs.end();
       bool both_apart = writes && step.writes_apart && group.written_apart.contains(id);
       if (group.written.contains(id) && !both_apart) return true;
     }
-    std::vector<int> others = step.outputs;
-    if (step.writes_apart) std::erase_if(others, [&](int id) { return group.written_apart.contains(id); });
+    std::vector<BufferId> others = step.outputs;
+    if (step.writes_apart) std::erase_if(others, [&](BufferId id) { return group.written_apart.contains(id); });
     return meets(group.read, others);
   }
 
   bool may_merge(const PlanStep& step) const {
     if (!step.is<LaunchStep>()) return false;
     const PlanKernel& kernel = kernel_of(step);
-    bool stays = step.moves >= 0 || (!step.in_place.empty() && writes_output(step));
+    bool stays = step.moves || (!step.in_place.empty() && writes_output(step));
     return !stays && kernel.code.find(head(kernel, step)) != std::string::npos &&
            typical_size(launch_of(step).blocks) <= max_blocks;
   }
 
-  const PlanKernel& kernel_of(const PlanStep& step) const {
-    return plan_.kernels[static_cast<size_t>(launch_of(step).kernel)];
-  }
+  const PlanKernel& kernel_of(const PlanStep& step) const { return plan_.kernels[launch_of(step).kernel]; }
 
   static bool starts_with(const PlanKernel& kernel, std::initializer_list<std::string_view> headers) {
     return std::ranges::any_of(
@@ -144,8 +143,7 @@ class Merger {
 
   /// True if the step writes an output, which may be the memory of an input.
   bool writes_output(const PlanStep& step) const {
-    return std::ranges::any_of(
-        step.outputs, [&](int id) { return plan_.buffers[static_cast<size_t>(id)].kind == BufferKind::output; });
+    return std::ranges::any_of(step.outputs, [&](BufferId id) { return plan_.buffers[id].kind == BufferKind::output; });
   }
 
   /// Returns the first line of the kernel.
@@ -169,57 +167,57 @@ class Merger {
     LaunchStep& launch = launch_of(all);
     launch.kernel = repeated_kernel(pattern.kernel, first, count);
     launch.work = pattern.work;
-    for (size_t v = 0; v < pattern.variants.size(); ++v) launch.variants.push_back(repeated_variant(group, v));
+    for (VariantId v : pattern.variants.ids()) launch.variants.push_back(repeated_variant(group, v));
     return all;
   }
 
-  StepVariant repeated_variant(const LaunchGroup& group, size_t v) {
+  StepVariant repeated_variant(const LaunchGroup& group, VariantId v) {
     const PlanStep& first = first_of(group);
     const StepVariant& pattern = launch_of(first).variants[v];
     StepVariant all{.from = pattern.from};
-    for (size_t m : group.members) {
+    for (StepId m : group.members) {
       const StepVariant& variant = launch_of(plan_.steps[m]).variants[v];
-      all.sizes.push_back(size_number(variant.blocks));
+      all.sizes.push_back(size_id(variant.blocks));
       all.blocks = all.blocks + variant.blocks;
     }
-    for (size_t m : group.members) {
-      const std::vector<int>& sizes = launch_of(plan_.steps[m]).variants[v].sizes;
+    for (StepId m : group.members) {
+      const std::vector<SizeId>& sizes = launch_of(plan_.steps[m]).variants[v].sizes;
       all.sizes.insert(all.sizes.end(), sizes.begin(), sizes.end());
     }
     all.kernel = repeated_kernel(pattern.kernel, first, group.members.size());
     return all;
   }
 
-  /// Returns a kernel for `count` launches of kernel `number` with operands like those of `first`.
-  int repeated_kernel(int number, const PlanStep& first, size_t count) {
-    PlanKernel kernel = plan_.kernels[static_cast<size_t>(number)];
+  /// Returns a kernel for `count` launches of kernel `id` with operands like those of `first`.
+  KernelId repeated_kernel(KernelId id, const PlanStep& first, size_t count) {
+    PlanKernel kernel = plan_.kernels[id];
     std::string name = cat(kernel.name, "_times_", count);
     kernel.code =
         cat(as_part(kernel, first), "WEFT_KERNEL_AHEAD(", name, ", ", count * first.buffers.size(), ", ",
             kernel.threads, ") {\n  choose_part<", count, ", ", first.buffers.size(), ", ", first.sizes.size(),
             ">(WEFT_LAUNCH, [&](const auto& part) WEFT_LAMBDA { ", kernel.name, "(part); });\n}\n");
     kernel.name = name;
-    return kernel_number(std::move(kernel));
+    return kernel_id(std::move(kernel));
   }
 
   /// Adds the launches, reads and writes of all members to `all`, whose sizes begin with the number of blocks of each
   /// member.
   void add_all(PlanStep& all, const LaunchGroup& group) {
-    for (size_t m : group.members) {
+    for (StepId m : group.members) {
       const PlanStep& step = plan_.steps[m];
       const Dim& blocks = launch_of(step).blocks;
-      all.sizes.push_back(size_number(blocks));
+      all.sizes.push_back(size_id(blocks));
       launch_of(all).blocks = launch_of(all).blocks + blocks;
       all.flops = all.flops + step.flops, all.bytes = all.bytes + step.bytes;
     }
-    for (size_t m : group.members) append(all, plan_.steps[m]);
+    for (StepId m : group.members) append(all, plan_.steps[m]);
     all.source = plan_.steps[group.members[0]].source;
   }
 
   /// Merges launches of different small kernels into one.
   PlanStep side_by_side(const LaunchGroup& group) {
     PlanStep all;
-    std::set<int> named;
+    std::set<KernelId> named;
     std::string parts, calls, words;
     size_t count = group.members.size(), buffers = 0, sizes = count;
     for (size_t m = 0; m < count; ++m) {
@@ -237,12 +235,12 @@ class Merger {
     std::string stem = pattern.substr(0, pattern.rfind('_'));
     std::string name = cat(stem, "_and_", count - 1, "_more_", to_string(hash128(cat(words, calls))).substr(0, 6));
     launch_of(all).kernel =
-        kernel_number({.name = name,
-                       .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", tasks::block_threads,
-                                   ") {\n  i64 all = 0;\n", "  WEFT_UNROLL for (int i = 0; i < ", count,
-                                   "; i++) all += WEFT_SIZE(i);\n", "  wait_for_inputs();\n",
-                                   "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(",
-                                   tasks::block_threads, ")) {\n", "    i64 block = at;\n", calls, "  }\n}\n")});
+        kernel_id({.name = name,
+                   .code = cat(parts, "WEFT_KERNEL_AHEAD(", name, ", ", buffers, ", ", tasks::block_threads,
+                               ") {\n  i64 all = 0;\n", "  WEFT_UNROLL for (int i = 0; i < ", count,
+                               "; i++) all += WEFT_SIZE(i);\n", "  wait_for_inputs();\n",
+                               "  WEFT_NO_UNROLL for (i64 at = block_id(); at < all; at += block_count(",
+                               tasks::block_threads, ")) {\n", "    i64 block = at;\n", calls, "  }\n}\n")});
     all.reason = cat(first.reason, "; one launch for ", count, " kernels");
     return all;
   }
@@ -250,7 +248,7 @@ class Merger {
   static void append(PlanStep& all, const PlanStep& step) {
     all.buffers.insert(all.buffers.end(), step.buffers.begin(), step.buffers.end());
     all.sizes.insert(all.sizes.end(), step.sizes.begin(), step.sizes.end());
-    for (int id : step.outputs) {
+    for (BufferId id : step.outputs) {
       if (std::ranges::find(all.outputs, id) == all.outputs.end()) all.outputs.push_back(id);
     }
   }
@@ -260,30 +258,30 @@ class Merger {
     return code.replace(code.find(from), from.size(), cat("WEFT_KERNEL_PART(", kernel.name, ") {"));
   }
 
-  int size_number(const Dim& dim) {
+  SizeId size_id(const Dim& dim) {
     auto found = std::ranges::find(plan_.sizes, dim);
     if (found == plan_.sizes.end()) found = plan_.sizes.insert(found, dim);
-    return static_cast<int>(found - plan_.sizes.begin());
+    return SizeId(found - plan_.sizes.begin());
   }
 
-  int kernel_number(PlanKernel kernel) {
+  KernelId kernel_id(PlanKernel kernel) {
     auto found = std::ranges::find(plan_.kernels, kernel.name, &PlanKernel::name);
     if (found == plan_.kernels.end()) found = plan_.kernels.insert(found, std::move(kernel));
-    return static_cast<int>(found - plan_.kernels.begin());
+    return KernelId(found - plan_.kernels.begin());
   }
 
   void drop_unused_kernels() {
-    std::map<int, int> numbers;
-    std::vector<PlanKernel> kept;
+    std::map<KernelId, KernelId> moved;
+    Table<PlanKernel> kept;
     for (auto* steps : {&plan_.load_steps, &plan_.steps}) {
       for (PlanStep& step : *steps) {
         auto* launch = step.as<LaunchStep>();
         if (!launch) continue;
-        std::vector<int*> used{&launch->kernel};
+        std::vector<KernelId*> used{&launch->kernel};
         for (StepVariant& variant : launch->variants) used.push_back(&variant.kernel);
-        for (int* kernel : used) {
-          auto [entry, is_new] = numbers.try_emplace(*kernel, static_cast<int>(kept.size()));
-          if (is_new) kept.push_back(plan_.kernels[static_cast<size_t>(*kernel)]);
+        for (KernelId* kernel : used) {
+          auto [entry, is_new] = moved.try_emplace(*kernel, kept.end_id());
+          if (is_new) kept.push_back(plan_.kernels[*kernel]);
           *kernel = entry->second;
         }
       }
@@ -293,8 +291,8 @@ class Merger {
 
   Plan& plan_;
   std::vector<LaunchGroup> groups_;
-  size_t first_ = 0;       // first group of the basic block
-  std::set<int> targets_;  // targets of branches and jumps, and -1
+  size_t first_ = 0;          // first group of the basic block
+  std::set<StepId> targets_;  // targets of branches and jumps, and none
 };
 
 }  // namespace

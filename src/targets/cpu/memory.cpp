@@ -13,7 +13,7 @@ constexpr size_t huge_page = 2 << 20;
 
 AlignedMemory::AlignedMemory(int64_t bytes, const HostAllocator& allocator) : bytes_(bytes) {
   if (bytes == 0) return;
-  auto size = static_cast<size_t>(bytes);
+  size_t size = bytes;
   size_t alignment = !allocator.allocate && size >= huge_page ? huge_page : 64;
   void* data = allocator.allocate ? allocator.allocate(allocator.user, size, alignment)
                                   : ::operator new(size, std::align_val_t{alignment}, std::nothrow);

@@ -100,12 +100,11 @@ void Communicators::queue(size_t rank, CollectiveFn fn, DType type, const std::b
   const CommunicatorCalls& calls = library.calls;
   if (elements == 0) return;
   if (fn == CollectiveFn::gather) {
-    auto bytes = static_cast<size_t>(byte_size(type, elements));
+    size_t bytes = byte_size(type, elements);
     return library.check(calls.all_gather(from, to, bytes, bytes_type, communicators_[rank], stream.get()),
                          "gather parts");
   }
-  library.check(calls.all_reduce(from, to, static_cast<size_t>(elements), communicator_type(type), add,
-                                 communicators_[rank], stream.get()),
+  library.check(calls.all_reduce(from, to, elements, communicator_type(type), add, communicators_[rank], stream.get()),
                 "add parts");
 }
 

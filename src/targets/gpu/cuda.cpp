@@ -39,7 +39,7 @@ class Cuda final : public Driver {
     if (error != 0) search.why = cat(path(), ": ", error_text(error));
     else if (count == 0) search.why = cat(path(), " knows no device");
     if (error != 0 || count == 0) return false;
-    contexts_.resize(static_cast<size_t>(count));
+    contexts_.resize(count);
     *slot(launch_with_) = symbol("cuLaunchKernelEx");  // drivers before 11.8 do not have it
     return true;
   }
@@ -66,7 +66,7 @@ class Cuda final : public Driver {
 
   void use(int ordinal) const override {
     std::scoped_lock lock(mutex_);
-    Handle& context = contexts_[static_cast<size_t>(ordinal)];
+    Handle& context = contexts_[ordinal];
     if (!context) check(retain_(&context, device_of(ordinal)), "make a context");
     check(set_current_(context), "retain its context");
   }
@@ -77,7 +77,7 @@ class Cuda final : public Driver {
     use(ordinal);
     check(can_access_(&can_access, device_of(ordinal), device_of(peer)), "ask whether devices are connected");
     if (can_access == 0) return false;
-    int error = enable_access_(contexts_[static_cast<size_t>(peer)], 0);
+    int error = enable_access_(contexts_[peer], 0);
     return error == 0 || error == error_already_enabled;
   }
 

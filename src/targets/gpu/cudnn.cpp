@@ -162,7 +162,7 @@ class Descriptor {
     int64_t count = 0;
     int status = library_.calls.get(get(), name, type, static_cast<int64_t>(room), &count, values.data());
     library_.check(status, cat("get attribute ", static_cast<int>(name)));
-    values.resize(std::min(static_cast<size_t>(count), room));
+    values.resize(std::min<size_t>(count, room));
     return values;
   }
 
@@ -325,7 +325,7 @@ class CudnnConvolution final : public LibraryWork {
     int64_t count = 0;
     int status = library_.calls.get(heuristics.get(), Name::engineheur_results, Type::descriptor,
                                     static_cast<int64_t>(most), &count, handles.data());
-    while (made.size() > (status == 0 ? static_cast<size_t>(std::max<int64_t>(count, 0)) : 0)) made.pop_back();
+    while (std::ssize(made) > (status == 0 ? std::max<int64_t>(count, 0) : 0)) made.pop_back();
     return made;
   }
 

@@ -106,11 +106,11 @@ Memory::Memory(const std::shared_ptr<Device>& device, int64_t bytes, const HostA
   if (bytes == 0) return;
   device->use();
   if (allocator.allocate) {
-    data_ = embedders_memory(static_cast<size_t>(bytes), allocator);
+    data_ = embedders_memory(bytes, allocator);
     return;
   }
   void* memory = nullptr;
-  device->check(device->calls().allocate(&memory, static_cast<size_t>(bytes)), cat("allocate ", bytes, " bytes"));
+  device->check(device->calls().allocate(&memory, bytes), cat("allocate ", bytes, " bytes"));
   auto owner = std::make_shared<Owned<&DriverCalls::free>>(device, memory);
   data_ = {owner, static_cast<std::byte*>(memory)};
 }
@@ -119,8 +119,7 @@ PinnedMemory::PinnedMemory(const std::shared_ptr<Device>& device, int64_t bytes)
   if (bytes == 0) return;
   void* memory = nullptr;
   device->use();
-  device->check(device->driver().allocate_host(&memory, static_cast<size_t>(bytes)),
-                cat("allocate ", bytes, " bytes of the host's memory"));
+  device->check(device->driver().allocate_host(&memory, bytes), cat("allocate ", bytes, " bytes of the host's memory"));
   owned_ = {device, memory};
 }
 
@@ -182,24 +181,22 @@ Stream::Stream(const std::shared_ptr<Device>& device, Handle users) : device_(de
 
 void Stream::copy_to_device(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
-  device_->check(device_->calls().copy_to_device(to, from, static_cast<size_t>(bytes), get()), "copy to the device");
+  device_->check(device_->calls().copy_to_device(to, from, bytes, get()), "copy to the device");
 }
 
 void Stream::copy_to_host(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
-  device_->check(device_->calls().copy_to_host(to, const_cast<void*>(from), static_cast<size_t>(bytes), get()),
-                 "copy to the host");
+  device_->check(device_->calls().copy_to_host(to, const_cast<void*>(from), bytes, get()), "copy to the host");
 }
 
 void Stream::copy_on_device(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
-  device_->check(device_->calls().copy_on_device(to, const_cast<void*>(from), static_cast<size_t>(bytes), get()),
-                 "copy on the device");
+  device_->check(device_->calls().copy_on_device(to, const_cast<void*>(from), bytes, get()), "copy on the device");
 }
 
 void Stream::fill(void* to, unsigned char value, int64_t bytes) const {
   if (bytes == 0) return;
-  device_->check(device_->calls().fill(to, value, static_cast<size_t>(bytes), get()), "fill memory");
+  device_->check(device_->calls().fill(to, value, bytes, get()), "fill memory");
 }
 
 void Stream::launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const {

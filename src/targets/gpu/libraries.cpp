@@ -88,7 +88,7 @@ const Library& opened(const Known& which) {
   static std::mutex mutex;  // never destroyed, because the drivers may be gone by then
   static auto& libraries = *new std::array<std::unique_ptr<Library>, std::size(known)>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<Library>& library = libraries[static_cast<size_t>(&which - known)];
+  std::unique_ptr<Library>& library = libraries[&which - known];
   if (!library) library = which.open();
   return *library;
 }

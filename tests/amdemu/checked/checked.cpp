@@ -35,10 +35,10 @@ Plan plan_for(const Chip& chip) {
   plan.buffers = {{.kind = BufferKind::input, .shape = {DType::f32, {n}}, .bytes = n * 4, .value = "x"},
                   {.kind = BufferKind::output, .shape = {DType::f32, {n}}, .bytes = n * 4, .value = "y"}};
   plan.kernels = {{.name = "planted", .code = {}, .threads = threads}};
-  plan.steps = {{.action = LaunchStep{.blocks = n / threads},
-                 .buffers = {0, 1},
-                 .sizes = {0},
-                 .outputs = {1},
+  plan.steps = {{.action = LaunchStep{.kernel = KernelId(0), .blocks = n / threads},
+                 .buffers = {BufferId(0), BufferId(1)},
+                 .sizes = {SizeId(0)},
+                 .outputs = {BufferId(1)},
                  .source = "node 0 'plant' (Planted)"}};
   return plan;
 }

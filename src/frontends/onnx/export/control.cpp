@@ -51,7 +51,7 @@ Names write(Out& out, const Instruction& i, const If&) {
 
 OutGraph loop_body(Out& out, const Instruction& i, const Loop& op) {
   const Module& body = *i.modules[0];
-  auto carried = static_cast<size_t>(op.carried), first = static_cast<size_t>(op.conditional);
+  size_t carried = op.carried, first = op.conditional;
   Type count = Shape{DType::i64, {}}, condition = Shape{DType::boolean, {}};
   std::string trip = out.new_name("trip"), go = out.new_name("go"), ports;
   put_text(ports, graph_input, port(trip, count));
@@ -78,8 +78,8 @@ OutGraph loop_body(Out& out, const Instruction& i, const Loop& op) {
 Names write(Out& out, const Instruction& i, const Loop& op) {
   bool is_endless = op.trips.is_constant() && op.trips.value() == INT64_MAX;
   Names inputs = {is_endless ? "" : out.size(op.trips), op.conditional ? out.name(i.inputs[0]) : ""};
-  auto first = static_cast<size_t>(op.conditional);
-  for (size_t k = 0; k < static_cast<size_t>(op.carried); ++k) inputs.push_back(out.name(i.inputs[first + k]));
+  size_t first = op.conditional;
+  for (int64_t k = 0; k < op.carried; ++k) inputs.push_back(out.name(i.inputs[first + k]));
   return out.add_all("Loop", inputs, i.types.size(), {{"body", loop_body(out, i, op)}});
 }
 

@@ -220,7 +220,7 @@ Names write(Out& out, const Instruction& i, const ScatterNd& op) {
 }
 
 Names write(Out& out, const Instruction&, const Iota& op) {
-  auto axis = static_cast<size_t>(op.axis);
+  size_t axis = op.axis;
   std::string row = out.add("Range", {out.scalar(DType::i64, 0), out.size(op.dims[axis]), out.scalar(DType::i64, 1)});
   if (op.type != DType::i64) row = cast(out, row, op.type);
   if (op.dims.size() == 1) return {row};

@@ -55,7 +55,7 @@ Tensor dense_tensor(const SparseTensor& sparse) {
   int64_t total = element_count(sparse.dims);
   if (total > largest_dense / (bits(type) / 8))
     fail_sparse(sparse, "E401", cat("of ", sparse.dims, " would take more than 64 MiB"));
-  auto width = static_cast<size_t>(bits(type) / 8);
+  size_t width = bits(type) / 8;
   size_t count = sparse.values.bytes.size() / width;
   if (sparse.indices.type != DType::i64) fail_sparse(sparse, "E149", "needs indices of i64");
   auto indices = to_int64s(to_tensor(sparse.indices));
@@ -65,7 +65,7 @@ Tensor dense_tensor(const SparseTensor& sparse) {
   auto [tensor, data] = allocate_tensor(type, sparse.dims);
   std::fill_n(data, tensor.data.size(), std::byte{0});
   for (size_t n = 0; n < count; ++n) {
-    auto at = static_cast<size_t>(position(sparse, indices, n, total));
+    size_t at = position(sparse, indices, n, total);
     std::memcpy(data + at * width, sparse.values.bytes.data() + n * width, width);
   }
   return tensor;

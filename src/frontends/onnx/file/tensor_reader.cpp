@@ -127,7 +127,7 @@ Bytes external_bytes(const Fields& f, DType type, uint64_t need, frontend::Exter
 /// Joins pieces of numbers; a single piece is viewed in place.
 Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& file) {
   if (pieces.empty()) return {};
-  if (pieces.size() == 1) return file.part(static_cast<size_t>(pieces[0].data() - file.data()), pieces[0].size());
+  if (pieces.size() == 1) return file.part(pieces[0].data() - file.data(), pieces[0].size());
   std::vector<std::byte> joined;
   for (auto piece : pieces) joined.insert(joined.end(), piece.begin(), piece.end());
   return Bytes(std::move(joined));
@@ -149,7 +149,7 @@ Bytes typed_bytes(const Fields& f, DType type, const Bytes& file) {
     case DType::i64: return narrow(f.int64s, 8);
     case DType::u32: return narrow(f.uint64s, 4);
     case DType::u64: return narrow(f.uint64s, 8);
-    default: return narrow(f.int32s, std::max<size_t>(static_cast<size_t>(bits(type)) / 8, 1));
+    default: return narrow(f.int32s, std::max<size_t>(bits(type) / 8, 1));
   }
 }
 

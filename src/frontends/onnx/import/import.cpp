@@ -625,7 +625,7 @@ std::vector<const Node*> Importer::in_order(std::span<const Node> nodes, const S
     else if (waits[node.index] == 0) ready.push(node.index);
   }
   while (!ready.empty()) {
-    auto next = static_cast<size_t>(ready.top());
+    size_t next = ready.top();
     ready.pop();
     order.push_back(&nodes[next]);
     for (int32_t reader : readers[next]) {

@@ -190,7 +190,7 @@ Values category_mapper(Call& c) {
 Expr linear_scores(Call& c, int64_t targets) {
   Expr x = table_input(c);
   auto coefficients = c.floats("coefficients"), intercepts = c.floats("intercepts");
-  if (targets < 1 || coefficients.size() % static_cast<size_t>(targets))
+  if (targets < 1 || coefficients.size() % targets)
     c.fail("E151", cat("cannot share ", coefficients.size(), " coefficients among ", targets, " targets"));
   int64_t features = std::ssize(coefficients) / targets;
   Expr y = matmul(x, transpose(list_of(c, DType::f32, {targets, features}, coefficients), {1, 0}));
@@ -264,7 +264,7 @@ Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
   if (std::ssize(rho) != pairs || std::ssize(coefficients) != (classes - 1) * supports)
     c.fail("E151", cat("has ", rho.size(), " rho and ", coefficients.size(), " coefficients for ", classes,
                        " classes with ", supports, " supports"));
-  std::vector<double> weights(static_cast<size_t>(supports * pairs), 0);
+  std::vector<double> weights(supports * pairs, 0);
   auto take = [&](int64_t pair, int64_t owner, int64_t row) {
     for (int64_t s = first[owner], n = supports_of[owner]; n > 0; ++s, --n)
       weights[s * pairs + pair] = coefficients[row * supports + s];
@@ -278,7 +278,7 @@ Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
 /// Counts the pairs won by each class: [rows, classes].
 Expr votes(Call& c, Expr decisions, int64_t classes) {
   int64_t pairs = classes * (classes - 1) / 2;
-  std::vector<double> won(static_cast<size_t>(pairs * classes), 0), lost = won;
+  std::vector<double> won(pairs * classes, 0), lost = won;
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) {
       won[pair * classes + i] = 1, lost[pair * classes + j] = 1;
@@ -299,7 +299,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   Expr p = sigmoid(-(decisions * list_of(c, DType::f32, {pairs}, a) + list_of(c, DType::f32, {pairs}, b)));
   p = min(max(p, 1e-7), 1 - 1e-7);
   Expr all = concat(c, {p, 1.0 - p, full(c, DType::f32, {p.dims()[0], 1}, 0)}, 1);
-  std::vector<int64_t> from(static_cast<size_t>(classes * classes), 2 * pairs);
+  std::vector<int64_t> from(classes * classes, 2 * pairs);
   for (int64_t i = 0, pair = 0; i < classes; ++i) {
     for (int64_t j = i + 1; j < classes; ++j, ++pair) {
       from[i * classes + j] = pair;

@@ -69,8 +69,7 @@ Values sequence_erase(Call& c) {
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))
-    return total && *total <= max_parts ? std::optional(std::vector<int64_t>(static_cast<size_t>(*total), 1))
-                                        : std::nullopt;
+    return total && *total <= max_parts ? std::optional(std::vector<int64_t>(*total, 1)) : std::nullopt;
   auto contents = known_contents(c.input(1));
   if (!contents || !all_constant(*contents)) return std::nullopt;
   std::vector<int64_t> lengths;
@@ -78,7 +77,7 @@ std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   if (c.input(1).rank() == 1) return lengths;
   if (lengths.size() != 1 || lengths[0] < 1) c.fail("E145", cat("needs one length >=1, has ", lengths));
   if (!total || *total > max_parts * lengths[0]) return std::nullopt;
-  std::vector<int64_t> parts(static_cast<size_t>((*total + lengths[0] - 1) / lengths[0]), lengths[0]);
+  std::vector<int64_t> parts((*total + lengths[0] - 1) / lengths[0], lengths[0]);
   if (*total % lengths[0]) parts.back() = *total % lengths[0];
   return parts;
 }

@@ -307,7 +307,7 @@ Values scan(Call& c) {
   Values inputs = c.opset() == 8 ? c.inputs(1) : c.inputs();
   if (scanned < 1 || scanned > static_cast<int64_t>(inputs.size()))
     c.fail("E145", cat("num_scan_inputs ", scanned, " is not in [1, ", inputs.size(), "]"));
-  size_t states = inputs.size() - static_cast<size_t>(scanned);
+  size_t states = inputs.size() - scanned;
   if (c.output_count() < states) c.fail("E140", cat("has ", states, " states and ", c.output_count(), " outputs"));
   if (c.opset() != 8) return scan_once(c, inputs, states);
   // Opset 8 has a batch axis in front of all other axes. Sequence lengths are refused.

@@ -29,7 +29,7 @@ Values two_operands(Call& c) {
   int64_t axis = c.axis(c.integer("axis"), rank);
   if (!spreads || axis + own > rank) c.fail("E151", cat("cannot broadcast ", in[1].shape(), " to ", in[0].shape()));
   Dims dims = in[1].dims();
-  dims.resize(static_cast<size_t>(rank - axis), 1);
+  dims.resize(rank - axis, 1);
   return {in[0], reshape(Expr{&c, in[1]}, dims)};
 }
 
@@ -37,7 +37,7 @@ Values two_operands(Call& c) {
 Values from_table(Call& c) {
   const auto fns = all_fns();
   auto row = std::ranges::find(fns, c.node().op_type, &FnInfo::onnx);
-  c.expect_inputs(static_cast<size_t>(row->arity), static_cast<size_t>(row->arity));
+  c.expect_inputs(row->arity, row->arity);
   if (row - fns.begin() == static_cast<std::ptrdiff_t>(Fn::div)) refuse_constant_zero(c);
   return {apply(static_cast<Fn>(row - fns.begin()), c, row->arity == 2 ? two_operands(c) : c.inputs())};
 }

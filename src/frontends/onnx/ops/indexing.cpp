@@ -38,9 +38,9 @@ Values tensor_scatter(Call& c) {
   std::string mode = c.text("mode", "linear");
   if (mode != "linear" && mode != "circular")
     c.fail("E145", cat("mode '", printable(mode), "' is not linear or circular"));
-  Expr position = along(iota(c, update.dims()[at(axis)]), axis, cache.rank());
+  Expr position = along(iota(c, update.dims()[axis]), axis, cache.rank());
   if (c.has_input(2)) position = position + along(convert(arg(c, 2), DType::i64), 0, cache.rank());
-  if (mode == "circular") position = floor_mod(position, scalar(c, cache.dims()[at(axis)]));
+  if (mode == "circular") position = floor_mod(position, scalar(c, cache.dims()[axis]));
   return {scatter_elements(cache, broadcast(position, update.dims()), update, axis)};
 }
 

@@ -78,10 +78,10 @@ Values squeeze(Call& c) {
   bool all = !c.has_input(1) && !c.has("axes");
   Dims dims;
   for (int64_t a = 0; a < x.rank(); ++a) {
-    bool goes = all ? removes(c, x.dims()[at(a)]) : std::ranges::binary_search(axes, a);
+    bool goes = all ? removes(c, x.dims()[a]) : std::ranges::binary_search(axes, a);
     if (!goes) {
-      dims.push_back(x.dims()[at(a)]);
-    } else if (known_different(x.dims()[at(a)], 1)) {
+      dims.push_back(x.dims()[a]);
+    } else if (known_different(x.dims()[a], 1)) {
       c.fail("E143", cat("cannot remove axis ", a, " of ", x.value.shape(), ": its size is not 1"));
     }
   }
@@ -132,7 +132,7 @@ Dims split_sizes(Call& c, const Dim& size) {
     c.fail("E151", cat("splits ", size, " elements into ", count, " parts of ", each));
   GuardCollector guards(c.module());
   require_less_equal(others, size, "Split: the parts before the last are whole");
-  parts.assign(at(count), each);
+  parts.assign(count, each);
   parts.back() = size - others;
   return parts;
 }
@@ -140,7 +140,7 @@ Dims split_sizes(Call& c, const Dim& size) {
 Values split(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", 0), x.rank());
-  return split(x, axis, split_sizes(c, x.dims()[at(axis)]));
+  return split(x, axis, split_sizes(c, x.dims()[axis]));
 }
 
 /// Returns the bounds in an input or attribute; nothing for run-time bounds.
@@ -215,8 +215,8 @@ Values pad(Call& c) {
   if (pads.size() != 2 * axes.size()) c.fail("E140", cat("has ", pads.size(), " pads for ", axes.size(), " axes"));
   Dims before(x.dims().size(), 0), after = before;
   for (size_t i = 0; i < axes.size(); ++i) {
-    before[at(axes[i])] = pads[i];
-    after[at(axes[i])] = pads[axes.size() + i];
+    before[axes[i]] = pads[i];
+    after[axes[i]] = pads[axes.size() + i];
   }
   PadMode mode = pad_mode(c);
   double value = c.number("value", 0);
@@ -234,12 +234,12 @@ Values center_crop_pad(Call& c) {
   if (axes.size() != target.size()) c.fail("E140", cat("has ", target.size(), " sizes for ", axes.size(), " axes"));
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = c.axis(axes[i], x.rank());
-    Dim size = x.dims()[at(axis)];
+    Dim size = x.dims()[axis];
     Dim kept = min(size, target[i]);
     x = slice(x, axis, floordiv(size - kept, 2), kept);
     Dims before(x.dims().size(), 0), after = before;
-    before[at(axis)] = floordiv(target[i] - kept, 2);
-    after[at(axis)] = target[i] - kept - before[at(axis)];
+    before[axis] = floordiv(target[i] - kept, 2);
+    after[axis] = target[i] - kept - before[axis];
     x = pad(x, before, after);
   }
   return {x};

@@ -73,7 +73,7 @@ Values mel_weight_matrix(Call& c) {
         std::clamp<int64_t>(to_int64(std::floor(static_cast<double>(length + 1) * hertz / rate)), 0, spectrum - 1));
   }
   auto edge = [&](int64_t first) {
-    std::span<const int64_t> part = std::span(edges).subspan(static_cast<size_t>(first), static_cast<size_t>(bins));
+    std::span<const int64_t> part = std::span(edges).subspan(first, bins);
     return convert(along({&c, constant(c.module(), make_i64_tensor(part))}, 1, 2), DType::f64);
   };
   Expr at = convert(along(iota(c, spectrum), 0, 2), DType::f64), from = edge(0), top = edge(1), to = edge(2);

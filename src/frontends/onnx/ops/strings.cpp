@@ -167,19 +167,18 @@ Values tfidf_vectorizer(Call& c) {
     width = std::max(width, column + 1);
   }
   if (skipped > max_skipped) c.unsupported(cat("takes max_skip_count up to ", max_skipped, ", has ", skipped));
-  std::vector<double> weights = c.floats("weights"), weight_of(static_cast<size_t>(width), 1);
+  std::vector<double> weights = c.floats("weights"), weight_of(width, 1);
   // The source of each result column: a counted n-gram, or the column of zeros before them.
-  std::vector<int64_t> counted(static_cast<size_t>(width), 0), seen(static_cast<size_t>(width), 0);
+  std::vector<int64_t> counted(width, 0), seen(width, 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;
   int64_t place = 1;
   for (const NGrams& grams : ngrams_of(c, pool.dims()[0].value())) {
     bool is_counted = grams.length >= least && grams.length <= most && !grams.columns.empty();
     for (int64_t number : grams.columns) {
-      auto column = static_cast<size_t>(number);
-      if (seen[column]++) c.unsupported(cat("with two n-grams in column ", column, " is not supported"));
-      if (is_counted) counted[column] = place++;
-      if (entry < weights.size()) weight_of[column] = weights[entry];
+      if (seen[number]++) c.unsupported(cat("with two n-grams in column ", number, " is not supported"));
+      if (is_counted) counted[number] = place++;
+      if (entry < weights.size()) weight_of[number] = weights[entry];
       ++entry;
     }
     if (is_counted) parts.push_back(counts(c, x, pool, grams, skipped));

@@ -39,20 +39,20 @@ int64_t depth(Call& c, const Forest& f) {
   std::vector<int64_t> height(f.nodes(), unseen), stack = f.roots;
   while (!stack.empty()) {
     int64_t node = stack.back();
-    int64_t& own = height[at(node)];
-    if (f.mode[at(node)] == Mode::leaf) own = 0;
+    int64_t& own = height[node];
+    if (f.mode[node] == Mode::leaf) own = 0;
     bool is_first = own == unseen;
     if (own >= 0) stack.pop_back();
     if (own >= 0) continue;
     own = open;
-    for (int64_t branch : {f.yes[at(node)], f.no[at(node)]}) {
-      if (height[at(branch)] == open) c.fail("E143", "has a tree with a cycle");
-      if (is_first && height[at(branch)] == unseen) stack.push_back(branch);
+    for (int64_t branch : {f.yes[node], f.no[node]}) {
+      if (height[branch] == open) c.fail("E143", "has a tree with a cycle");
+      if (is_first && height[branch] == unseen) stack.push_back(branch);
     }
-    if (!is_first) own = 1 + std::max(height[at(f.yes[at(node)])], height[at(f.no[at(node)])]);
+    if (!is_first) own = 1 + std::max(height[f.yes[node]], height[f.no[node]]);
   }
   int64_t most = 0;
-  for (int64_t root : f.roots) most = std::max(most, height[at(root)]);
+  for (int64_t root : f.roots) most = std::max(most, height[root]);
   return most;
 }
 
@@ -181,7 +181,7 @@ void make_room(Call& c, Forest& f, int64_t leaves, int64_t targets, size_t liste
   if (all > free + each * static_cast<double>(listed))
     c.fail("E401", cat("has ", leaves, " leaves for ", targets, " targets, and lists ", listed, " weights only"));
   f.targets = targets;
-  f.weights.assign(at(leaves * targets), 0);
+  f.weights.assign(leaves * targets, 0);
 }
 
 /// Reads the nodes of all trees, without the weights of leaves; fills `ids`.
@@ -237,10 +237,10 @@ void read_weights(Call& c, Forest& f, const NodeIds& ids, std::string_view kind,
   make_room(c, f, count, targets, target.size());
   for (size_t i = 0; i < target.size(); ++i) {
     auto found = ids.find({trees[i], nodes[i]});
-    if (found == ids.end() || f.mode[at(found->second)] != Mode::leaf || target[i] < 0 || target[i] >= targets)
+    if (found == ids.end() || f.mode[found->second] != Mode::leaf || target[i] < 0 || target[i] >= targets)
       c.fail("E143", cat("gives a weight for target ", target[i], " of ", targets, " to node ", nodes[i], " of tree ",
                          trees[i], ", which is not a leaf"));
-    f.weights[at(f.leaf[at(found->second)] * targets + target[i])] += weight[i];
+    f.weights[f.leaf[found->second] * targets + target[i]] += weight[i];
   }
 }
 
@@ -342,13 +342,14 @@ Values tree_ensemble(Call& c) {
   expect_size(c, "nodes_splits", f.value.size(), count);
   missing.resize(count);
   auto check = [&](int64_t index, size_t limit, std::string_view what) {
-    if (index < 0 || at(index) >= limit) c.fail("E143", cat("has ", what, " ", index, ", not in [0, ", limit, ")"));
+    if (index < 0 || std::cmp_greater_equal(index, limit))
+      c.fail("E143", cat("has ", what, " ", index, ", not in [0, ", limit, ")"));
   };
   make_room(c, f, std::ssize(targets), c.integer("n_targets", 1), leaf_count);
   f.leaf.assign(count, 0);
   for (size_t i = 0; i < leaf_count; ++i) {
-    check(targets[i], at(f.targets), "leaf_targetids");
-    f.weights[i * at(f.targets) + at(targets[i])] = weights[i];
+    check(targets[i], f.targets, "leaf_targetids");
+    f.weights[i * f.targets + targets[i]] = weights[i];
   }
   for (size_t i = 0; i < count; ++i) {
     check(modes[i], 7, "nodes_modes");
@@ -372,7 +373,7 @@ Values tree_ensemble(Call& c) {
   check(how, aggregates.size(), "aggregate_function");
   int64_t transform = c.integer("post_transform", 0);
   check(transform, 5, "post_transform");
-  Expr y = evaluated(c, f, arg(c, 0), aggregate(c, std::string(aggregates[at(how)])));
+  Expr y = evaluated(c, f, arg(c, 0), aggregate(c, std::string(aggregates[how])));
   return {transformed(c, y, static_cast<PostTransform>(transform))};
 }
 
