@@ -2,6 +2,7 @@
 // The calls of migraphx.h that make, compile, run, save and load programs.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "migraphx/body.h"
 #include "migraphx/program.h"
