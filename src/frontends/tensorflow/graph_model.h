@@ -74,8 +74,6 @@ bool is_placeholder(const Node& node);
 /// Returns the name of a variable: its shared name or, if it has none, its node's.
 std::string variable_of(const Node& node);
 
-/// Returns the sizes of a TensorShapeProto, -1 for an open one; nothing if the rank is unknown.
-Sizes read_sizes(frontend::Wire wire);
 /// Adds the nodes and functions of a GraphDef to `model`.
 void read_graph(frontend::Wire& wire, GraphModel& model);
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "frontends/tensorflow/fault.h"
+#include "frontends/tensorflow/graph_tensors.h"
 
 namespace weft::tensorflow {
 namespace {
