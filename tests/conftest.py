@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the build and the shared test modules on the import path."""
-import gc
 import sys
 from pathlib import Path
 

@@ -255,9 +255,8 @@ void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
 
 Prepared Work::prepared_blocks(const Layer& layer, std::span<const float> hessian) const {
   Prepared made;
-  size_t threads = settings_.threads;
-  made.blocks =
-      is_last(layer) ? in_bytes(layer) : round_blocks(layer, block_format(), *settings_.weights, hessian, threads);
+  made.blocks = is_last(layer) ? in_bytes(layer)
+                               : round_blocks(layer, block_format(), *settings_.weights, hessian, settings_.threads);
   made.weight_noise = weight_noise(layer, made.blocks);
   return made;
 }

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 import cases
+import checks
 
 pointer = ctypes.c_void_p
 FLOAT8 = {"gfx942": cases.FLOAT8_FNUZ, "gfx1200": cases.FLOAT8, "gfx1201": cases.FLOAT8}
@@ -68,7 +69,7 @@ class Amd:
                 self.call("hipMemcpy", pointer(array.ctypes.data), at, ctypes.c_size_t(array.nbytes), 2)
         for at in held:
             self.call("hipFree", at)
-        cases.raise_fault(fault)
+        checks.raise_fault(fault)
         return outputs
 
 
@@ -83,7 +84,7 @@ def main():
         device = Amd(library, options.objects)
     except OSError as problem:
         sys.exit(f"run_amd.py needs a HIP library (WEFT_HIP_LIBRARY): {problem}")
-    sys.exit(cases.check(device, [*cases.all_cases(small=True), *cases.gemm_cases(small=True, float8=FLOAT8.get(options.chip))]) != 0)
+    sys.exit(checks.check(device, [*cases.all_cases(small=True), *cases.gemm_cases(small=True, float8=FLOAT8.get(options.chip))]) != 0)
 
 
 if __name__ == "__main__":

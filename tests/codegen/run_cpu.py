@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 import cases
+import checks
 
 
 class LaunchArgs(ctypes.Structure):
@@ -41,7 +42,7 @@ class Cpu:
         entry = self.kernel(case.kernel)
         for begin, end in ranges:
             entry(ctypes.byref(args), ctypes.c_int64(begin), ctypes.c_int64(end))
-        cases.raise_fault(fault)
+        checks.raise_fault(fault)
         return outputs
 
     def run(self, case):
@@ -54,4 +55,4 @@ class Cpu:
 
 
 if __name__ == "__main__":
-    sys.exit(cases.check(Cpu(sys.argv[1:]), cases.all_cases()) != 0)
+    sys.exit(checks.check(Cpu(sys.argv[1:]), cases.all_cases()) != 0)

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 
 import cases
+import checks
 
 pointer = ctypes.c_void_p
 
@@ -86,7 +87,7 @@ class Cuda:
                 self.call("cuMemcpyDtoH_v2", pointer(array.ctypes.data), at, ctypes.c_size_t(array.nbytes))
         for at in held:
             self.call("cuMemFree_v2", at)
-        cases.raise_fault(fault)
+        checks.raise_fault(fault)
         return outputs
 
     def milliseconds(self, case, repeats=20):
@@ -116,7 +117,7 @@ def main():
         sys.exit(f"run_cuda.py needs an NVIDIA driver (libcuda.so.1): {problem}")
     except RuntimeError as problem:
         sys.exit(f"run_cuda.py: {problem}")
-    failures = cases.check(device, [*cases.all_cases(), *cases.gemm_cases(float8=cases.FLOAT8), *cases.group_cases(), *cases.attention_cases()])
+    failures = checks.check(device, [*cases.all_cases(), *cases.gemm_cases(float8=cases.FLOAT8), *cases.group_cases(), *cases.attention_cases()])
     for case in cases.timed_cases():
         ms = device.milliseconds(case)
         print(f"{case.kernel} {case.sizes}: {ms:.3f} ms, {case.work / ms / 1e6:.0f} {case.unit}")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cases
+import checks
 import run_cpu
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -82,7 +83,7 @@ def test_cpu_compiles(family, name, tmp_path):
     chip, library = CPUS[family], tmp_path / f"{name}.so"
     compile_sample(name, chip, library, "--warnings")
     if name == "samples" and runs_here(chip):
-        assert cases.check(run_cpu.Cpu([library]), cases.all_cases(small=True)) == 0
+        assert checks.check(run_cpu.Cpu([library]), cases.all_cases(small=True)) == 0
 
 
 # Chip, its features, the register, and instructions of the innermost loop for bytes and for 16-bit integers.
@@ -126,7 +127,7 @@ def test_tiles_of_aarch64(sample, count, instruction, tmp_path):
 @pytest.mark.parametrize("options", [[], ["--checked"]], ids=["plain", "checked"])
 def test_cpu_runs(options, tmp_path):
     compile_sample("samples", "host", tmp_path / "samples.so", *options)
-    assert cases.check(run_cpu.Cpu([tmp_path / "samples.so"]), cases.all_cases()) == 0
+    assert checks.check(run_cpu.Cpu([tmp_path / "samples.so"]), cases.all_cases()) == 0
 
 
 def test_checked_kernels_name_the_buffer(tmp_path):

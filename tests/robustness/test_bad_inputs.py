@@ -3,6 +3,7 @@
 text); WEFT_UPDATE=1 writes them. Every one is refused within a second of processor time and 256 MiB."""
 import os
 
+import bad_runs  # noqa: F401  adds to INPUTS
 import pytest
 from bad_inputs import INPUTS
 from limits import BUILD, ROOT, run_limited
