@@ -28,6 +28,7 @@
 
 #define WEFT_INLINE __attribute__((always_inline)) inline
 #define WEFT_LAMBDA __attribute__((always_inline))
+#define WEFT_COLD __attribute__((noinline, cold))
 #define WEFT_UNROLL _Pragma("clang loop unroll(full)")
 #define WEFT_FEW _Pragma("clang loop unroll_count(2)")
 #define WEFT_NO_UNROLL _Pragma("clang loop unroll(disable)")

@@ -108,9 +108,10 @@ WEFT_INLINE auto cast_to_bool(V v) {
 
 /// Quantises: the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most 16 bits.
 /// x is never NaN.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, V low, V high) {
-  const V within = select(x < high, x, high), clamped = select(within > low, within, low);
+template <class To, class V, class I>
+WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
+  const V least = convert<Elem<V>>(low), greatest = convert<Elem<V>>(high);
+  const V within = select(x < greatest, x, greatest), clamped = select(within > least, within, least);
   return convert<To>(convert<i32>(round_even(clamped)));
 }
 /// Rounds |x| < 2^31 to even.
@@ -132,40 +133,15 @@ WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
 #endif
     return convert<i32>(round_even(x));
 }
-/// Rounds x to an integer and clamps it to [low, high]. |x| < 2^31 lets it clamp after rounding, in fewer steps.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> nearest_small(V x, V low, V high) {
-  [[maybe_unused]] constexpr int N = lanes_of<V>;
-#if defined(__AVX512F__)
-  if constexpr (is_same<Elem<V>, f64> && N >= 8) {
-    const auto v = small_integers(x);
-    return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
-  }
-#elif defined(__AVX__)
-  if constexpr (is_same<Elem<V>, f64> && N > 8) {
-    return join(nearest_small<To>(low_lanes<N / 2>(x), low_lanes<N / 2>(low), low_lanes<N / 2>(high)),
-                nearest_small<To>(high_lanes<N / 2>(x), high_lanes<N / 2>(low), high_lanes<N / 2>(high)));
-  }
-  if constexpr (is_same<Elem<V>, f64> && N == 8) {
-    using Four = Vec<f64, 4>;
-    const Four first = __builtin_shufflevector(x, x, 0, 1, 2, 3), second = __builtin_shufflevector(x, x, 4, 5, 6, 7);
-    using Shorts = short __attribute__((__vector_size__(16)));
-    const Shorts both =
-        __builtin_ia32_packssdw128(__builtin_ia32_cvtpd2dq256(first), __builtin_ia32_cvtpd2dq256(second));
-    const auto v = __builtin_bit_cast(Vec<i16, N>, both), least = convert<i16>(low), greatest = convert<i16>(high);
-    return convert<To>(maximum(minimum(v, greatest), least));
-  }
-#endif
-  const auto v = convert<i32>(round_even(x));
-  return convert<To>(maximum(minimum(v, convert<i32>(high)), convert<i32>(low)));
+/// Clamps integers to [low, high].
+template <class To, class I>
+WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
+  return convert<To>(maximum(minimum(v, high), low));
 }
-/// Rounds and clamps f32 values that lie between x and x + `width`. Sets the lanes of `doubt` in which the two ends
-/// round differently.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, V low, V high, f32 width, Vec<i32, lanes_of<V>>& doubt) {
-  const auto least = small_integers(x), greatest = small_integers(x + V(width));
-  doubt |= least ^ greatest;
-  return convert<To>(maximum(minimum(least, convert<i32>(high)), convert<i32>(low)));
+/// True unless all numbers between x and x + `width` round to the integers v, which are those of x.
+template <class V, class I>
+WEFT_INLINE bool in_doubt(V x, I v, V width) {
+  return any(v ^ small_integers(x + width));
 }
 /// Clamps integers to the range of a byte type.
 template <class To, class V>
@@ -193,16 +169,9 @@ WEFT_INLINE Vec<To, lanes_of<V>> saturated(V v) {
   constexpr i32 lowest = i32(integer_low<To>), highest = i32(integer_high<To>) - 1;
   return convert<To>(maximum(minimum(v, V(highest)), V(lowest)));
 }
-/// quick_nearest, clamped to all numbers of an 8-bit type.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> quick_nearest(V x, f32 width, Vec<i32, lanes_of<V>>& doubt) {
-  const auto least = small_integers(x), greatest = small_integers(x + V(width));
-  doubt |= least ^ greatest;
-  return saturated<To>(least);
-}
 /// Rounds any x to an integer of [low, high]; NaN gives 0.
-template <class To, class V>
-WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, V low, V high) {
+template <class To, class V, class I>
+WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, I low, I high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 

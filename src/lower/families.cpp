@@ -17,6 +17,7 @@
 #include "ops/host.h"
 #include "ops/indexed.h"
 #include "ops/lookup.h"
+#include "ops/quantize.h"
 #include "ops/reduce.h"
 #include "ops/views.h"
 

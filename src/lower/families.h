@@ -20,7 +20,6 @@ struct Family {
   bool takes_prologue = false;    ///< its kernel can compute elementwise instructions on its first operand
   bool takes_epilogue = false;    ///< its kernel can compute elementwise instructions on its result
   bool places = false;            ///< its kernel can store with any strides, as into a part of a concatenation
-  bool multiplies = false;        ///< on a CPU its epilogue may round in f32 first (FusedBody::round_in_f32_first)
   bool takes_packed = false;      ///< its kernel reads operands with several elements per byte
   bool takes_containers = false;  ///< its operands may be containers (sequences, optionals, maps)
   std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does

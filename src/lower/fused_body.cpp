@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 
 #include "base/error.h"
 #include "ir/core_ops.h"
-#include "lower/rounding.h"
 #include "ops/elementwise.h"
+#include "ops/interval.h"
 #include "ops/lookup.h"
+#include "ops/quantize.h"
 
 namespace weft {
 
@@ -46,114 +48,77 @@ FusedBody::FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_vie
       load_view_(std::move(load_view)),
       store_view_(std::move(store_view)) {}
 
-void FusedBody::round_in_f32_first(NarrowViewOf narrow_view) { narrow_view_ = std::move(narrow_view); }
-
 void FusedBody::add_access(std::vector<Access>& list, Value value, const ViewOf& view_of) {
   bool known = std::ranges::any_of(list, [&](const Access& a) { return a.value == value; });
   if (!known) list.push_back({value, view_of(value), {}});
 }
 
-/// Finds conversions that can round and clamp in one function, and drops the instructions that this makes unnecessary.
-void FusedBody::absorb_roundings(const std::vector<Value>& outputs) {
-  auto is_here = [&](const Instruction* i) {
-    bool stored = std::ranges::any_of(outputs, [&](const Value& output) { return output.def == i; });
-    return !stored && std::ranges::find(instructions_, i) != instructions_.end();
-  };
-  std::vector<const Instruction*> gone;
-  for (const Instruction* i : instructions_) {
-    std::vector<const Instruction*> inner;
-    std::vector<Value> parts = rounding_parts(*i, inner);
-    if (parts.empty() || !std::ranges::all_of(inner, is_here)) continue;
-    roundings_[i] = parts;
-    gone.insert(gone.end(), inner.begin(), inner.end());
-  }
-  std::erase_if(instructions_, [&](const Instruction* i) { return std::ranges::find(gone, i) != gone.end(); });
+namespace {
+
+bool is_guessed(const Instruction& i) { return i.is<Nearest>() && i.inputs.size() > 3; }
+
+/// True if a Nearest rounds numbers below 2^31, none of them NaN.
+bool is_small(const Instruction& nearest) {
+  return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-std::vector<Value> FusedBody::operands(const Instruction& i) const {
-  if (i.is<Lookup>()) return {i.inputs[0]};  // the table is not loaded element by element
-  auto found = roundings_.find(&i);
-  return found == roundings_.end() ? i.inputs : found->second;
+/// Returns the byte type to whose range a Nearest clamps, if it has this type or its only reader converts it to that.
+std::optional<DType> whole_bytes(const Instruction& nearest) {
+  const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
+  DType to = reader ? reader->to : nearest.as<Nearest>()->to;
+  double lowest = to == DType::u8 ? 0 : -128;
+  bool is_whole = splat_of(nearest.inputs[1]) == lowest && splat_of(nearest.inputs[2]) == lowest + 255;
+  return is_whole && is_small(nearest) && (to == DType::u8 || to == DType::i8) ? std::optional(to) : std::nullopt;
+}
+
+/// Returns the operands that are read element by element.
+std::vector<Value> operands(const Instruction& i) {
+  if (i.is<Lookup>()) return {i.inputs[0]};
+  std::vector<Value> list = i.inputs;
+  if (i.is<Nearest>() && whole_bytes(i)) list.erase(list.begin() + 1, list.begin() + 3);  // its limits
+  return list;
+}
+
+}  // namespace
+
+/// Finds the instructions that only the sums behind guesses need.
+void FusedBody::find_late(const std::vector<Value>& outputs) {
+  for (const Instruction* i : instructions_ | std::views::reverse) {
+    Value value{const_cast<Instruction*>(i), 0};
+    auto needs = [&](const Instruction* user) {
+      bool is_behind = is_guessed(*user) && std::ranges::count(user->inputs, value) == 1 && user->inputs[0] == value;
+      return !is_behind && !late_.contains(user);
+    };
+    if (std::ranges::find(outputs, value) == outputs.end() && std::ranges::none_of(i->users, needs)) late_.insert(i);
+  }
 }
 
 void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
                      const std::vector<Value>& given, const std::vector<Value>& loads) {
   instructions_ = instructions;
-  absorb_roundings(outputs);
+  find_late(outputs);
   auto is_inside = [&](Value value) {
     return std::ranges::find(given, value) != given.end() ||
            std::ranges::find(instructions_, value.def) != instructions_.end();
   };
   for (const Instruction* i : instructions_) {
+    // The limits of a Nearest are loaded where that costs nothing, so that layers with other zero points share a kernel.
+    bool is_literal = !i->is<Nearest>() || !iteration_.loads_early;
     for (const Value& input : operands(*i)) {
-      if (!is_inside(input) && !literal_of(input)) add_access(loads_, input, load_view_);
+      if (!is_inside(input) && !(is_literal && literal_of(input))) add_access(loads_, input, load_view_);
     }
   }
   for (const Value& value : loads) {
     if (!is_inside(value) && !literal_of(value)) add_access(loads_, value, load_view_);
   }
   for (const Value& output : outputs) add_access(stores_, output, store_view_);
-  if (narrow_view_ && is_quick()) plan_first_look();
   collapse();
-}
-
-/// For each sum that is only rounded, plans to subtract the bound of its f32 error first; the exact sum is then in
-/// [result, result + 2 * bound]. The subtraction costs nothing if a term is a constant or a product.
-void FusedBody::plan_first_look() {
-  for (const auto& [rounding, parts] : roundings_) {
-    Value sum = parts[0];
-    bool is_here = std::ranges::find(instructions_, sum.def) != instructions_.end();
-    if (is_here && sum.def->is<Elementwise>() && sum.def->users.size() == 1)
-      lowered_[sum.def] = *quick_error(*rounding);
-  }
-  for (const Access& access : loads_) {
-    if (access.view.dtype != DType::f64) continue;
-    double less = 0;
-    for (const auto& [sum, error] : lowered_) less = lowered_constant(*sum) == access.value ? error : less;
-    quick_loads_.push_back({access.value, narrow_view_(access.value, less), {}});
-  }
-}
-
-std::optional<double> FusedBody::quick_error(const Instruction& rounding) const {
-  const std::vector<Value>& parts = roundings_.at(&rounding);
-  double error = quick_rounding_error(parts[0], parts[1], parts[2]);
-  return error > 0 ? std::optional(error) : std::nullopt;
-}
-
-/// Returns a term of the sum that the kernel loads for this sum only, so that its load can subtract the error.
-std::optional<Value> FusedBody::lowered_constant(const Instruction& sum) const {
-  const auto* op = sum.as<Elementwise>();
-  if (!op || op->fn != Fn::add) return std::nullopt;
-  for (const Value& term : sum.inputs) {
-    int64_t uses = 0;
-    for (const Instruction* i : instructions_) uses += std::ranges::count(operands(*i), term);
-    bool is_loaded = std::ranges::find(loads_, term, &Access::value) != loads_.end();
-    if (is_loaded && uses == 1) return term;
-  }
-  return std::nullopt;
-}
-
-/// True if all f64 values are rounded at once and f32 is usually precise enough to decide the rounding.
-bool FusedBody::is_quick() const {
-  auto is_plain = [](DType type) { return is_integer(type) || type == DType::f64; };
-  for (const Instruction* i : instructions_) {
-    const auto* op = i->as<Elementwise>();
-    DType to = i->types[0].shape.dtype;
-    bool is_sum = to == DType::f64 && (i->is<Convert>() || (op && (op->fn == Fn::add || op->fn == Fn::mul)));
-    bool is_whole = is_integer(to) && std::ranges::all_of(i->inputs, [](Value x) { return is_integer(x.dtype()); });
-    bool is_rounding = roundings_.contains(i) && quick_error(*i);
-    if (!is_rounding && !is_sum && !is_whole) return false;
-  }
-  auto is_integer_store = [&](const Access& access) { return is_integer(access.view.dtype); };
-  return !roundings_.empty() && std::ranges::all_of(stores_, is_integer_store) &&
-         std::ranges::all_of(loads_, [&](const Access& access) { return is_plain(access.view.dtype); });
 }
 
 void FusedBody::collapse() {
   std::vector<Dims> strides;
   for (const Access& access : loads_) strides.push_back(access.view.strides);
   for (const Access& access : stores_) strides.push_back(access.view.strides);
-  for (const Access& access : quick_loads_) strides.push_back(access.view.strides);
   size_t rank = iteration_.dims.size();
   std::vector<bool> limits(rank);
   for (size_t axis : iteration_.group_begin) {
@@ -165,7 +130,6 @@ void FusedBody::collapse() {
   size_t at = 0;
   for (Access& access : loads_) access.strides = std::move(strides[at++]);
   for (Access& access : stores_) access.strides = std::move(strides[at++]);
-  for (Access& access : quick_loads_) access.strides = std::move(strides[at++]);
   if (!is_free) return;
   for (size_t i = 0; i < axes_.size(); ++i) axis_names_.push_back(cat("c", i));
 }
@@ -238,12 +202,6 @@ std::string FusedBody::load(const Access& access) {
   return cat("load_strided<W>(", at, ", ", stride, ", lanes)");
 }
 
-/// Returns the type in registers; the f32 path uses f32 for f64.
-DType FusedBody::register_type(DType type) const {
-  DType own = compute_type(type);
-  return quick_ && own == DType::f64 ? DType::f32 : own;
-}
-
 std::string FusedBody::converted(const Variable& from, DType to) const {
   return from.type == to ? from.name : cat("convert<", kernel_type(to), ">(", from.name, ")");
 }
@@ -251,18 +209,15 @@ std::string FusedBody::converted(const Variable& from, DType to) const {
 std::string FusedBody::operand(Value value, DType type) {
   auto found = variables_.find({value.def, value.index});
   if (found == variables_.end()) {
-    DType own = register_type(value.dtype());
-    if (auto number = literal_of(value))
-      return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
-    std::vector<Access>& loads = quick_ && value.dtype() == DType::f64 ? quick_loads_ : loads_;
-    auto access = std::ranges::find(loads, value, &Access::value);
-    check(access != loads.end(), "a fused operand is loaded or computed");
+    DType own = compute_type(value.dtype());
+    auto access = std::ranges::find(loads_, value, &Access::value);
+    auto number = access == loads_.end() ? literal_of(value) : std::nullopt;
+    if (number) return cat("splat<", kernel_type(own), ", W>(", number_text(own, *number), ")");
+    check(access != loads_.end(), "a fused operand is loaded or computed");
     std::string name = fresh();
     std::string text = load(*access);
     if (own != access->view.dtype && value.dtype() != DType::boolean)
       text = cat("convert<", kernel_type(own), ">(", text, ")");
-    if (less_ != 0)
-      text = cat("fn::op_add(", text, ", splat<", kernel_type(own), ", W>(", number_text(own, -less_), "))");
     kernel_.line("  const auto ", name, " = ", text, ";");
     found = variables_.emplace(std::pair(static_cast<const Instruction*>(value.def), value.index), Variable{name, own})
                 .first;
@@ -297,42 +252,49 @@ Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
 
 }  // namespace
 
-/// Returns the text of an f32 sum minus `error`. If one of two terms is a product, an FMA subtracts the error for free.
-std::string FusedBody::quick_sum(const Instruction& sum, double error) {
-  auto lowered = [&](const std::string& x) {
-    return cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
-  };
-  auto text = [&](Value value) { return operand(value, register_type(value.dtype())); };
-  Fn fn = sum.as<Elementwise>()->fn;
-  std::string function = cat("fn::op_", info(fn).name, "(");
-  Value a = sum.inputs[0], b = sum.inputs[1];
-  if (fn != Fn::add) return lowered(cat(function, text(a), ", ", text(b), ")"));
-  if (lowered_constant(sum)) return cat(function, text(a), ", ", text(b), ")");
-  const auto* first = a.def->as<Elementwise>();
-  if (first && first->fn == Fn::mul) std::swap(a, b);
-  return cat(function, text(a), ", ", lowered(text(b)), ")");
+/// Writes the late instructions that a value needs.
+void FusedBody::emit_late(Value value) {
+  if (!late_.contains(value.def) || variables_.contains({value.def, value.index})) return;
+  for (const Value& input : operands(*value.def)) emit_late(input);
+  emit(*value.def);
 }
 
-/// Returns the type to which the only reader converts a rounding, if the rounding clamps to the range of that type.
-static std::optional<DType> whole_bytes(const Instruction& rounding, const std::vector<Value>& parts) {
-  const auto* reader = rounding.users.size() == 1 ? rounding.users[0]->as<Convert>() : nullptr;
-  DType to = reader ? reader->to : rounding.as<Convert>()->to;
-  if (to != DType::u8 && to != DType::i8) return std::nullopt;
-  double lowest = to == DType::u8 ? 0 : -128;
-  bool all = splat_of(parts[1]) == lowest && splat_of(parts[2]) == lowest + 255;
-  return all ? std::optional(to) : std::nullopt;
+/// Writes the integers next to a value below 2^31: those of the guess, or those of the sum if a lane is in doubt. The sum
+/// is a function of its own: in the kernel's loops it would be compiled many times.
+std::string FusedBody::small_integers(const Instruction& i) {
+  std::string name = fresh();
+  if (!is_guessed(i)) {
+    kernel_.line("  const auto ", name, " = small_integers(", variable(i.inputs[0]), ");");
+    return name;
+  }
+  std::string guess = variable(i.inputs[3]), width = variable(i.inputs[4]);
+  kernel_.line("  auto ", name, " = small_integers(", guess, ");");
+  kernel_.line("  if (in_doubt(", guess, ", ", name, ", ", width, ")) ", name, " = [=]() WEFT_COLD {");
+  auto known = variables_;
+  emit_late(i.inputs[0]);
+  kernel_.line("  return small_integers(", variable(i.inputs[0]), ");");
+  kernel_.line("  }();");
+  variables_ = std::move(known);
+  return name;
 }
 
-/// Rounds in f32 to a 32-bit integer, because most readers convert the result back to f32.
-std::string FusedBody::quick_rounding(const Instruction& rounding) {
-  std::vector<Value> parts = operands(rounding);
-  double error = *quick_error(rounding);
-  std::string x = operand(parts[0], DType::f32), end = cat(number_text(DType::f32, 2 * error), ", doubt)");
-  if (!lowered_.contains(parts[0].def))
-    x = cat("fn::op_add(", x, ", splat<f32, W>(", number_text(DType::f32, -error), "))");
-  if (auto bytes = whole_bytes(rounding, parts)) return cat("quick_nearest<", kernel_type(*bytes), ">(", x, ", ", end);
-  return cat("quick_nearest<i32>(", x, ", ", operand(parts[1], DType::f32), ", ", operand(parts[2], DType::f32), ", ",
-             end);
+/// Rounds and clamps. Results of small numbers are 32-bit integers, because most readers convert them back to floats.
+void FusedBody::emit_nearest(const Instruction& i) {
+  DType result = compute_type(i.as<Nearest>()->to);
+  std::string text;
+  auto limits = [&] { return cat(", ", variable(i.inputs[1]), ", ", variable(i.inputs[2]), ")"); };
+  if (auto bytes = whole_bytes(i)) {
+    text = cat("saturated<", kernel_type(result = *bytes), ">(", small_integers(i), ")");
+  } else if (is_small(i)) {
+    text = cat("clamped<", kernel_type(result = DType::i32), ">(", small_integers(i), limits());
+  } else {
+    bool is_number = i.inputs[0].dtype() == DType::f64 && std::isfinite(interval_of(i.inputs[0]).size());
+    text = cat(is_number ? "nearest_number<" : "nearest<", kernel_type(result), ">(", variable(i.inputs[0]), limits());
+  }
+  std::string name = fresh();
+  kernel_.name_part("round");
+  kernel_.line("  const auto ", name, " = ", text, ";");
+  variables_[{&i, 0}] = {name, result};
 }
 
 /// True for the minimum or maximum of a value and a number that is neither NaN nor zero.
@@ -354,35 +316,23 @@ std::string FusedBody::table(Value value) {
 }
 
 void FusedBody::emit(const Instruction& i) {
+  if (i.is<Nearest>()) return emit_nearest(i);
   std::string name = fresh(), text;
-  DType result = register_type(i.types[0].shape.dtype);
-  auto lowered = lowered_.find(&i);
-  if (quick_ && lowered != lowered_.end()) {
-    text = quick_sum(i, lowered->second);
-  } else if (quick_ && roundings_.contains(&i)) {
-    text = quick_rounding(i);
-    result = whole_bytes(i, operands(i)).value_or(DType::i32);
-  } else if (const auto* op = i.as<Elementwise>()) {
+  DType result = compute_type(i.types[0].shape.dtype);
+  if (const auto* op = i.as<Elementwise>()) {
     std::vector<std::string> parts;
     for (const Value& input : i.inputs)
-      parts.push_back(operand(unrounded(input, op->fn, instructions_), register_type(input.dtype())));
+      parts.push_back(operand(unrounded(input, op->fn, instructions_), compute_type(input.dtype())));
     if (op->fn == Fn::add || op->fn == Fn::mul) std::ranges::sort(parts);  // one kernel for both orders
     for (const std::string& part : parts) text += cat(text.empty() ? "" : ", ", part);
     text =
         cat(is_bound(i) ? (op->fn == Fn::min ? "bounded_above" : "bounded_below") : cat("fn::op_", info(op->fn).name),
             "(", text, ")");
-    if (!quick_) kernel_.name_part(info(op->fn).name);
-  } else if (roundings_.contains(&i)) {
-    std::vector<Value> parts = operands(i);
-    DType type = register_type(parts[0].dtype());
-    text = cat(rounding_function(parts[0]), "<", kernel_type(result), ">(", operand(parts[0], type), ", ",
-               operand(parts[1], type), ", ", operand(parts[2], type), ")");
-    kernel_.name_part("round");
+    if (!late_.contains(&i)) kernel_.name_part(info(op->fn).name);
   } else if (const auto* op = i.as<Convert>()) {
-    Convert to{.to = quick_ && op->to == DType::f64 ? DType::f32 : op->to, .saturate = op->saturate};
-    bool is_rounded = quick_ && roundings_.contains(i.inputs[0].def);
-    DType from = is_rounded ? variables_.at({i.inputs[0].def, 0}).type : compute_type(i.inputs[0].dtype());
-    text = conversion_text(operand(i.inputs[0], from), to);
+    auto given = variables_.find({i.inputs[0].def, i.inputs[0].index});
+    bool is_here = i.inputs[0].def->is<Nearest>() && given != variables_.end();
+    text = conversion_text(operand(i.inputs[0], is_here ? given->second.type : compute_type(i.inputs[0].dtype())), *op);
   } else if (const auto* op = i.as<Bitcast>()) {
     DType from = i.inputs[0].dtype();
     std::string stored = cat("convert<", kernel_type(from), ">(", operand(i.inputs[0], compute_type(from)), ")");
@@ -390,7 +340,7 @@ void FusedBody::emit(const Instruction& i) {
         cat("convert<", kernel_type(result), ">(__builtin_bit_cast(Vec<", kernel_type(op->to), ", W>, ", stored, "))");
   } else if (i.is<Lookup>()) {
     text = cat("looked_up(", table(i.inputs[1]), ", ", operand(i.inputs[0], i.inputs[0].dtype()), ")");
-    if (!quick_) kernel_.name_part("lookup");
+    kernel_.name_part("lookup");
   } else {
     internal_error(cat(i.op.name(), " in a fused body"));
   }
@@ -427,29 +377,15 @@ std::vector<BufferId> FusedBody::in_place() const {
   return list;
 }
 
-void FusedBody::emit_first_look() {
-  auto known = variables_;
-  quick_ = true;
-  kernel_.line("  {");
-  kernel_.line("  Vec<i32, W> doubt(0);");
-  for (const Instruction* i : instructions_) emit(*i);
-  kernel_.line("  if (!any(doubt)) {");
-  for (const Access& access : stores_) emit_store(access);
-  kernel_.line("  return;");
-  kernel_.line("  }");
-  kernel_.line("  }");
-  quick_ = false;
-  variables_ = std::move(known);
-}
-
 void FusedBody::emit() {
   if (!iteration_.coordinates.empty()) emit_coordinates();
   if (!iteration_.after_loads.empty()) {
-    for (const Access& access : loads_) operand(access.value, register_type(access.value.dtype()));
+    for (const Access& access : loads_) variable(access.value);
     kernel_.line(iteration_.after_loads);
   }
-  if (!quick_loads_.empty()) emit_first_look();
-  for (const Instruction* i : instructions_) emit(*i);
+  for (const Instruction* i : instructions_) {
+    if (!late_.contains(i)) emit(*i);
+  }
   for (const Access& access : stores_) emit_store(access);
 }
 

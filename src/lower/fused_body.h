@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,18 +32,11 @@ struct Iteration {
 class FusedBody {
  public:
   using ViewOf = std::function<View(Value)>;
-  using NarrowViewOf = std::function<View(Value, double less)>;
 
   /// `load_view` returns the view of a value that is loaded, `store_view` that of an output; both must have the axes of
   /// the iteration.
   FusedBody(KernelBuilder& kernel, Iteration iteration, ViewOf load_view, ViewOf store_view);
 
-  /// Allows f64 sums that are rounded to small integers to be computed in f32, and again in f64 only where the error of
-  /// f32 could change the rounding. Call it before plan(). `narrow_view` returns a view of an f64 constant minus a
-  /// number, as f32. The statements must form a function of their own, because the f32 path returns early.
-  void round_in_f32_first(NarrowViewOf narrow_view);
-  /// Subtracts this number from every loaded value. Call it before emit().
-  void subtract(double less) { less_ = less; }
   /// Decides which views are accessed and merges axes. `given`: values that the kernel computes and passes to define().
   /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
@@ -75,12 +69,7 @@ class FusedBody {
   };
 
   void add_access(std::vector<Access>& list, Value value, const ViewOf& view_of);
-  void plan_first_look();
-  void absorb_roundings(const std::vector<Value>& outputs);
-  std::vector<Value> operands(const Instruction& instruction) const;
-  bool is_quick() const;
-  std::optional<double> quick_error(const Instruction& rounding) const;
-  std::optional<Value> lowered_constant(const Instruction& sum) const;
+  void find_late(const std::vector<Value>& outputs);
   void collapse();
   void emit_coordinates();
   std::string address(const Access& access, bool written = false);
@@ -88,11 +77,10 @@ class FusedBody {
   std::string load(const Access& access);
   void emit_store(const Access& access);
   void emit(const Instruction& instruction);
-  void emit_first_look();
+  void emit_late(Value value);
+  void emit_nearest(const Instruction& nearest);
+  std::string small_integers(const Instruction& nearest);
   std::string table(Value value);
-  std::string quick_sum(const Instruction& sum, double error);
-  std::string quick_rounding(const Instruction& rounding);
-  DType register_type(DType type) const;
   std::string operand(Value value, DType type);
   std::string converted(const Variable& from, DType to) const;
   std::string fresh() { return cat("v", next_++); }
@@ -100,15 +88,10 @@ class FusedBody {
   KernelBuilder& kernel_;
   Iteration iteration_;
   ViewOf load_view_, store_view_;
-  NarrowViewOf narrow_view_;
   std::vector<Instruction*> instructions_;
-  std::map<const Instruction*, std::vector<Value>> roundings_;  // round-and-clamp conversions: x, low, high
+  std::set<const Instruction*> late_;  // only computed where a guess is in doubt (Nearest)
   std::vector<Access> loads_, stores_;
-  std::vector<Access> quick_loads_;                   // f64 constants that the f32 path loads as f32
   std::map<const Instruction*, std::string> tables_;  // lookups: names of their tables
-  std::map<const Instruction*, double> lowered_;      // sums: number that the f32 path subtracts first
-  bool quick_ = false;                                // true while the f32 path is written
-  double less_ = 0;
   Dims axes_;
   std::vector<std::string> axis_names_;
   std::map<std::pair<const Instruction*, uint32_t>, Variable> variables_;

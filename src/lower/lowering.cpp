@@ -299,8 +299,7 @@ View Lowering::contiguous_view_of(Value value) {
   return view;
 }
 
-View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type,
-                       double less) {
+View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type) {
   bool load_time = is_load_time(value) && is_fixed(from);
   Shape shape{type.value_or(from.dtype), from.dims};
   BufferId buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
@@ -308,16 +307,16 @@ View Lowering::copy_of(const View& from, Value value, const std::string& reason,
                                 .bytes = bytes_of(shape),
                                 .value = cat("copy of ", value.source())});
   View to = contiguous_view(buffer, shape);
-  copy(from, to, value, reason, load_time, less);
+  copy(from, to, value, reason, load_time);
   return shared(to);
 }
 
-View Lowering::distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type, double less) {
+View Lowering::distinct_copy_of(Value value, const std::string& reason) {
   View view = view_of(value), distinct = view;
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) distinct.dims[axis] = 1;
   }
-  View copy = copy_of(distinct, value, reason, type, less);
+  View copy = copy_of(distinct, value, reason);
   for (size_t axis = 0; axis < view.dims.size(); ++axis) {
     if (known_equal(view.strides[axis], 0)) copy.strides[axis] = 0;
   }
@@ -333,12 +332,11 @@ static bool is_same_place(const View& a, const View& b) {
   return same;
 }
 
-void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time,
-                    double less) {
+void Lowering::copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time) {
   if (!value.type().is_tensor() || (on_gpu() && is_text(value.type())))
     return add_host_step({.action = HostStep{{.fn = HostFn::same}}, .reason = reason}, {from}, {to});
   KernelBuilder kernel("pointwise.h");
-  lower_copy(*this, from, to, value, kernel, less);
+  lower_copy(*this, from, to, value, kernel);
   PlanStep step = kernel.finish(all_.plan, "copy");
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
@@ -638,11 +636,6 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
   FusedBody body(
       kernel, std::move(iteration), [&](Value value) { return in_order(view_of(value)); },
       [&](Value value) { return in_order(order.empty() ? new_result(value) : new_result(value, order)); });
-  if (family_of(*region.anchor).multiplies && !on_gpu()) {
-    body.round_in_f32_first([&](Value value, double less) {
-      return in_order(distinct_copy_of(value, "a first look is in f32", DType::f32, less));
-    });
-  }
   std::vector<Value> given{{region.anchor, 0}};
   if (region.twin) given.push_back({region.twin, 0});
   body.plan(region.epilogue, region.outputs, given);

@@ -80,10 +80,9 @@ class Lowering {
     views[value.index] = std::move(view);
   }
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
-  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
-               double less = 0);
+  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
   /// Copies the value's own view likewise, but elements that a broadcast repeats only once.
-  View distinct_copy_of(Value value, const std::string& reason, std::optional<DType> type = {}, double less = 0);
+  View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
   /// Returns the type to which a GPU converts both operands of a dot or convolution before it multiplies them.
@@ -173,7 +172,7 @@ class Lowering {
   bool has_value(const Dim& dim) const;
   View unpacked(const View& packed, Value value, bool load_time);
   void pack(const View& wide, BufferId output, Value value);
-  void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time, double less = 0);
+  void copy(const View& from, const View& to, Value value, const std::string& reason, bool load_time);
   BufferId new_buffer(PlanBuffer buffer) { return all_.plan.buffers.add(std::move(buffer)); }
   std::optional<View> part_of_concat(Value value);
   std::optional<View> direct_part_of_concat(Value value);
@@ -194,6 +193,6 @@ class Lowering {
 
 /// Returns the bytes of a tensor without gaps.
 Dim bytes_of(const Shape& shape);
-void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less);
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel);
 
 }  // namespace weft

@@ -86,11 +86,6 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
       kernel, {.dims = region.dims, .group_begin = {}, .coordinates = {}},
       [&](Value value) { return operand_of(lowering, value); },
       [&](Value value) { return lowering.new_result(value); });
-  if (!lowering.on_gpu()) {
-    body.round_in_f32_first([&](Value value, double less) {
-      return lowering.distinct_copy_of(value, "a first look is in f32", DType::f32, less);
-    });
-  }
   body.plan(region.epilogue, region.outputs, {});
   int lanes = lanes_for(lowering, region.epilogue, region.epilogue.back()->types[0].shape.dtype);
   emit_loop(lowering, kernel, body, fewer_lanes(lowering, region, lanes));
@@ -146,14 +141,13 @@ static bool lower_transposed(Lowering& lowering, View from, View to, KernelBuild
   return true;
 }
 
-void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel, double less) {
-  if (less == 0 && lower_transposed(lowering, from, to, kernel)) return;
+void lower_copy(Lowering& lowering, View from, View to, Value value, KernelBuilder& kernel) {
+  if (lower_transposed(lowering, from, to, kernel)) return;
   turn_short_axis(from, to, lowering.tile().lanes, lowering.on_gpu());
   FusedBody body(
       kernel, {.dims = to.dims, .group_begin = {}, .coordinates = {}}, [&](Value) { return from; },
       [&](Value) { return to; });
   body.plan({}, {value}, {}, {value});
-  body.subtract(less);
   emit_loop(lowering, kernel, body, lanes_for(lowering, {}, from.dtype));
 }
 

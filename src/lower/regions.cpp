@@ -15,6 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/indexed.h"
 #include "ops/lookup.h"
+#include "ops/quantize.h"
 #include "ops/reduce.h"
 
 namespace weft {
@@ -152,7 +153,7 @@ class Grouping {
     const Instruction* at = producer(value);
     for (int step = 0; step < limit && is_pointwise(*at); ++step) {
       const Instruction* only = nullptr;
-      for (const Value& input : at->inputs) {
+      for (const Value& input : std::span(at->inputs).first(at->is<Nearest>() ? 1 : at->inputs.size())) {
         const Instruction* from = producer(input);
         if (is_leaf(*from)) continue;
         if (only) return at;
@@ -174,6 +175,7 @@ class Grouping {
     for (int step = 0; step < limit && at->users.size() == 1; ++step) {
       const Instruction* user = at->users[0];
       if (!is_pointwise(*user)) return user->is<Reduce>() && i.inputs[0].def->users.size() > 1;
+      if (user->is<Nearest>()) return false;  // the sum and its guess have the same origin
       auto is_later = [&](const Value& input) {
         return input.def != at && !is_leaf(*producer(input)) && origin(input)->order > origin(i.inputs[0])->order;
       };
@@ -336,7 +338,7 @@ class Grouping {
 }  // namespace
 
 bool is_pointwise(const Instruction& i) {
-  return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>() || i.is<Lookup>();
+  return i.is<Elementwise>() || i.is<Convert>() || i.is<Bitcast>() || i.is<Lookup>() || i.is<Nearest>();
 }
 
 void erase_empty(std::vector<Region>& regions) {

@@ -55,6 +55,18 @@ Types Dequantize::infer(Operands in) const {
   return {Shape{to, x.dims}};
 }
 
+Types Nearest::infer(Operands in) const {
+  operand_count(name, in, 3, 5);
+  const Shape& x = tensor(name, in, 0);
+  real(name, x);
+  for (size_t at = 1; at < in.size(); ++at) {
+    same_dims(name, x, tensor(name, in, at));
+    same_type(name, Shape{at < 3 ? DType::i32 : DType::f32, {}}, in[at].shape);
+  }
+  if (!is_integer(to)) refuse("E141", name, ": ", to, " is not an integer type");
+  return {Shape{to, x.dims}};
+}
+
 namespace {
 
 /// Maps element i of x to the index of its scale.
@@ -124,6 +136,15 @@ std::vector<Wide> Dequantize::evaluate(std::span<const Wide> in) const {
     out[i] = (number(x, i) - zero) * scale.as<double>()[index(i)];
   }
   return {make_wide(to, x.dims, std::move(out))};
+}
+
+std::vector<Wide> Nearest::evaluate(std::span<const Wide> in) const {
+  std::span<const double> x = in[0].as<double>();
+  std::span<const int64_t> low = in[1].as<int64_t>(), high = in[2].as<int64_t>();
+  std::vector<int64_t> out(x.size());
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = std::max(std::min(to_integer(DType::i32, std::nearbyint(x[i])), high[i]), low[i]);
+  return {make_wide(to, in[0].dims, std::move(out))};
 }
 
 bool is_quantized_weight(const Instruction& i) {

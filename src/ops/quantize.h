@@ -37,6 +37,18 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
+/// The integer nearest to x (halves to even), clamped to [low, high], in type `to`; NaN gives 0. Operands: x, low and high
+/// (both i32, low <= 0 <= high), and in the programs of CPUs `guess` and `width` (both f32): where x is not clamped, it
+/// lies in [guess, guess + width]. If both ends round to the same integer, a kernel need not compute x.
+struct Nearest {
+  static constexpr std::string_view name = "nearest";
+  DType to = DType::i16;
+  static auto fields() { return std::tuple{Field{"to", &Nearest::to}}; }
+  Types infer(Operands in) const;
+  std::vector<Wide> evaluate(std::span<const Wide> in) const;
+  bool operator==(const Nearest&) const = default;
+};
+
 /// True for a dequantize of constant weights or biases (i32). Constant folding leaves it, because integer products use
 /// it directly.
 bool is_quantized_weight(const Instruction& instruction);

@@ -110,7 +110,7 @@ Op::Op(T op) : info_(&op_info<T>()), data_(std::make_shared<const T>(std::move(o
   X(Parameter) X(Constant) X(Sizes) X(Bind) X(If) X(Loop) X(CpuPart) X(Elementwise) X(Convert) X(Bitcast) X(Lookup)    \
   X(Reshape) X(Transpose) X(Broadcast) X(Slice) X(Pad) X(Concat) X(Reduce) X(ArgReduce) X(Scan) X(Softmax) X(Normalize) X(TopK)   \
   X(Dot) X(GroupedDot) X(QuantizeRows) X(BlockDot) X(Convolution) X(Pool) X(Attention) X(Gather) X(GatherElements)     \
-  X(GatherNd) X(ScatterElements) X(ScatterNd) X(Iota) X(Resize) X(Quantize) X(Dequantize) X(NonMaxSuppression)         \
+  X(GatherNd) X(ScatterElements) X(ScatterNd) X(Iota) X(Resize) X(Quantize) X(Dequantize) X(Nearest) X(NonMaxSuppression)         \
   X(Custom) X(HostOp) X(Collective)
 // clang-format on
 

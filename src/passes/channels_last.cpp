@@ -8,6 +8,7 @@
 #include "ops/build.h"
 #include "ops/indexed.h"
 #include "ops/lookup.h"
+#include "ops/quantize.h"
 #include "passes/canonicalise_views.h"
 
 namespace weft {
@@ -102,12 +103,13 @@ class LayoutChange {
     return insert(i, std::move(op), std::move(inputs));
   }
 
+  static bool is_elementwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Nearest>(); }
+
   /// True if the layout should propagate: an operand has it, and the other operands are cheap to read in it.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
-    bool is_elementwise = i.is<Elementwise>() || i.is<Convert>();
-    if (is_elementwise || i.is<Concat>()) {
+    if (is_elementwise(i) || i.is<Concat>()) {
       return std::ranges::any_of(i.inputs, has) &&
              std::ranges::all_of(i.inputs, [&](const Value& v) { return has(v) || lies_last(v) || is_small(v); });
     }
@@ -138,7 +140,7 @@ class LayoutChange {
 
   Value followed(Instruction& i) {
     int64_t rank = i.inputs[0].rank();
-    if (i.is<Elementwise>() || i.is<Convert>()) return insert(i, i.op, all_last(i));
+    if (is_elementwise(i)) return insert(i, i.op, all_last(i));
     if (i.is<Concat>()) return insert(i, Concat{.axis = axis_in_last(i.as<Concat>()->axis, rank)}, all_last(i));
     if (const auto* op = i.as<Reduce>()) return reduced(i, *op, rank);
     std::vector<Value> inputs = i.inputs;

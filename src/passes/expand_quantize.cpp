@@ -117,33 +117,36 @@ class Expansion {
     return convert(module_, apply(module_, Fn::mul, {x, scale}), op.to);
   }
 
-  /// Returns x / scale, rounded if the result has an integer type.
-  Value rounded(Instruction& i, const Quantize& op) {
+  /// Returns x / scale.
+  Value scaled(Instruction& i, const Quantize& op) {
     DType wide = i.inputs[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
     Value x = convert(module_, without_bounds(i, op), wide);
-    if (splat_number(i.inputs[1]) != 1.0) {
-      Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
-      x = apply(module_, Fn::div, {x, scale});
-    }
-    return is_float(op.to) ? x : apply(module_, Fn::round, {x});
+    if (splat_number(i.inputs[1]) == 1.0) return x;
+    Value scale = convert(module_, spread(module_, i.inputs[1], i.inputs[0].dims(), op.axis, op.block), wide);
+    return apply(module_, Fn::div, {x, scale});
   }
 
-  Value clamped(Value y, double low, double high) {
-    return apply(module_, Fn::max, apply(module_, Fn::min, y, high), low);
+  /// Returns the nearest integers of [low, high] in type `to`; kernels have a function for types of 8 to 16 bits.
+  Value nearest(Value y, double low, double high, DType to) {
+    if (bits(to) < 8 || bits(to) > 16)
+      return convert(module_,
+                     apply(module_, Fn::max, apply(module_, Fn::min, apply(module_, Fn::round, {y}), high), low), to);
+    auto limit = [&](double number) { return broadcast(module_, constant(module_, DType::i32, number), y.dims()); };
+    Value from = limit(low);
+    return module_.append(Nearest{.to = to}, {y, from, limit(high)});
   }
 
   Value expand(Instruction& i, const Quantize& op) {
-    Value y = rounded(i, op);
+    Value y = scaled(i, op);
     if (is_float(op.to)) return module_.append(Convert{.to = op.to, .saturate = op.saturate}, {y});
     auto zero = i.inputs.size() == 3 ? splat_number(i.inputs[2]) : std::optional(0.0);
     double low = limit(op.to, true), high = limit(op.to, false);
-    if (zero && is_byte(op.to))
-      return quantized(i, {convert(module_, clamped(y, low - *zero, high - *zero), DType::i16), *zero}, op.to);
+    if (zero && is_byte(op.to)) return quantized(i, {nearest(y, low - *zero, high - *zero, DType::i16), *zero}, op.to);
     if (i.inputs.size() == 3) {
       Value spread_zero = spread(module_, i.inputs[2], i.inputs[0].dims(), op.axis, op.block);
-      y = apply(module_, Fn::add, {y, convert(module_, spread_zero, y.dtype())});
+      y = apply(module_, Fn::add, {apply(module_, Fn::round, {y}), convert(module_, spread_zero, y.dtype())});
     }
-    return convert(module_, clamped(y, low, high), op.to);
+    return nearest(y, low, high, op.to);
   }
 
   Module& module_;

@@ -13,6 +13,7 @@
 #include "passes/expand_composites.h"
 #include "passes/expand_quantize.h"
 #include "passes/fold_constants.h"
+#include "passes/guess_roundings.h"
 #include "passes/hoist_invariants.h"
 #include "passes/inline_control.h"
 #include "passes/integer_products.h"

@@ -181,9 +181,10 @@ template <int N>
 void check_quick_rounding(float most) {
   using Wide = k::Vec<double, N>;
   using Narrow = k::Vec<float, N>;
+  using Integers = k::Vec<weft::i32, N>;
   std::mt19937 random(3);
   std::uniform_real_distribution<double> error(-most, most);
-  const double low = -100, high = 155;
+  const int low = -100, high = 155;
   int doubts = 0, lanes = 0;
   for (int turn = 0; turn < 4000; ++turn) {
     Wide exact{};
@@ -195,13 +196,14 @@ void check_quick_rounding(float most) {
       exact[i] = x;
       near[i] = static_cast<float>(x - most + error(random) * 0.8);
     }
-    k::Vec<weft::i32, N> doubt(0);
-    const auto quick = k::quick_nearest<weft::i16>(near, Narrow(float(low)), Narrow(float(high)), 2 * most, doubt);
-    const auto expected = k::nearest_small<weft::i16>(exact, Wide(low), Wide(high));
+    const Integers quick = k::small_integers(near), right = k::small_integers(exact),
+                   above = k::small_integers(near + 2 * most);
+    const auto expected = k::clamped<weft::i16>(right, Integers(low), Integers(high));
+    CHECK(k::in_doubt(near, quick, Narrow(2 * most)) == k::any(quick ^ above));
     for (int i = 0; i < N; ++i) {
-      const bool is_sure = doubt[i] == 0;
-      if (is_sure) CHECK(quick[i] == expected[i]);
-      CHECK(expected[i] == static_cast<weft::i16>(std::clamp(std::nearbyint(exact[i]), low, high)));
+      const bool is_sure = quick[i] == above[i];
+      if (is_sure) CHECK(quick[i] == right[i]);
+      CHECK(expected[i] == static_cast<weft::i16>(std::clamp(std::nearbyint(exact[i]), double(low), double(high))));
       doubts += !is_sure, ++lanes;
     }
   }

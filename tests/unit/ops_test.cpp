@@ -86,6 +86,16 @@ TEST_CASE("real functions keep NaN, signed zeros and halves") {
               {integer({2}, {1, 0}, DType::boolean), real({2}, {1, 2}), real({2}, {3, 4})}) == Reals{1, 4});
 }
 
+TEST_CASE("nearest rounds halves to even, clamps, and gives 0 for NaN") {
+  Wide x = real({7}, {2.5, 3.5, -0.5, 1e300, -INFINITY, NAN, -7.6}, DType::f64);
+  Wide low = integer({7}, Ints(7, -5), DType::i32), high = integer({7}, Ints(7, 250), DType::i32);
+  CHECK(integers(Nearest{.to = DType::i16}, {x, low, high}) == Ints{2, 4, 0, 250, -5, 0, -5});
+  Wide guess = real({7}, Reals(7, 100));
+  CHECK(integers(Nearest{.to = DType::i16}, {x, low, high, guess, guess}) == Ints{2, 4, 0, 250, -5, 0, -5});
+  CHECK_THROWS_AS(evaluate(Nearest{.to = DType::f32}, {x, low, high}), Error);
+  CHECK_THROWS_AS(evaluate(Nearest{.to = DType::u8}, {x, low, x}), Error);
+}
+
 TEST_CASE("conversions") {
   Wide x = real({6}, {1.9, -1.9, 300, -300, NAN, INFINITY});
   CHECK(integers(Convert{.to = DType::i8}, {x}) == Ints{1, -1, 127, -128, 0, 127});

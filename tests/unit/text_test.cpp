@@ -75,6 +75,8 @@ module main {
   %rz = resize %image {dims=[batch, 8, 32, 20], scales=[0, 0, 2, 1.25], mode=cubic, coordinates=align_corners, nearest=ceil, cubic_a=-0.5, exclude_outside=true, antialias=false, extrapolation=0.5, roi=[]}
   %qs = constant {value=f32[]{0.1}}
   %qu = quantize %x, %qs {to=i4, axis=2, block=0, saturate=true}
+  %wx = convert %x {to=i32, saturate=true}
+  %ne = nearest %x, %wx, %wx {to=i8}
   %boxes = constant {value=f32[1,2,4]{0, 0, 1, 1, 0, 0, 2, 2}}
   %scores = constant {value=f32[1,1,2]{0.5, 0.75}}
   %nm = non_max_suppression %boxes, %scores, %qs, %zero {most=2, centers=true}

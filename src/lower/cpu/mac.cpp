@@ -5,8 +5,8 @@
 
 #include "base/chip_features.h"
 #include "base/error.h"
-#include "lower/interval.h"
 #include "ops/dot.h"
+#include "ops/interval.h"
 
 namespace weft {
 

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/knobs.h"
-#include "lower/interval.h"
 #include "lower/lowering.h"
 #include "ops/dot.h"
+#include "ops/interval.h"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lower/interval.h"
+#include "ops/interval.h"
 
 #include <cmath>
 #include <span>
@@ -7,6 +7,7 @@
 #include "ir/core_ops.h"
 #include "ops/dot.h"
 #include "ops/elementwise.h"
+#include "ops/quantize.h"
 #include "ops/views.h"
 
 namespace weft {
@@ -17,6 +18,13 @@ Interval of_type(DType type) {
   if (!is_integer(type)) return {};
   if (is_signed_integer(type)) return {-std::ldexp(1, width - 1), std::ldexp(1, width - 1) - 1};
   return {0, std::ldexp(1, width) - 1};
+}
+
+/// The range of a list of f64 numbers.
+Interval of_numbers(std::span<const double> numbers) {
+  Interval all{0, 0};
+  for (double x : numbers) all = std::isfinite(x) ? Interval{std::min(all.low, x), std::max(all.high, x)} : Interval();
+  return all;
 }
 
 Interval within(const Interval& a, const Interval& b) {
@@ -55,6 +63,20 @@ WeightBounds bounds_of(std::span<const int8_t> weights, size_t outputs) {
   return {static_cast<double>(element), static_cast<double>(output)};
 }
 
+/// Returns the function that bounds fn by the bounds of its operands; null if there is none.
+auto bound_of(Fn fn) -> Interval (*)(const Interval&, const Interval&) {
+  using I = const Interval&;
+  switch (fn) {
+    case Fn::min: return [](I a, I b) { return Interval{std::min(a.low, b.low), std::min(a.high, b.high)}; };
+    case Fn::max: return [](I a, I b) { return Interval{std::max(a.low, b.low), std::max(a.high, b.high)}; };
+    case Fn::relu: return [](I a, I) { return Interval{std::max(a.low, 0.0), std::max(a.high, 0.0)}; };
+    case Fn::add: return [](I a, I b) { return Interval{a.low + b.low, a.high + b.high}; };
+    case Fn::sub: return [](I a, I b) { return Interval{a.low - b.high, a.high - b.low}; };
+    case Fn::mul: return [](I a, I b) { return Interval{-a.size() * b.size(), a.size() * b.size()}; };
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 Interval interval_of(Value value, int depth) {
@@ -62,7 +84,8 @@ Interval interval_of(Value value, int depth) {
   Interval type = of_type(value.dtype());
   if (const auto* constant = i.as<Constant>()) {
     auto number = splat_value(constant->tensor);
-    return number ? Interval{*number, *number} : type;
+    if (number && !std::isnan(*number)) return {*number, *number};
+    return value.dtype() == DType::f64 ? of_numbers(constant->tensor.as<double>()) : type;
   }
   if (depth == 0) return type;
   auto operand = [&](size_t at) { return interval_of(i.inputs[at], depth - 1); };
@@ -76,13 +99,14 @@ Interval interval_of(Value value, int depth) {
     bool wraps = is_integer(i.inputs[0].dtype()) && (x.low < type.low || x.high > type.high);
     return wraps ? type : Interval{std::min(kept.low, 0.0), std::max(kept.high, 0.0)};
   }
+  if (i.is<Nearest>()) return {operand(1).low, operand(2).high};
   const auto* op = i.as<Elementwise>();
-  if (!op || (op->fn != Fn::min && op->fn != Fn::max && op->fn != Fn::sub)) return type;
-  Interval a = operand(0), b = operand(1);
-  if (op->fn == Fn::min) return {std::min(a.low, b.low), std::min(a.high, b.high)};
-  if (op->fn == Fn::max) return {std::max(a.low, b.low), std::max(a.high, b.high)};
-  Interval difference{a.low - b.high, a.high - b.low};
-  return difference.low < type.low || difference.high > type.high ? type : difference;
+  bool is_rounded = is_float(value.dtype()) && value.dtype() != DType::f64;
+  const auto bound = op && !(is_rounded && (op->fn == Fn::add || op->fn == Fn::mul)) ? bound_of(op->fn) : nullptr;
+  if (!bound) return type;
+  Interval a = operand(0), b = operand(i.inputs.size() - 1), result = bound(a, b);
+  bool is_number = value.dtype() != DType::f64 || std::isfinite(a.size() + b.size());
+  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // else NaN, or it may wrap
 }
 
 WeightBounds weight_bounds(Value weight) {

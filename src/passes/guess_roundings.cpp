@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "passes/guess_roundings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ir/core_ops.h"
+#include "ops/build.h"
+#include "ops/interval.h"
+#include "ops/quantize.h"
+#include "passes/match.h"
+
+namespace weft {
+namespace {
+
+bool is_constant(Value value) {
+  while (is_view(*value.def) || value.def->is<Slice>()) value = value.def->inputs[0];
+  return value.def->is<Constant>();
+}
+
+/// A bound on the sum of the terms that have one, and the number of the others (wide integers times a constant).
+struct Terms {
+  double bounded = 0;
+  int open = 0;
+};
+
+Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
+
+/// Splits a sum of constants and of integers times constants into its terms; nothing for other values.
+std::optional<Terms> terms_of(Value x, int depth = 4) {
+  if (depth == 0 || x.dtype() != DType::f64) return std::nullopt;
+  if (const Instruction* sum = as_fn(x, Fn::add)) {
+    auto a = terms_of(sum->inputs[0], depth - 1), b = terms_of(sum->inputs[1], depth - 1);
+    return a && b ? std::optional(*a + *b) : std::nullopt;
+  }
+  double factor = 1;
+  Value number = x;
+  if (const Instruction* product = as_fn(x, Fn::mul)) {
+    size_t constant = is_constant(product->inputs[0]) ? 0 : 1;
+    if (!is_constant(product->inputs[constant])) return std::nullopt;
+    factor = interval_of(product->inputs[constant]).size();
+    number = product->inputs[1 - constant];
+  }
+  if (is_constant(number)) return Terms{.bounded = interval_of(number).size() * factor};
+  if (!number.def->is<Convert>() || !is_integer(number.def->inputs[0].dtype())) return std::nullopt;
+  double size = interval_of(number.def->inputs[0]).size();
+  return size > 0x1p16 ? Terms{.open = 1} : Terms{.bounded = size * factor};
+}
+
+/// Returns a bound on the error of computing the operand of a `nearest` in f32, as a power of two; nothing if f32 would
+/// often be in doubt, or if the operand is no such sum.
+std::optional<double> error_in_f32(const Instruction& nearest) {
+  auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
+  auto sum = terms_of(nearest.inputs[0]);
+  if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31)) return std::nullopt;
+  // Bounds the error: each conversion, product and sum (at most four) rounds by 2^-24 of `size` if the result is within
+  // the limits; other results are clamped. Subtracting and adding the error itself rounds twice more.
+  double size = std::max(-*low, *high) + 2 + sum->bounded;
+  double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
+  return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
+}
+
+/// Returns an f64 constant, or a view of one, minus `less`, in f32.
+Value narrow_constant(Module& module, Value value, double less) {
+  const auto* constant = value.def->as<Constant>();
+  if (!constant) return module.append(value.def->op, {narrow_constant(module, value.def->inputs[0], less)});
+  std::vector<double> numbers;
+  for (double x : constant->tensor.as<double>()) numbers.push_back(x - less);
+  return weft::constant(module, make_tensor(DType::f32, constant->tensor.dims, std::span<const double>(numbers)));
+}
+
+/// Returns the sum minus `less`, computed in f32. Subtracting costs nothing where a term is a constant or a product.
+Value narrow(Module& module, Value x, double less) {
+  if (is_constant(x)) return narrow_constant(module, x, less);
+  Instruction& i = *x.def;
+  if (i.is<Convert>()) {
+    Value number = convert(module, i.inputs[0], DType::f32);
+    return less == 0 ? number : apply(module, Fn::add, number, -less);
+  }
+  size_t first = is_constant(i.inputs[0]) || (as_fn(i.inputs[0], Fn::mul) && !is_constant(i.inputs[1])) ? 1 : 0;
+  bool is_sum = as_fn(x, Fn::add);
+  Value a = narrow(module, i.inputs[first], 0), b = narrow(module, i.inputs[1 - first], is_sum ? less : 0);
+  Value result = module.append(i.op, {a, b});
+  return is_sum || less == 0 ? result : apply(module, Fn::add, result, -less);
+}
+
+}  // namespace
+
+bool guess_roundings(Module& module) {
+  bool changed = false;
+  for (Instruction& i : module) {
+    const auto* op = i.as<Nearest>();
+    auto error = op && i.inputs.size() == 3 ? error_in_f32(i) : std::nullopt;
+    if (!error) continue;
+    ReplaceScope scope(module, i);
+    Value guess = narrow(module, i.inputs[0], *error);
+    Value width = broadcast(module, constant(module, DType::f32, 2 * *error), guess.dims());
+    Value better = module.append(*op, {i.inputs[0], i.inputs[1], i.inputs[2], guess, width});
+    module.replace(i.result(), better);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace weft
