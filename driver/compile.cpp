@@ -44,7 +44,7 @@ int compile_verb(Words words) {
       "chips to compile for in place of --device, present or not: cpu, cpu:x86-64-v4, nvidia:sm_90a, "
       "amd:gfx942; all chips of a vendor: amd:all; "
       "the file has the weights once. A compiled program (.weft) keeps the chips that it has");
-  line.value_or("--tune", "SECONDS", model.compile.tune.seconds, 30,
+  line.value_or("--tune", "SECONDS", model.compile.tune, 30,
                 "first measure which kernels are fastest here, for at most SECONDS (30); see `weft tune`");
   if (!line.parse(words)) return exit_done;
   if (output.empty()) output = default_output(model.model);

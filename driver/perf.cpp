@@ -151,7 +151,7 @@ int perf_verb(Words words) {
 
   auto executable = compile_model(s.model);
   auto inputs = make_inputs(*executable, s.input, s.model.compile.shapes);
-  s.measure.donations = s.model.compile.donations;
+  s.measure.donations = s.model.compile.donate;
   Measurement m = measure(*executable, inputs, s.measure);
   m.peaks = peaks_of(*executable, threads_of(s.model));
   for (StepFigures& step : m.steps) compare_with_peaks(step, m.peaks, s.model.compile.precision);

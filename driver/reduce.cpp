@@ -174,8 +174,9 @@ class Reduction {
     compile.device = "ref";
     compile.precision = Precision::f32;
     compile.keep_f32.clear();
+    compile.folder = fs::path(s_.model.model).parent_path();
     std::string nodes = parts_.first_nodes(count);
-    auto executable = compile_bytes(Bytes::copy(as_bytes(nodes)), compile, fs::path(s_.model.model).parent_path());
+    auto executable = compile_bytes(Bytes::copy(as_bytes(nodes)), compile);
     auto inputs = make_inputs(*executable, s_.input);
     auto results = executable->new_context()->run(inputs);
     auto enter = [&](const Port& port, const Tensor& value) {

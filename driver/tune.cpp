@@ -36,7 +36,7 @@ void show_problems(const TuneReport& report) {
 int tune_model(ModelOptions& model, const InputOptions& inputs) {
   bool are_given = !inputs.files.empty() || !inputs.fills.empty() || !inputs.at.empty();
   if (are_given)
-    model.compile.tune.inputs = [&](const Executable& executable) { return make_inputs(executable, inputs); };
+    model.compile.tune_inputs = [&](const Executable& executable) { return make_inputs(executable, inputs); };
   ProgressLine line;
   model.compile.progress = [&](const Progress& progress) { line.show(progress); };
   show_problems(tune_file(model.model, model.compile));
@@ -62,12 +62,11 @@ int tune_verb(Words words) {
   InputOptions inputs;
   std::string exported, imported;
   bool lists = false, clears = false;
-  model.compile.tune.seconds = 30;
+  model.compile.tune = 30;
   add_model_options(line, model, false);
   add_input_options(line, inputs);
   line.group("Tuning");
-  line.value("--seconds", "S", model.compile.tune.seconds,
-             "measure for at most S seconds (30); a second call continues");
+  line.value("--seconds", "S", model.compile.tune, "measure for at most S seconds (30); a second call continues");
   line.flag("--list", lists, "list the measurements");
   line.value("--export,-o", "FILE", exported, "write the measurements (JSON; - is standard output)");
   line.value("--import", "FILE", imported, "import the measurements of another machine with such a chip");

@@ -39,7 +39,7 @@ std::shared_ptr<Executable> compile_reference(const ModelOptions& model) {
   ModelOptions reference = model;
   reference.compile.device = "ref";
   reference.compile.precision = Precision::f32;
-  reference.compile.dump_directory.clear();
+  reference.compile.dump.clear();
   return compile_model(reference);
 }
 

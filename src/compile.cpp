@@ -106,15 +106,14 @@ std::shared_ptr<Executable> compile_file(const std::filesystem::path& given, con
   });
 }
 
-std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options,
-                                          const std::filesystem::path& folder) {
+std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options) {
   Watch watch(options.deadline, options.stop);
   WatchScope scope(&watch);
   return reading_files([&] {
     if (is_saved_program(model)) return load_saved(std::move(model), options, "the saved program");
-    if (auto made = compile_other(model, {"the model", folder}, options)) return made;
+    if (auto made = compile_other(model, {"the model", options.folder}, options)) return made;
     onnx::ReadOptions limits{
-        .external_data_dir = folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
+        .external_data_dir = options.folder, .max_nodes = options.max_nodes, .max_nesting = options.max_nesting};
     return compile_model([&] { return onnx::read_model(std::move(model), limits); }, options);
   });
 }
@@ -168,10 +167,11 @@ Imported import_any(const std::filesystem::path& given, const CompileOptions& op
       [&] { return import_likely(map_file(path), place_of(path), [&] { return onnx::read_model(path); }, options); });
 }
 
-Imported import_any(Bytes model, const CompileOptions& options, const std::filesystem::path& folder) {
+Imported import_any(Bytes model, const CompileOptions& options) {
   return reading_files([&] {
     return import_likely(
-        model, {"the model", folder}, [&] { return onnx::read_model(model, {.external_data_dir = folder}); }, options);
+        model, {"the model", options.folder},
+        [&] { return onnx::read_model(model, {.external_data_dir = options.folder}); }, options);
   });
 }
 

@@ -110,7 +110,7 @@ int main(int count, char** words) {
   app.add_option("--precision", precision, "f32, bf16 or f16");
   app.add_flag("--objects", asked.objects, "also compile every kernel and print a hash of its machine code");
   CLI11_PARSE(app, count, words);
-  asked.options.use_cache = false;
+  asked.options.cache = false;
   int code = 0;
   for (const std::string& chip : asked.chips) {
     try {

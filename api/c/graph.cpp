@@ -124,7 +124,8 @@ weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_com
                                    weft_graph** graph) {
   return guarded([&] {
     required(graph, "graph");
-    give_graph(graph, import_any(given_bytes(data, size, options), to_compile_options(options), given_folder(options)));
+    CompileOptions asked = to_compile_options(options);
+    give_graph(graph, import_any(given_bytes(data, size, asked), asked));
   });
 }
 

@@ -84,10 +84,7 @@ weft_status* guarded(const Body& body) noexcept {
 }
 
 /// Returns the bytes of a model, copied unless the caller lends them.
-Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options);
-
-/// Returns the folder of external weights; "" for none.
-std::string given_folder(const weft_compile_options* options);
+Bytes given_bytes(const void* data, size_t size, const CompileOptions& options);
 
 /// Throws E210 if the pointer is NULL.
 template <class T>

@@ -72,16 +72,10 @@ std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::sha
 
 }  // namespace
 
-std::string given_folder(const weft_compile_options* options) {
-  const char* folder = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).folder;
-  return folder ? folder : "";
-}
-
-Bytes given_bytes(const void* data, size_t size, const weft_compile_options* options) {
+Bytes given_bytes(const void* data, size_t size, const CompileOptions& options) {
   if (size > 0) required(static_cast<const char*>(data), "data");
   std::span<const std::byte> model(static_cast<const std::byte*>(data), size);
-  bool is_lent = known_part(options, weft_compile_options WEFT_COMPILE_OPTIONS_INIT).borrow != 0;
-  return is_lent ? Bytes(model, nullptr) : Bytes::copy(model);
+  return options.borrow ? Bytes(model, nullptr) : Bytes::copy(model);
 }
 
 HostExecutor to_executor(const weft_executor& given) {
@@ -102,54 +96,101 @@ CustomOperator to_operator(const weft_operator& given) {
   return op;
 }
 
+namespace {
+
+// One function for each kind of option: takes it from the C struct.
+
+template <class From, class To>
+void take_text(From given, const char*, To& to) {
+  if (given) to = given;
+}
+constexpr auto take_path = [](const char* given, const char* what, auto& to) { take_text(given, what, to); };
+constexpr auto take_number = [](auto given, const char*, auto& to) { to = given; };
+constexpr auto take_bytes = take_number;
+constexpr auto take_flag = [](int32_t given, const char*, bool& to) { to = given != 0; };
+constexpr auto take_borrow = take_flag;
+constexpr auto take_cache = [](int32_t no_cache, const char*, bool& to) { to = no_cache == 0; };
+
+void take_seconds(double given, const char* what, double& to) {
+  if (!(given >= 0)) usage_error("E210", cat(what, " is ", given, ", not 0 or more"));
+  to = given;
+}
+
+void take_deadline(double seconds, const char*, option::deadline& to) {
+  if (seconds != 0) to = deadline_after(seconds);
+}
+
+void take_precision(weft_precision given, const char* what, Precision& to) {
+  if (given < WEFT_PRECISION_F32 || given > WEFT_PRECISION_F16)
+    usage_error("E210", cat(what, " ", static_cast<int>(given), " is unknown"));
+  to = static_cast<Precision>(given);
+}
+
+constexpr auto take_texts = [](const char* const* items, size_t count, const char* what, option::texts& to) {
+  to = strings(items, count, what);
+};
+
+void take_static_inputs(const char* const* items, size_t count, const char* what, option::static_inputs& to) {
+  if (items) to = strings(items, count, what);
+}
+
+void take_shapes(const char* const* items, size_t count, const char* what, option::shapes& to) {
+  for (const std::string& text : strings(items, count, what)) {
+    for (ShapeRequest& request : parse_shapes(text)) to.push_back(std::move(request));
+  }
+}
+
+void take_symbols(const char* const* items, size_t count, const char* what, option::symbols& to) {
+  for (const std::string& text : strings(items, count, what)) to.insert(parse_symbol(text));
+}
+
+void take_donations(const char* const* items, size_t count, const char* what, option::donations& to) {
+  for (const std::string& text : strings(items, count, what)) to.push_back(parse_donation(text));
+}
+
+void take_constants(const weft_compile_options& c, option::constants& to) {
+  std::vector<std::string> names = strings(c.constant_names, c.constant_count, "constant_names");
+  if (!names.empty()) required(c.constants, "constants");
+  for (size_t i = 0; i < names.size(); ++i) to.insert_or_assign(names[i], required(c.constants[i], "constants").tensor);
+}
+
+void take_allocator(const weft_compile_options& c, HostAllocator& to) {
+  if (!c.allocator) return;
+  if (!c.allocator->allocate || !c.allocator->release) usage_error("E210", "an allocator needs both of its functions");
+  to = {c.allocator->allocate, c.allocator->release, c.allocator->user};
+}
+
+void take_executor(const weft_compile_options& c, HostExecutor& to) {
+  if (c.executor) to = to_executor(*c.executor);
+}
+
+/// The stride of the array is the size of the caller's version of the struct.
+void take_operators(const weft_compile_options& c, option::operators& to) {
+  if (c.operator_count > 0) required(c.operators, "operators");
+  for (size_t i = 0; i < c.operator_count; ++i) {
+    const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
+    to.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));
+  }
+}
+
+void take_stop(const weft_compile_options& c, option::stop& to) {
+  if (c.stop) to = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };
+}
+
+void take_progress(const weft_compile_options& c, option::progress& to) {
+  if (!c.progress) return;
+  to = [call = c.progress, user = c.progress_user](const Progress& p) { call(user, p.phase.c_str(), p.done, p.total); };
+}
+
+}  // namespace
+
 CompileOptions to_compile_options(const weft_compile_options* given) {
   weft_compile_options c = known_part(given, weft_compile_options WEFT_COMPILE_OPTIONS_INIT);
   CompileOptions options;
-  if (c.device) options.device = c.device;
-  options.threads = c.threads;
-  options.memory_limit = c.memory_limit;
-  if (c.precision < WEFT_PRECISION_F32 || c.precision > WEFT_PRECISION_F16)
-    usage_error("E210", cat("precision ", static_cast<int>(c.precision), " is unknown"));
-  options.precision = static_cast<Precision>(c.precision);
-  for (const std::string& text : strings(c.shapes, c.shape_count, "shapes")) {
-    for (ShapeRequest& request : parse_shapes(text)) options.shapes.push_back(std::move(request));
-  }
-  for (const std::string& text : strings(c.symbols, c.symbol_count, "symbols"))
-    options.symbols.insert(parse_symbol(text));
-  std::vector<std::string> constants = strings(c.constant_names, c.constant_count, "constant_names");
-  if (!constants.empty()) required(c.constants, "constants");
-  for (size_t i = 0; i < constants.size(); ++i)
-    options.constants.insert_or_assign(constants[i], required(c.constants[i], "constants").tensor);
-  options.fixed_defaults = strings(c.fixed_defaults, c.fixed_default_count, "fixed_defaults");
-  if (c.allocator) options.allocator = {c.allocator->allocate, c.allocator->release, c.allocator->user};
-  if (c.allocator && (!c.allocator->allocate || !c.allocator->release))
-    usage_error("E210", "an allocator needs both of its functions");
-  if (c.executor) options.executor = to_executor(*c.executor);
-  for (const std::string& text : strings(c.donations, c.donation_count, "donations"))
-    options.donations.push_back(parse_donation(text));
-  if (c.operator_count > 0) required(c.operators, "operators");
-  // The stride of the array is the size of the caller's version of the struct.
-  for (size_t i = 0; i < c.operator_count; ++i) {
-    const char* place = reinterpret_cast<const char*>(c.operators) + i * given_size(*c.operators);
-    options.operators.push_back(to_operator(*reinterpret_cast<const weft_operator*>(place)));
-  }
-  options.keep_f32 = strings(c.keep_f32, c.keep_f32_count, "keep_f32");
-  if (c.static_inputs) options.static_inputs = strings(c.static_inputs, c.static_input_count, "static_inputs");
-  if (c.tag) options.tag = c.tag;
-  if (c.signature) options.signature = c.signature;
-  options.channels_first = c.channels_first != 0;
-  options.outputs = strings(c.outputs, c.output_count, "outputs");
-  if (c.dump_folder) options.dump_directory = c.dump_folder;
-  options.use_cache = c.no_cache == 0;
-  if (!(c.tune_seconds >= 0)) usage_error("E210", cat("tune_seconds is ", c.tune_seconds, ", not 0 or more"));
-  options.tune.seconds = c.tune_seconds;
-  if (c.deadline_seconds != 0) options.deadline = deadline_after(c.deadline_seconds);
-  if (c.stop) options.stop = [stop = c.stop, user = c.stop_user] { return stop(user) != 0; };
-  if (c.progress) {
-    options.progress = [call = c.progress, user = c.progress_user](const Progress& p) {
-      call(user, p.phase.c_str(), p.done, p.total);
-    };
-  }
+#define OPTION(kind, name, initial, api, ...) take_##kind(c.api, #api, options.name);
+#define LIST_OPTION(kind, name, api, count, ...) take_##kind(c.api, c.count, #api, options.name);
+#define OTHER_OPTION(kind, name, ...) take_##kind(c, options.name);
+#include "compile/options.def"
   return options;
 }
 
@@ -176,7 +217,7 @@ weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compil
   return guarded([&] {
     required(program, "program");
     CompileOptions how = to_compile_options(options);
-    auto compiled = compile_bytes(given_bytes(data, size, options), how, given_folder(options));
+    auto compiled = compile_bytes(given_bytes(data, size, how), how);
     give_program(program, of_unchanged(how, std::move(compiled)));
   });
 }

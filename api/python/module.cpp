@@ -329,45 +329,75 @@ class Model {
 
 using Progress = std::function<void(std::string, size_t, size_t)>;
 
+/// The types in which the package gives each kind of option.
+namespace option {
+using text = std::string;
+using path = std::string;
+using number = int;
+using bytes = int64_t;
+using seconds = double;
+using deadline = double;
+using flag = bool;
+using cache = bool;
+using precision = std::string;
+using texts = std::vector<std::string>;
+using shapes = texts;
+using symbols = texts;
+using donations = texts;
+using constants = std::vector<std::pair<std::string, weft::Tensor>>;
+using operators = std::vector<std::shared_ptr<Operator>>;
+using progress = std::optional<Progress>;
+struct Absent {};  ///< C and C++ alone have this option
+using allocator = Absent;
+using executor = Absent;
+using borrow = Absent;
+using stop = Absent;
+using static_inputs = Absent;
+}  // namespace option
+
+template <class From, class To>
+void give(const From& from, To& to) {
+  if constexpr (!std::is_same_v<From, option::Absent>) to = from;
+}
+
+void give(const std::string& name, weft_precision& to) {
+  if (name.empty() || name == "f32" || name == "fp32") to = WEFT_PRECISION_F32;
+  else if (name == "bf16") to = WEFT_PRECISION_BF16;
+  else if (name == "f16" || name == "fp16") to = WEFT_PRECISION_F16;
+  else throw weft::Error(WEFT_USAGE, "E203", "'" + name + "' is not a precision", "one of f32, bf16, f16");
+}
+
+void give(const option::operators& operators, std::vector<weft_operator>& to) {
+  for (const auto& op : operators) to.push_back(op->get());
+}
+
+void give(const option::progress& progress, decltype(weft::CompileOptions::progress)& to) {
+  if (!progress) return;
+  to = [call = *progress](std::string_view phase, size_t done, size_t total) {
+    nb::gil_scoped_acquire gil;
+    call(std::string(phase), done, total);
+  };
+}
+
 struct Options {
-  std::string device = "auto";
-  int threads = 0;
-  std::string precision = "f32";
-  std::vector<std::string> shapes, symbols, keep_f32;
-  std::string folder, dump, tag, signature;
-  bool cache = true, channels_first = false;
-  std::optional<Progress> progress;
-  std::vector<std::string> fixed_defaults, donate, outputs;
-  std::vector<std::shared_ptr<Operator>> operators;
-  int64_t memory_limit = 0;
-  double tune = 0, deadline = 0;
-  std::vector<std::pair<std::string, weft::Tensor>> constants;
+#define OPTION(kind, name, initial, ...) option::kind name = initial;
+#include "compile/options.def"
 
   weft::CompileOptions get() const {
-    weft::CompileOptions o{.device = device, .threads = threads, .precision = precision_of(precision)};
-    o.shapes = shapes, o.symbols = symbols, o.keep_f32 = keep_f32;
-    o.fixed_defaults = fixed_defaults, o.donations = donate;
-    o.tag = tag, o.signature = signature, o.outputs = outputs;
-    o.channels_first = channels_first;
-    o.folder = folder, o.dump_folder = dump, o.use_cache = cache;
-    o.memory_limit = memory_limit, o.tune_seconds = tune;
-    for (const auto& op : operators) o.operators.push_back(op->get());
-    o.deadline_seconds = deadline, o.constants = constants;
-    if (!progress) return o;
-    o.progress = [call = *progress](std::string_view phase, size_t done, size_t total) {
-      nb::gil_scoped_acquire gil;
-      call(std::string(phase), done, total);
-    };
+    weft::CompileOptions o;
+#define no_cache use_cache  // the C++ API has its opposite
+#define OPTION(kind, name, initial, api, ...) give(name, o.api);
+#include "compile/options.def"
+#undef no_cache
     return o;
   }
-
-  static weft_precision precision_of(const std::string& name) {
-    if (name == "f32" || name == "fp32") return WEFT_PRECISION_F32;
-    if (name == "bf16") return WEFT_PRECISION_BF16;
-    if (name == "f16" || name == "fp16") return WEFT_PRECISION_F16;
-    throw weft::Error(WEFT_USAGE, "E203", "'" + name + "' is not a precision", "one of f32, bf16, f16");
-  }
 };
+
+template <class T>
+void add_option(nb::class_<Options>& options, const char* name, T Options::* member) {
+  if constexpr (std::is_same_v<T, option::progress>) options.def_rw(name, member, nb::arg().none());
+  else if constexpr (!std::is_same_v<T, option::Absent>) options.def_rw(name, member);
+}
 
 template <class Compile>
 Model* make_model(const Options& options, const Compile& compile) {
@@ -513,29 +543,10 @@ NB_MODULE(_weft, m) {
         return weft::Tensor::collect(static_cast<weft_kind>(kind), items);
       },
       "kind"_a, "items"_a);
-  nb::class_<Options>(m, "Options")
-      .def(nb::init<>())
-      .def_rw("device", &Options::device)
-      .def_rw("threads", &Options::threads)
-      .def_rw("precision", &Options::precision)
-      .def_rw("shapes", &Options::shapes)
-      .def_rw("symbols", &Options::symbols)
-      .def_rw("keep_f32", &Options::keep_f32)
-      .def_rw("folder", &Options::folder)
-      .def_rw("dump", &Options::dump)
-      .def_rw("tag", &Options::tag)
-      .def_rw("signature", &Options::signature)
-      .def_rw("outputs", &Options::outputs)
-      .def_rw("channels_first", &Options::channels_first)
-      .def_rw("cache", &Options::cache)
-      .def_rw("progress", &Options::progress, nb::arg().none())
-      .def_rw("fixed_defaults", &Options::fixed_defaults)
-      .def_rw("donate", &Options::donate)
-      .def_rw("operators", &Options::operators)
-      .def_rw("memory_limit", &Options::memory_limit)
-      .def_rw("tune", &Options::tune)
-      .def_rw("deadline", &Options::deadline)
-      .def_rw("constants", &Options::constants);
+  nb::class_<Options> options(m, "Options");
+  options.def(nb::init<>());
+#define OPTION(kind, name, ...) add_option(options, #name, &Options::name);
+#include "compile/options.def"
   nb::class_<Quantization>(m, "Quantization")
       .def(nb::init<>())
       .def_rw("to", &Quantization::to)

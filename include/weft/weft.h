@@ -220,46 +220,45 @@ typedef struct weft_operator {
 
 typedef struct weft_compile_options {
   size_t struct_size;
-  /* "auto" (NULL), "cpu", "ref", "nvidia:0"; a device that is named is used or refused, never replaced. Several
-   * ("nvidia:0,nvidia:1", "cpu,cpu") compute every run together: the weights of products are split between them. */
-  const char* device;
-  int32_t threads;           /* 0: WEFT_THREADS, else the cores that this process may use */
-  weft_precision precision;  /* of matrix products and convolutions of an f32 model */
-  const char* const* shapes; /* "x=1,3,224,224", "x=1..8,3,224,224", "x:1x3x224x224", "x[1,3,224,224]" */
+  const char* device; /* auto, cpu, ref, gpu, nvidia:0; never replaced if named; several (cpu,cpu) share each run */
+  int32_t threads;    /* threads of the CPU; 0: WEFT_THREADS, else all cores that this process may use */
+  weft_precision precision;  /* f32, bf16 or f16 for matrix products and convolutions of f32 models */
+  const char* const* shapes; /* sizes of inputs: x=1,3,224,224 or x:1x3; range and usual size: x=1..8:4 */
   size_t shape_count;
-  const char* const* symbols; /* "batch=4": sizes of the model by name */
+  const char* const* symbols; /* the value of a size that the model names: batch=4 */
   size_t symbol_count;
-  const char* const* keep_f32; /* names of nodes (* and ? match) that stay in f32 */
+  const char* const* keep_f32; /* nodes that stay in f32; * and ? match */
   size_t keep_f32_count;
-  const char* folder;      /* weft_compile_bytes: where external weights lie; NULL: nowhere */
-  const char* dump_folder; /* receives the program after every pass */
-  int32_t no_cache;        /* 1: neither read nor write the kernel cache on disk */
-  void (*progress)(void* user, const char* phase, size_t done, size_t total); /* from any thread, one call at a time */
+  const char* folder;      /* folder of the external weights of a model in memory; none: they are not looked for */
+  const char* dump_folder; /* folder that receives the program after every pass */
+  int32_t no_cache;        /* 1: use neither the kernel cache on disk nor the measurements of `weft tune` */
+  /* called with phase, done and total; from any thread, one call at a time */
+  void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* progress_user;
-  const char* const* constant_names;   /* inputs with fixed values: they become constants of the program. So weights */
-  const weft_tensor* const* constants; /* that lie in memory already need not pass through a file */
+  const char* const* constant_names; /* inputs that are constants of the program */
+  const weft_tensor* const* constants;
   size_t constant_count;
-  const char* const* fixed_defaults; /* inputs (* and ? match) that become constants with their default value */
+  const char* const* fixed_defaults; /* inputs (* and ? match) that keep the model's default and are no inputs then */
   size_t fixed_default_count;
-  const weft_allocator* allocator; /* NULL: the library's own memory. Copied, as `executor` is */
-  const weft_executor* executor;   /* NULL: a pool of `threads` threads */
-  const char* const* donations;    /* "past=present": output `present` is written in the place of input `past` */
+  const weft_allocator* allocator; /* memory of the caller for weights, working memory and results; copied */
+  const weft_executor* executor;   /* threads of the caller, which run kernels in place of the pool; copied */
+  const char* const* donations;    /* outputs that are written into the memory of inputs: past=present */
   size_t donation_count;
   const weft_operator* operators; /* custom operators that the model may use; copied */
   size_t operator_count;
-  int32_t borrow;       /* 1: weft_compile_bytes does not copy; the bytes stay as they are until the program is gone */
-  int64_t memory_limit; /* bytes of a run and of weights (E401); 0: WEFT_MEMORY_LIMIT, else all of the device's */
-  double tune_seconds;  /* above 0: first measure kernels here for so long; the measurements are kept and used */
-  double deadline_seconds;     /* from the call; 0: none. E403 when it passes */
+  int32_t borrow; /* 1: weft_compile_bytes does not copy the bytes, which stay as they are until the program is gone */
+  int64_t memory_limit; /* most bytes of a run and its weights (E401); 0: WEFT_MEMORY_LIMIT, else all */
+  /* seconds for measuring which kernels are fastest here; later compiles use the measurements too */
+  double tune_seconds;
+  double deadline_seconds;     /* limit in seconds from the call (E403); kernels compiled before it passes are cached */
   int32_t (*stop)(void* user); /* asked repeatedly, from several threads; anything but 0 ends the compile with E404 */
   void* stop_user;
-  /* Inputs (* and ? match) that may be static: their values decide which program is compiled. E159 for others, and
-   * for a model that compiles for no likely value of these inputs. NULL: any input may. */
+  /* inputs (* and ? match) whose values may decide which program is compiled; others: E159; NULL: any input */
   const char* const* static_inputs;
   size_t static_input_count;
-  const char* tag;            /* of a SavedModel's graph ("serve", "serve,gpu"); NULL: the only one, or "serve" */
-  const char* signature;      /* of a SavedModel (NULL: the only one, or "serving_default") or a .tflite file */
-  const char* const* outputs; /* values of a TensorFlow graph to return ("node", "node:1"); none: its own outputs */
+  const char* tag;       /* tags of the graph in a SavedModel: serve; serve,gpu; none: the only one, or serve */
+  const char* signature; /* the signature of a SavedModel or .tflite file; none: the only one, or serving_default */
+  const char* const* outputs; /* values of a TensorFlow graph to return in place of its outputs: node, node:1 */
   size_t output_count;
   int32_t channels_first; /* 1: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w] */
 } weft_compile_options;

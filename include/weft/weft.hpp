@@ -151,33 +151,30 @@ Tensor view(std::span<const T> values, std::initializer_list<int64_t> dims) {
   return Tensor::view(dtype_of<T>(), std::as_bytes(values), {dims.begin(), dims.size()});
 }
 
-/// Options of weft.h with their strings owned.
+/// weft_compile_options with their strings owned; weft.h explains each. An empty `static_inputs` means any.
 struct CompileOptions {
   std::string device = "auto";
   int threads = 0;
   weft_precision precision = WEFT_PRECISION_F32;
-  std::vector<std::string> shapes{};   ///< "x=1..8,3,224,224"
-  std::vector<std::string> symbols{};  ///< "batch=4"
-  std::vector<std::string> keep_f32{};
-  std::string folder{};       ///< of the external weights of a model in memory
-  std::string dump_folder{};  ///< receives the program after every pass
+  std::vector<std::string> shapes{}, symbols{}, keep_f32{};
+  std::string folder{}, dump_folder{};
   bool use_cache = true;
-  std::vector<std::pair<std::string, Tensor>> constants{};  ///< inputs that are fixed to a value
+  std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
+  std::vector<std::pair<std::string, Tensor>> constants{};
+  std::vector<std::string> fixed_defaults{};
   const weft_allocator* allocator = nullptr;
   const weft_executor* executor = nullptr;
-  std::vector<std::string> fixed_defaults{};  ///< inputs that always keep their default
-  std::vector<std::string> donations{};       ///< "past=present": the output takes the input's place
-  std::vector<weft_operator> operators{};     ///< that the model may use besides ONNX's own
-  int64_t memory_limit = 0;                   ///< bytes of weights and a run; 0: all of the device's memory
-  bool borrow = false;                        ///< a model in memory is not copied and stays as it is
-  double tune_seconds = 0;                    ///< to measure which kernels are fastest here
-  std::function<void(std::string_view phase, size_t done, size_t total)> progress{};
+  std::vector<std::string> donations{};
+  std::vector<weft_operator> operators{};
+  bool borrow = false;
+  int64_t memory_limit = 0;
+  double tune_seconds = 0;
   double deadline_seconds = 0;
-  std::function<bool()> stop{};  ///< true ends the compile with E404; asked from several threads, must not throw
-  std::vector<std::string> static_inputs{};  ///< inputs whose values the program may be specialised for; empty: all
-  std::string tag{}, signature{};            ///< of a SavedModel; a .tflite file has signatures too
-  bool channels_first = false;               ///< inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w]
-  std::vector<std::string> outputs{};        ///< values of a TensorFlow graph to give instead of its own outputs
+  std::function<bool()> stop{};
+  std::vector<std::string> static_inputs{};
+  std::string tag{}, signature{};
+  std::vector<std::string> outputs{};
+  bool channels_first = false;
 };
 
 namespace detail {
@@ -191,53 +188,52 @@ inline std::vector<const char*> pointers(const std::vector<std::string>& strings
 /// weft_compile_options over a CompileOptions that outlives it.
 class CompileOptionsView {
  public:
-  explicit CompileOptionsView(const CompileOptions& o)
-      : shapes_(pointers(o.shapes)),
-        symbols_(pointers(o.symbols)),
-        keep_(pointers(o.keep_f32)),
-        fixed_(pointers(o.fixed_defaults)),
-        donations_(pointers(o.donations)),
-        static_(pointers(o.static_inputs)),
-        outputs_(pointers(o.outputs)) {
-    c_.device = o.device.c_str();
-    c_.threads = o.threads;
-    c_.precision = o.precision;
-    c_.shapes = shapes_.data(), c_.shape_count = shapes_.size();
-    c_.symbols = symbols_.data(), c_.symbol_count = symbols_.size();
-    c_.keep_f32 = keep_.data(), c_.keep_f32_count = keep_.size();
-    c_.folder = o.folder.empty() ? nullptr : o.folder.c_str();
-    c_.dump_folder = o.dump_folder.empty() ? nullptr : o.dump_folder.c_str();
-    c_.no_cache = !o.use_cache;
-    for (const auto& [name, value] : o.constants) {
-      constant_names_.push_back(name.c_str());
-      constants_.push_back(value.get());
-    }
-    c_.constant_names = constant_names_.data(), c_.constants = constants_.data(), c_.constant_count = constants_.size();
-    c_.allocator = o.allocator, c_.executor = o.executor;
-    c_.fixed_defaults = fixed_.data(), c_.fixed_default_count = fixed_.size();
-    c_.donations = donations_.data(), c_.donation_count = donations_.size();
-    c_.operators = o.operators.data(), c_.operator_count = o.operators.size();
-    c_.borrow = o.borrow, c_.memory_limit = o.memory_limit, c_.tune_seconds = o.tune_seconds;
-    c_.deadline_seconds = o.deadline_seconds;
-    if (o.stop) {
-      c_.stop_user = const_cast<void*>(static_cast<const void*>(&o.stop));
-      c_.stop = [](void* user) -> int32_t { return (*static_cast<const std::function<bool()>*>(user))(); };
-    }
-    if (!static_.empty()) c_.static_inputs = static_.data(), c_.static_input_count = static_.size();
-    c_.tag = o.tag.empty() ? nullptr : o.tag.c_str();
-    c_.signature = o.signature.empty() ? nullptr : o.signature.c_str();
-    c_.channels_first = o.channels_first;
-    c_.outputs = outputs_.data(), c_.output_count = outputs_.size();
-    if (!o.progress) return;
-    c_.progress_user = const_cast<void*>(static_cast<const void*>(&o.progress));
-    c_.progress = [](void* user, const char* phase, size_t done, size_t total) {
-      (*static_cast<const std::function<void(std::string_view, size_t, size_t)>*>(user))(phase, done, total);
-    };
+  explicit CompileOptionsView(const CompileOptions& o) {
+    give(o.device, c_.device), give(o.threads, c_.threads), give(o.precision, c_.precision);
+    give(o.shapes, c_.shapes, c_.shape_count), give(o.symbols, c_.symbols, c_.symbol_count);
+    give(o.keep_f32, c_.keep_f32, c_.keep_f32_count), give(o.folder, c_.folder), give(o.dump_folder, c_.dump_folder);
+    c_.no_cache = !o.use_cache, give(o.progress, c_.progress, c_.progress_user);
+    give(o.constants, c_.constant_names, c_.constants, c_.constant_count);
+    give(o.fixed_defaults, c_.fixed_defaults, c_.fixed_default_count), give(o.allocator, c_.allocator);
+    give(o.executor, c_.executor), give(o.donations, c_.donations, c_.donation_count);
+    give(o.operators, c_.operators, c_.operator_count), give(o.borrow, c_.borrow);
+    give(o.memory_limit, c_.memory_limit), give(o.tune_seconds, c_.tune_seconds);
+    give(o.deadline_seconds, c_.deadline_seconds), give(o.stop, c_.stop, c_.stop_user);
+    give(o.static_inputs, c_.static_inputs, c_.static_input_count), give(o.tag, c_.tag);
+    give(o.signature, c_.signature), give(o.outputs, c_.outputs, c_.output_count);
+    give(o.channels_first, c_.channels_first);
   }
   const weft_compile_options* get() const { return &c_; }
 
  private:
-  std::vector<const char*> shapes_, symbols_, keep_, fixed_, donations_, static_, outputs_, constant_names_;
+  template <class From, class To>
+  static void give(const From& from, To& to) {
+    to = from;
+  }
+  static void give(const std::string& from, const char*& to) { to = from.empty() ? nullptr : from.c_str(); }
+  void give(const std::vector<std::string>& from, const char* const*& to, size_t& count) {
+    std::vector<const char*>& list = lists_.emplace_back(pointers(from));
+    to = list.empty() ? nullptr : list.data(), count = list.size();
+  }
+  void give(const std::vector<std::pair<std::string, Tensor>>& from, const char* const*& names,
+            const weft_tensor* const*& values, size_t& count) {
+    std::vector<const char*>& list = lists_.emplace_back();
+    for (const auto& [name, value] : from) list.push_back(name.c_str()), constants_.push_back(value.get());
+    names = list.data(), values = constants_.data(), count = list.size();
+  }
+  static void give(const std::vector<weft_operator>& from, const weft_operator*& to, size_t& count) {
+    to = from.data(), count = from.size();
+  }
+  template <class Result, class... Given, class Call, class... Args>
+  static void give(const std::function<Result(Given...)>& from, Call (*&call)(void*, Args...), void*& user) {
+    if (!from) return;
+    user = const_cast<void*>(static_cast<const void*>(&from));
+    call = [](void* function, Args... args) -> Call {
+      return (*static_cast<const std::function<Result(Given...)>*>(function))(args...);
+    };
+  }
+
+  std::vector<std::vector<const char*>> lists_;
   std::vector<const weft_tensor*> constants_;
   weft_compile_options c_ WEFT_COMPILE_OPTIONS_INIT;
 };

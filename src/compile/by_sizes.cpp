@@ -78,7 +78,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   }
 
   /// True if a run that was refused may be repeated: a refused run may already have overwritten donated inputs.
-  bool may_run_again() const { return options_.donations.empty(); }
+  bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
   /// Returns the variant for the sizes of these inputs; null if there is none.

@@ -20,8 +20,8 @@ std::string tuning_key(const Place& place) {
 }
 
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options) {
-  bool measures = options.tune.seconds > 0;
-  if (!measures && (options.choose || !options.use_cache)) return;
+  bool measures = options.tune > 0;
+  if (!measures && (options.choose || !options.cache)) return;
   if (measures) options.libraries = find_libraries(place, options);
   std::vector<Tuning> known = measures ? tune(source, place, options).tunings : kept_tunings(tuning_key(place));
   auto is_by_library = [](const Tuning& tuning) { return gpu::is_library(tuning.candidate); };
@@ -30,7 +30,7 @@ void decide_by_tunings(const ProgramSource& source, const Place& place, CompileO
 }
 
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options) {
-  if (!options.choose && options.use_cache) options.choose = choose_by(kept_tunings(chip_key(chip)));
+  if (!options.choose && options.cache) options.choose = choose_by(kept_tunings(chip_key(chip)));
   return options;
 }
 

@@ -67,7 +67,7 @@ void show_plan(const Plan& plan, std::span<const std::byte> image) {
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report) {
   const char* refused = options.precision != Precision::f32 && !place.has_passes ? "takes no other precision"
-                        : !options.donations.empty()                             ? "updates nothing in place"
+                        : !options.donate.empty()                                ? "updates nothing in place"
                                                                                  : nullptr;
   if (refused)
     throw Error({.kind = ErrorKind::usage,
@@ -100,8 +100,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
   BuiltKernels built;
   try {
     built = build_kernels_or_throw(kernel_sources(plan), plan.chip,
-                                   {.cache = options.use_cache ? nullptr : &none,
-                                    .pack = options.use_cache ? &KernelPack::shared() : nullptr,
+                                   {.cache = options.cache ? nullptr : &none,
+                                    .pack = options.cache ? &KernelPack::shared() : nullptr,
                                     .progress = progress});
   } catch (const Error& error) {
     blame(plan, error);

@@ -34,7 +34,7 @@ size_t count_of(PassGroup group) { return std::ranges::count(pass_list(), group,
 
 /// Runs the passes up to `stage`. Returns true if a pass of that name ended them.
 bool run_shared(Program& program, const CompileOptions& options, std::string_view stage, CompileReport& report) {
-  Pipeline run(program, {.dump_directory = options.dump_directory, .stop_after = stage});
+  Pipeline run(program, {.dump_directory = options.dump, .stop_after = stage});
   FoldingScope folding(program);
   run_passes(run, PassGroup::shared);
   add(report, run);
@@ -43,10 +43,9 @@ bool run_shared(Program& program, const CompileOptions& options, std::string_vie
 
 bool run_for_chip(Program& program, const PassContext& context, const CompileOptions& options, std::string_view stage,
                   CompileReport& report) {
-  Pipeline run(
-      program,
-      {.dump_directory = options.dump_directory, .stop_after = stage, .first_number = count_of(PassGroup::shared) + 1},
-      context);
+  Pipeline run(program,
+               {.dump_directory = options.dump, .stop_after = stage, .first_number = count_of(PassGroup::shared) + 1},
+               context);
   run_passes(run, PassGroup::for_chip);
   add(report, run);
   return run.stopped();
@@ -89,7 +88,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   source.text = print(program, context);
   source.precision = type_of(options.precision);
   source.keep_f32 = options.keep_f32;
-  source.donations = options.donations;
+  source.donations = options.donate;
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 

@@ -100,7 +100,7 @@ std::shared_ptr<Executable> compile_ranks(std::unique_ptr<Program> program, cons
 
 std::shared_ptr<Executable> compile_ranks(std::shared_ptr<const ProgramSource> source, const CompileOptions& options,
                                           CompileReport report) {
-  if (options.tune.seconds > 0) {
+  if (options.tune > 0) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
                  .what = "a program that is split over several devices is not tuned",

@@ -17,19 +17,25 @@
 namespace weft {
 namespace {
 
+enum class Stage : uint8_t { always, compiling };
+
+/// Adds the name of an option of a compile that is not as it is by default.
+template <Stage stage, class T>
+void find_late(const char* name, const T& value, std::string& late) {
+  if constexpr (stage == Stage::compiling) {
+    bool is_given;
+    if constexpr (requires { value.empty(); }) is_given = !value.empty();
+    else is_given = value != T();
+    if (is_given) late += cat(late.empty() ? "" : ", ", name);
+  }
+}
+
 /// Throws for options that were fixed when the program was compiled.
 void refuse_late_options(const CompileOptions& options) {
-  const char* late = !options.shapes.empty() || !options.symbols.empty() ? "sizes"
-                     : options.precision != Precision::f32               ? "precision"
-                     : !options.keep_f32.empty()                         ? "nodes that stay in f32"
-                     : !options.fixed_defaults.empty()                   ? "inputs with a fixed default"
-                     : !options.donations.empty()                        ? "donations"
-                     : !options.tag.empty() || !options.signature.empty() || !options.outputs.empty()
-                         ? "signatures, tags and outputs"
-                     : !options.constants.empty()      ? "constants"
-                     : !options.dump_directory.empty() ? "dumps of passes"
-                                                       : nullptr;
-  if (!late) return;
+  std::string late;
+#define OPTION(kind, name, initial, api, stage, ...) find_late<Stage::stage>(#name, options.name, late);
+#include "compile/options.def"
+  if (late.empty()) return;
   throw Error({.kind = ErrorKind::usage,
                .code = "E502",
                .what = cat(late, " can be chosen when a model is compiled, not for a saved program")});

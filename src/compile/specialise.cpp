@@ -209,10 +209,10 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
         outputs_(model_->outputs(likely)) {
     options_.deadline = {}, options_.stop = {}, options_.progress = {}, options_.tune = {};
     CompileOptions plain = options_;
-    plain.donations = {}, plain.dump_directory = {};
+    plain.donate = {}, plain.dump.clear();
     device_ = compile_program(std::make_unique<Program>(), plain, {})->device();
     for (Port& port : inputs_)
-      port.is_donated = std::ranges::count(options.donations, port.name, &DonationRequest::input) > 0;
+      port.is_donated = std::ranges::count(options.donate, port.name, &DonationRequest::input) > 0;
   }
 
   const std::vector<Port>& inputs() const override { return inputs_; }
@@ -409,7 +409,7 @@ void check_likely(std::unique_ptr<Program> program, const CompileOptions& option
 
 std::shared_ptr<Executable> make_specialising(Imported imported, const CompileOptions& options, bool is_whole,
                                               CompileReport report) {
-  if (device_names(options).size() > 1 && !options.donations.empty()) {
+  if (device_names(options).size() > 1 && !options.donate.empty()) {
     throw Error({.kind = ErrorKind::usage,
                  .code = "E502",
                  .what = "values of inputs decide which program is compiled, and on several devices no input of such a "

@@ -83,14 +83,14 @@ class Tuner {
  public:
   Tuner(const ProgramSource& source, const Place& place, const CompileOptions& options)
       : source_(source), place_(place), options_(options), key_(tuning_key(place)), library_(codegen_build()) {
-    auto seconds = std::chrono::duration<double>(options.tune.seconds);
+    auto seconds = std::chrono::duration<double>(options.tune);
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
   }
 
   TuneReport run() {
     recall();
     base_ = build({});
-    inputs_ = options_.tune.inputs ? options_.tune.inputs(*base_.executable) : made_up_inputs();
+    inputs_ = options_.tune_inputs ? options_.tune_inputs(*base_.executable) : made_up_inputs();
     find_problems();
     if (!problems_.empty()) measure_base();
     size_t rank = 1;
@@ -109,7 +109,7 @@ class Tuner {
  private:
   /// Takes over stored measurements, which are not repeated.
   void recall() {
-    if (!options_.use_cache) return;
+    if (!options_.cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
       if (tuning.chip == key_) known_[tuning.problem][tuning.candidate] = tuning.nanoseconds;
     }
@@ -284,7 +284,7 @@ class Tuner {
   }
 
   void keep() const {
-    if (options_.use_cache) TuningStore(TuningStore::default_file()).put(tunings());
+    if (options_.cache) TuningStore(TuningStore::default_file()).put(tunings());
   }
 
   TuneReport finish() {

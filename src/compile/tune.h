@@ -27,7 +27,7 @@ struct TuneReport {
   std::vector<std::string> notes;  ///< candidates that could not be measured, with the reason
 };
 
-/// Measures for at most `options.tune.seconds` (but always the first round) and stores the times in the default store,
+/// Measures for at most `options.tune` seconds (but always the first round) and stores the times in the default store,
 /// unless the options forbid caches. E501 if the chip is not present; errors of running the program are passed on.
 TuneReport tune(const ProgramSource& source, const Place& place, const CompileOptions& options);
 

@@ -49,7 +49,7 @@ const Tensor& Constants::value(const std::string& name) const {
   ModelEdit part = edit_;
   part.set_outputs({name});
   part.drop_unread_inputs();
-  auto executable = compile_bytes(Bytes::copy(as_bytes(part.bytes())), {.device = "ref"}, edit_.folder());
+  auto executable = compile_bytes(Bytes::copy(as_bytes(part.bytes())), {.device = "ref", .folder = edit_.folder()});
   return values_.emplace(name, executable->new_context()->run({}).at(0)).first->second;
 }
 

@@ -50,8 +50,8 @@ void add(Observed& to, const Layer& layer, const Tensor& given, size_t item) {
 }  // namespace
 
 Runner::Runner(const ModelEdit& edit, int threads) {
-  executable_ =
-      compile_bytes(Bytes::copy(as_bytes(edit.bytes())), {.device = "cpu", .threads = threads}, edit.folder());
+  executable_ = compile_bytes(Bytes::copy(as_bytes(edit.bytes())),
+                              {.device = "cpu", .threads = threads, .folder = edit.folder()});
   context_ = executable_->new_context();
 }
 

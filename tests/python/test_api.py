@@ -233,6 +233,18 @@ def test_bad_inputs(model, ten, call):
     assert getattr(caught.value, "code", "E310") == "E310"
 
 
+def test_options_of_wrong_types():
+    for options, said in [
+        ({"threads": "two"}, "weft.compile: threads takes int, not 'two'"),
+        ({"shapes": 3}, "weft.compile: shapes takes Mapping[str, Sequence[Any]] | None, not 3"),
+        ({"keep_f32": "head*"}, "weft.compile: keep_f32 takes Iterable[str], not 'head*'"),
+        ({"thread": 1}, "weft.compile has no option 'thread'"),
+    ]:
+        with pytest.raises(TypeError) as caught:
+            weft.print_model("model.onnx", **options)
+        assert str(caught.value) == said
+
+
 def test_graph_builder():
     graph = doubler()
     assert "add" in str(graph)

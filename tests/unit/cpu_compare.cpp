@@ -109,7 +109,7 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
 static void compare_prepared_for(const char* chip, const std::string& text, const InputSizes& cases) {
   auto program = parse_program(text, make_op), prepared = parse_program(text, make_op);
   PassContext context{.chip = chip_named(chip)};
-  for (const char* pass : {"integer_products", "fold_scales", "expand_quantize", "channels_last"}) {
+  for (const char* pass : {"integer_products", "fold_scales", "expand_quantize", "channels_last", "guess_roundings"}) {
     find_pass(pass, context)(prepared->main());
     prepared->main().remove_dead();
   }

@@ -210,7 +210,7 @@ TEST_CASE("deadline: a compile checks the clock often, ends, and can be tried ag
   };
   auto parsed = [](int length) { return [length] { return parse_program(chain(length), make_op); }; };
   for (const Work& work : {Work{parsed(24), false}, Work{parsed(3000), true}, Work{constant_functions, true}}) {
-    CompileOptions options{.device = "cpu", .threads = 1, .use_cache = work.use_cache};
+    CompileOptions options{.device = "cpu", .threads = 1, .cache = work.use_cache};
     CompileOptions late = options;
     late.deadline = Clock::now();
     CHECK(code_of([&] { compile(work.program(), late); }) == "E403");

@@ -173,7 +173,7 @@ TEST_CASE("files: a model that is cut while it is compiled is an error") {
   Scratch folder;
   for (const char* device : {"cpu", "ref"}) {
     fs::path path = write(folder.path / "m.onnx", table_model());
-    CompileOptions options{.device = device, .threads = 2, .use_cache = false};
+    CompileOptions options{.device = device, .threads = 2, .cache = false};
     bool is_cut = false;
     // Changes the file in the middle of the compile.
     options.stop = [&] {

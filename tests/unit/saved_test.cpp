@@ -432,6 +432,13 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
   write_saved(folder.path / "g.weft", program_of({plan_for(host_chip())}));
   CHECK(code_of([&] { compile_file(folder.path / "g.weft", {.device = "ref"}); }) == "E172");
   CHECK(code_of([&] { compile_file(folder.path / "g.weft", {.symbols = {{"n", 2}}}); }) == "E502");
+  try {
+    compile_file(folder.path / "g.weft", {.precision = Precision::bf16, .cache = false, .channels_first = true});
+    FAIL("it was taken");
+  } catch (const Error& error) {
+    CHECK(error.info().what ==
+          "precision, channels_first can be chosen when a model is compiled, not for a saved program");
+  }
   CHECK(import_file(folder.path / "g.weft")->main().results().size() == 2);
 }
 

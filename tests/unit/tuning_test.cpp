@@ -114,7 +114,7 @@ TEST_CASE("tuning: a file that is not a database is an error that names it") {
 
 TEST_CASE("tuning: convolutions are measured each way, and later compiles take the fastest") {
   auto source = compiled(convolutions(), {})->saved().source;
-  CompileOptions options{.device = "cpu", .threads = 1, .use_cache = false, .tune = {.seconds = 60}};
+  CompileOptions options{.device = "cpu", .threads = 1, .cache = false, .tune = 60};
   TuneReport report = tune(*source, find_place(options), options);
   CHECK(report.is_complete);
   CHECK(report.rounds == 2);
@@ -137,6 +137,6 @@ TEST_CASE("tuning: convolutions are measured each way, and later compiles take t
 
 TEST_CASE("tuning: a chip that is not here cannot be measured") {
   auto source = compiled(convolutions(), {})->saved().source;
-  CompileOptions options{.device = "amd:gfx942", .tune = {.seconds = 1}};
+  CompileOptions options{.device = "amd:gfx942", .tune = 1};
   CHECK_THROWS_WITH_AS(tune(*source, find_place(options), options), doctest::Contains("gfx942"), Error);
 }

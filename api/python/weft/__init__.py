@@ -66,9 +66,15 @@ def _pairs(given: Mapping[str, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in given.items()]
 
 
+def _names(given: Iterable[Any]) -> list[Any]:
+    if isinstance(given, str):
+        raise TypeError("one string instead of several")
+    return list(given)
+
+
 #: Options of `compile` that the library takes in another form.
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs, "keep_f32": list, "fixed_defaults": list, "outputs": list,
+    "shapes": _shape_texts, "symbols": _pairs, "donate": _pairs,
     "operators": lambda operators: [op._native for op in operators], "folder": os.fspath, "dump": os.fspath,
     "constants": lambda constants: [(name, _constant(value)) for name, value in constants.items()],
 }
@@ -86,8 +92,13 @@ def _options(**given: Any) -> _weft.Options:
     for name, value in given.items():
         if not hasattr(_weft.Options, name):
             raise TypeError(f"weft.compile has no option '{name}'")
-        if value is not None:
-            setattr(options, name, _FORMS[name](value) if name in _FORMS else value)
+        if value is None:
+            continue
+        form = _FORMS.get(name, _names if isinstance(getattr(options, name), list) else None)
+        try:
+            setattr(options, name, form(value) if form else value)
+        except (TypeError, AttributeError) as error:
+            raise TypeError(f"weft.compile: {name} takes {compile.__annotations__[name]}, not {value!r}") from error
     return options
 
 
@@ -385,21 +396,21 @@ def compile(
     device: str = "auto",
     devices: Sequence[str] = (),
     threads: int = 0,
-    shapes: Mapping[str, Sequence[Any]] | None = None,
     precision: str = "f32",
+    shapes: Mapping[str, Sequence[Any]] | None = None,
     symbols: Mapping[str, int] | None = None,
     keep_f32: Iterable[str] = (),
     folder: str | os.PathLike[str] | None = None,
-    cache: bool = True,
     dump: str | os.PathLike[str] | None = None,
+    cache: bool = True,
     progress: Callable[[str, int, int], None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     fixed_defaults: Iterable[str] = (),
     donate: Mapping[str, str] | None = None,
     operators: Iterable[Operator] = (),
     memory_limit: int = 0,
     tune: float = 0,
     deadline: float | None = None,
-    constants: Mapping[str, Any] | None = None,
     tag: str | None = None,
     signature: str | None = None,
     outputs: Iterable[str] = (),
@@ -409,27 +420,29 @@ def compile(
 
     model: a path (.onnx, .pt2, .tflite, .pb, .weft, or the folder of a SavedModel), or the bytes of a file.
     device: "auto" (the first GPU if it can run the model, else the CPU), "cpu", "gpu", "nvidia:0", "amd:0" or "ref".
-    devices: several devices that compute each run together, ("gpu:0", "gpu:1"), or "cpu" any number of times. The weights of
-    products are split between them (tensor parallelism).
-    threads: number of CPU threads; 0: all that the process may use.
-    shapes: sizes of inputs, {"x": (1, 3, 224, 224)}. (1, 8) or "1..8" is a range; None keeps the model's size.
+    devices: several devices that compute each run together, ("gpu:0", "gpu:1"), or "cpu" any number of times. The weights of products
+    are split between them (tensor parallelism).
+    threads: threads of the CPU; 0: WEFT_THREADS, else all cores that this process may use.
+    precision: f32, bf16 or f16 for matrix products and convolutions of f32 models.
+    shapes: sizes of inputs, {"x": (1, 3, 224, 224)}; (1, 8) or "1..8" is a range; None keeps the model's size.
     symbols: values of sizes that the model names, {"batch": 4}.
-    precision: "f32", "bf16" or "f16" for matrix products and convolutions. keep_f32: names of nodes that stay in f32 (* and ? match).
+    keep_f32: nodes that stay in f32; * and ? match.
     folder: folder of the external weights, for a model in bytes.
-    cache: keep compiled kernels on disk. dump: a folder to which the program is written after every pass.
+    dump: folder that receives the program after every pass.
+    cache: use the kernel cache on disk, and the measurements of `weft tune`.
     progress: a function that is called with (phase, done, total).
-    fixed_defaults: names of inputs (* and ? match) that keep the model's default, which is faster. The result lacks these inputs.
-    constants: inputs with a fixed value, {"axes": np.array([0])}. The result lacks these inputs.
-    donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the
-    program allows that; report()["notes"] says whether it does.
+    constants: inputs with a fixed value, {"axes": np.array([0])}; the model lacks these inputs.
+    fixed_defaults: inputs (* and ? match) that keep the model's default and are no inputs then.
+    donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the program
+    allows that; report()["notes"] says whether it does.
     operators: custom operators (`weft.Operator`) that the model may use.
-    memory_limit: limit in bytes of packed weights and one run on the CPU; 0: the memory of the machine.
-    tune: seconds for measuring which kernels are fastest on this machine. Later compiles use the measurements too.
-    deadline: limit in seconds. Kernels that were compiled before it passes are cached.
-    tag, signature: the graph of a SavedModel and its signature. Default: the only one, or "serve" and "serving_default". signature
-    also selects that of a .tflite file.
-    outputs: values of a TensorFlow graph ("node", "node:1") that replace its own outputs.
-    channels_first: inputs and outputs of a TensorFlow model with 4 axes are [n, c, h, w], not [n, h, w, c].
+    memory_limit: limit in bytes of packed weights and one run; 0: the memory of the device.
+    tune: seconds for measuring which kernels are fastest here; later compiles use the measurements too.
+    deadline: limit in seconds from the call (E403); kernels compiled before it passes are cached.
+    tag: tags of the graph in a SavedModel: serve; serve,gpu; none: the only one, or serve.
+    signature: the signature of a SavedModel or .tflite file; none: the only one, or serving_default.
+    outputs: values of a TensorFlow graph to return in place of its outputs: node, node:1.
+    channels_first: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w].
 
     Raises UsageError for a missing file or wrong options, ModelError for an invalid model, UnsupportedError for
     operators or types without an implementation, ResourceError when the deadline passes or memory is short, DeviceError if a device

@@ -31,19 +31,19 @@ class Options:
     keep_f32: list[str]
     folder: str
     dump: str
-    tag: str
-    signature: str
-    outputs: list[str]
-    channels_first: bool
     cache: bool
     progress: Callable[[str, int, int], None] | None
+    constants: list[tuple[str, Tensor]]
     fixed_defaults: list[str]
     donate: list[str]
     operators: list[Operator]
     memory_limit: int
     tune: float
     deadline: float
-    constants: list[tuple[str, Tensor]]
+    tag: str
+    signature: str
+    outputs: list[str]
+    channels_first: bool
 
 class Model:
     @property
