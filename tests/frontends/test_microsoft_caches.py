@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block, and mixtures of
-experts. ref and cpu give the answers of onnxruntime's CPU provider, or those of a plain definition where it lacks the operator."""
+"""com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block. ref and cpu
+give the answers of onnxruntime's CPU provider, or those of a plain definition where it lacks the operator."""
 import numpy as np
 import onnxruntime
 import pytest
 
 from test_microsoft import HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, judge, model_of, weft
-from test_microsoft_varlen import refuses
 
 
 def grouped(rows, cache, lengths, attributes, scales=(None, None), bias=None):
@@ -101,37 +100,6 @@ def in_one_buffer(model, feed, shared):
     return {"y": binding.get_outputs()[-1].numpy(), **{shared[name]: held[name] for name in shared}}
 
 
-EXPERTS, HIDDEN, INNER = 4, 32, 16
-
-
-@pytest.mark.parametrize("tokens, k", [(1, 2), (5, 1), (70, 2), (3, 4)])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "identity", "swiglu"])
-def test_experts(tokens, k, activation):
-    wide = 2 * INNER if activation == "swiglu" else INNER
-    inputs = [floats(tokens, HIDDEN), floats(tokens, EXPERTS), floats(EXPERTS, wide, HIDDEN) / 5, floats(EXPERTS, wide),
-              floats(EXPERTS, HIDDEN, INNER) / 3, floats(EXPERTS, HIDDEN)]
-    attributes = {"k": k, "activation_type": activation, "normalize_routing_weights": tokens % 2}
-    if activation == "swiglu":
-        attributes |= {"swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0}
-    judge("MoE", inputs, attributes, constants=(2, 4))
-
-
-@pytest.mark.parametrize("after", [0, 1])
-def test_the_limit_of_gates(after):
-    """The limit is that of the gate, or (onnxruntime's CUDA provider since 1.32) of the gate times its sigmoid. One
-    expert has weight 1."""
-    x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
-    attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
-                  "swiglu_limit_after_activation": after}
-    model, feed = model_of("MoE", [x, floats(5, 1), up, None, down], ["y"], attributes, (2, 4))
-    gate, linear = ((x @ up[0].T)[:, i::2].astype(np.float64) for i in (0, 1))
-    limited = gate if after else np.minimum(gate, 2)
-    gated = limited / (1 + np.exp(-1.7 * limited))
-    wanted = ((np.minimum(gated, 2) if after else gated) * (np.clip(linear, -2, 2) + 1)) @ down[0].T
-    for device in "ref", "cpu":
-        np.testing.assert_allclose(weft.compile(model, device=device).run(feed)["y"], wanted, 1e-4, 1e-4)
-
-
 @pytest.mark.parametrize("apart", [{"q_norm_epsilon": 0.5}, {"k_norm_epsilon": 0.5}])
 def test_each_norm_may_have_an_epsilon_of_its_own(apart):
     """Queries and keys are normalised with an epsilon each (new in onnxruntime 1.32), and the cache holds the normalised keys."""
@@ -150,108 +118,6 @@ def test_each_norm_may_have_an_epsilon_of_its_own(apart):
     np.testing.assert_array_equal(one["k"], (both if is_key else usual)["k"])
     np.testing.assert_array_equal(other["k"], (usual if is_key else both)["k"])
     assert all(np.abs(one["y"] - answers["y"]).max() > 1e-3 for answers in (both, usual, other))
-
-
-TIES = np.array([[1, 1, 1, 1], [0, 2, 2, 0], [3, 0, 0, 0], [200, 0, 1, 2]], np.float32)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-@pytest.mark.parametrize("adds_up", [0, 1])
-def test_experts_that_are_preferred_alike(k, adds_up):
-    """Of experts with equal scores, the last is chosen first."""
-    inputs = [floats(4, HIDDEN), TIES, floats(EXPERTS, INNER, HIDDEN) / 5, None, floats(EXPERTS, HIDDEN, INNER) / 3]
-    judge("MoE", inputs, {"k": k, "normalize_routing_weights": adds_up}, constants=(2, 4))
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_quantised_experts_that_are_preferred_alike(k):
-    """Experts are compared by their scores: probabilities in f32 do not tell the small ones of the last two rows
-    apart."""
-    scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
-    inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
-              bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]
-    judge("QMoE", inputs, {"k": k, "expert_weight_bits": 4}, constants=(2, 3, 5, 6), tolerance=1e-4)
-
-
-ROUTING = [{}, {"n_group": 4, "topk_group": 2}, {"n_group": 2, "group_topk": 9}, {"n_group": 4, "group_topk": 1}, {"n_group": 8, "topk_group": 5}]
-
-
-@pytest.mark.parametrize("groups", ROUTING, ids=str)
-@pytest.mark.parametrize("type", [np.float32, np.float16])
-def test_group_router(groups, type):
-    scores, bias = floats(2, 5, 8).astype(type), floats(8)
-    scores[0, 0] -= 90  # sigmoids of nearly 0
-    scores[0, 1, :4] = scores[0, 1, 4:]
-    judge("MoEGroupRouter", [scores, bias], {"top_k": 3, "router_sentinel": -50.0, **groups},
-          tolerance=1e-5 if type == np.float32 else 4e-3)
-    judge("MoEGroupRouter", [np.zeros((3, 8), type), np.zeros(8, np.float32)], {"top_k": 3, **groups})
-
-
-def test_group_router_passes_over_nan():
-    scores = floats(2, 8)
-    scores[0, 3] = np.nan
-    judge("MoEGroupRouter", [scores, floats(8)], {"top_k": 3})
-
-
-def test_group_router_gives_all_scores():
-    judge("MoEGroupRouter", [floats(2, 5, 8), floats(8)], {"top_k": 2}, ["", "scores", "weights"])
-    judge("MoEGroupRouter", [floats(3, 256) / 8, floats(8), floats(8, 256)], {"top_k": 2}, ["", "scores", "weights"])
-
-
-@pytest.mark.parametrize("words, changes, attributes, outputs", [
-    ("top_k and experts", {}, {"top_k": 9}, "y"),
-    ("top_k must be >=1, is 0", {}, {"top_k": 0}, "y"),
-    ("group_topk must be >=1", {}, {"group_topk": 0}, "y"),
-    ("multiple of n_group", {}, {"n_group": 3}, "y"),
-    ("topk_group 3 is more than n_group 2", {}, {"n_group": 2, "topk_group": 3}, "y"),
-    ("biases and experts", {1: floats(7)}, {}, "y"),
-    ("rank 2 or more", {0: floats(8)}, {}, "y"),
-    ("gives router_probs, or", {}, {}, ["", "scores"]),
-    ("gives router_probs, or", {}, {}, ["y", "scores", "weights"]),
-    ("full scores and 2 groups", {}, {"n_group": 2}, ["", "scores", "weights"]),
-    ("projection_weight, but no full scores", {2: floats(8, 8)}, {}, "y"),
-], ids=lambda value: value if isinstance(value, str) else None)
-def test_group_router_refuses(words, changes, attributes, outputs):
-    inputs = [changes.get(i, value) for i, value in enumerate([floats(2, 8), floats(8), None])]
-    refuses(words, "MoEGroupRouter", inputs if inputs[2] is not None else inputs[:2], {"top_k": 2, **attributes}, outputs)
-
-
-def test_experts_with_a_gate_of_their_own():
-    """onnxruntime's CPU provider has no third layer: y = second(silu(first x) * (third x)), for the one expert of each token."""
-    x, scores, first, second, third = (floats(6, HIDDEN), floats(6, EXPERTS), floats(EXPERTS, INNER, HIDDEN),
-                                       floats(EXPERTS, HIDDEN, INNER), floats(EXPERTS, INNER, HIDDEN) + 0.1)
-    model, feed = model_of("MoE", [x, scores, first, None, second, None, third], ["y"],
-                           {"k": 1, "activation_type": "silu", "normalize_routing_weights": 1})
-    answers = [weft.compile(model, device=device).run(feed)["y"] for device in ("ref", "cpu")]
-    for token, expert in enumerate(scores.argmax(1)):
-        inner = first[expert] @ x[token]
-        wanted = second[expert] @ (inner / (1 + np.exp(-inner)) * (third[expert] @ x[token]))
-        for answer in answers:
-            np.testing.assert_allclose(answer[token], wanted, 1e-3, 1e-3)
-
-
-@pytest.mark.parametrize("width", [4, 8])
-@pytest.mark.parametrize("block", [0, 16])
-@pytest.mark.parametrize("zeros", [False, True])
-def test_quantised_experts(width, block, zeros):
-    tokens, rows = 5, {0: 2 * INNER, 1: HIDDEN}
-    depth = {0: HIDDEN, 1: INNER}
-    inputs, points = [floats(tokens, HIDDEN), floats(tokens, EXPERTS)], []
-    for layer in 0, 1:
-        blocks = depth[layer] // block if block else 1
-        inputs += [bytes_of(EXPERTS, rows[layer], depth[layer] * width // 8),
-                   np.abs(floats(EXPERTS, rows[layer], blocks) if block else floats(EXPERTS, rows[layer])) / 2**width, None]
-        points.append(bytes_of(EXPERTS, rows[layer], -(-blocks * width // 8)) if block else bytes_of(EXPERTS, rows[layer] * width // 8))
-    if zeros:
-        inputs += [None, None, None, *points]
-    attributes = {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1, "expert_weight_bits": width}
-    if block:
-        attributes["block_size"] = block
-    weights = [2, 3, 5, 6] + ([11, 12] if zeros else [])
-    while inputs[-1] is None:
-        inputs.pop()
-    rounds_activations = width == 8 and block  # onnxruntime then rounds activations to 8 bits
-    judge("QMoE", inputs, attributes, constants=weights, tolerance=0.3 if rounds_activations else 1e-4)
 
 
 def plain_attention(q, k, v, sees):

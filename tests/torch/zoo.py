@@ -6,7 +6,7 @@
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
 with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
-greatest element of eager's answer, or at most TIMES as far from torch's answer in f64 as eager is (`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
+greatest element of eager's answer, or at most twice as far from torch's answer in f64 as eager is (`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
 compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one for a slow
 emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU torch runs there, in f32 without TF32. With --precision
 f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the greatest element; further
@@ -14,8 +14,6 @@ only where torch's own answers in this type do, and no further than they. --out 
 and one for transformers to a file of bench/results; no model begins after --limit seconds.
 """
 import argparse
-import copy
-import functools
 import io
 import itertools
 import json
@@ -37,15 +35,13 @@ import torch
 import vision
 from places import BUILD
 from torch.export import Dim
+from zoo_judge import RELATIVE, Judge, apart, in_eager
 from zoo_models import NAMES, PORTS, SMALLER, TEXTS, TIMM, configured
 
 import weft
 import weft.torch
 
-RELATIVE = {"f32": 1e-4, "f16": 2e-2, "bf16": 5e-2}
-TIMES = 2
 BATCHES, LENGTHS = (1, 3, 8), (9, 16, 24)
-NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def names(given=()):
@@ -106,14 +102,6 @@ def spread(model, inputs):
             norm.eval()
 
 
-def apart(got, wanted):
-    got, wanted = torch.as_tensor(got).double(), wanted.double()
-    if got.shape != wanted.shape or not got.isfinite().all():
-        return float("inf")
-    most = wanted.abs().max().item()
-    return (got - wanted).abs().max().item() / (most or 1)
-
-
 def command_line(file, run, inputs, options):
     """Tells whether the command gives the same bits."""
     with tempfile.TemporaryDirectory() as folder:
@@ -129,55 +117,6 @@ def command_line(file, run, inputs, options):
             return done.stderr.strip().partition("\n")[0]
         wanted = np.asarray(run(*inputs) if len(run.outputs) == 1 else run(*inputs)[0])
         return "" if np.array_equal(np.load(Path(folder, "y.npy")), wanted, equal_nan=True) else "other bits"
-
-
-def in_eager(model, inputs, place, kind=torch.float32):
-    """Returns torch's answers to each of the inputs, computed there in this type."""
-    model.to(place, kind)
-    try:
-        with torch.no_grad():
-            return [model(*[v.to(place, kind if v.is_floating_point() else None) for v in x]).cpu() for x in inputs]
-    finally:
-        model.to("cpu")
-
-
-class Judge:
-    """torch's answers in eager, and whether others are right."""
-
-    def __init__(self, model, given, place, precision):
-        self.model, self.given, self.place, self.most = model, given, place, RELATIVE[precision]
-        self.wanted, self.is_f32 = in_eager(model, given, place), precision == "f32"
-        if not self.is_f32:
-            self.apart = self.of_torch(NARROW[precision])
-            if self.apart < 1:  # an answer of torch that is infinite, or unlike that of f32, judges nothing
-                self.most = max(self.most, self.apart)
-
-    def of_torch(self, kind):
-        """Returns how far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
-        try:
-            narrow = in_eager(copy.deepcopy(self.model), self.given[1:], self.place, kind)
-        except Exception:
-            return 0.0
-        return max(map(apart, narrow, self.wanted[1:]))
-
-    @functools.cached_property
-    def exact(self):
-        """Returns torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
-        try:
-            found = in_eager(copy.deepcopy(self.model), self.given, self.place, torch.float64)
-        except Exception:
-            return (), 0.0
-        return found, max(map(apart, self.wanted, found))
-
-    def verdict(self, got, kept):
-        """Returns how far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
-        worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
-        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
-            return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
-        answers, of_torch = self.exact
-        times = max(apart(y, answers[i]) for y, i in zip(got, kept, strict=True)) / of_torch
-        what = f"apart by {worst:.2g}, from f64 {times:.2g} times as far as torch, whose f32 is {of_torch:.2g} from it"
-        return worst, "right" if times <= TIMES else what, times
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
