@@ -123,14 +123,16 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
     taps.count = w.kernel, w.in = pixels.count;
     channels *= is_cheaper ? block : 1;
   }
-  View weights = lowering.view_of(i.inputs[1]);
+  View image = lowering.view_of(i.inputs[0]), weights = lowering.view_of(i.inputs[1]);
+  // An image may leave open how many channels it has, which the weights say.
+  if (known_equal(w.groups, 1) && !image.dims.back().is_constant()) image.dims.back() = w.channels_in;
   // To [out, taps..., in], from [out, in, taps...] or [in, out, taps...].
   for (Dims* sizes : {&weights.dims, &weights.strides}) {
     if (w.transposed) std::swap((*sizes)[0], (*sizes)[1]);
     std::rotate(sizes->begin() + 1, sizes->begin() + 2, sizes->end());
   }
   w.channels_in = w.pixel = whole(channels);
-  View x = blocks_of_pixels(lowering, lowering.view_of(i.inputs[0]), i.inputs[0], pixels, whole(channels), lanes, type);
+  View x = blocks_of_pixels(lowering, image, i.inputs[0], pixels, whole(channels), lanes, type);
   weights = blocks_of_pixels(lowering, weights, i.inputs[1], taps, whole(channels), lanes, type);
   return {x, weights, std::move(w)};
 }
