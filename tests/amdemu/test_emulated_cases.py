@@ -87,3 +87,18 @@ def test_sizes_that_only_constants_set(tmp_path):
     onnx.save(onnx.parser.parse_model(text), tmp_path / "sizes.onnx")
     done = emulated.run("gfx1100", "weft", "verify", tmp_path / "sizes.onnx", "--device", "amd:0")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16", "f32"])
+def test_open_channels(precision, tmp_path):
+    """An image may leave open how many channels it has: the weights of a convolution say it."""
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])], "channels",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "c", "h", 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 3, 2, 2)).astype(np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "channels.onnx")
+    for batch in (0, 1, 3):
+        sizes = [word for at in (f"n={batch}", "c=3", "h=6") for word in ("--at", at)]
+        done = emulated.run("gfx1100", "weft", "verify", tmp_path / "channels.onnx", "--device", "amd:0", "--precision", precision, *sizes)
+        assert done.returncode == 0, done.stdout + done.stderr
