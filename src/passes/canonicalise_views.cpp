@@ -86,6 +86,19 @@ std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   return module.append(less, inputs);
 }
 
+/// Max pooling computes no positions that nothing reads.
+std::optional<Value> without_positions(Module& module, Instruction& i) {
+  const auto* op = i.as<Pool>();
+  if (!op || !op->indices || module.is_result(i.result(1))) return std::nullopt;
+  auto reads_positions = [&](const Instruction* user) {
+    return std::ranges::find(user->inputs, i.result(1)) != user->inputs.end();
+  };
+  if (std::ranges::any_of(i.users, reads_positions)) return std::nullopt;
+  Pool less = *op;
+  less.indices = false;
+  return module.append(less, i.inputs);
+}
+
 /// A depthwise convolution of one tap only scales channels, and factors join the work around them.
 std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -178,11 +191,28 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
 
-/// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x.
+/// Returns the element that all of `value` repeats, as a scalar; nothing if elements differ.
+std::optional<Value> repeated_element(Module& module, Value value) {
+  if (value.def->is<Broadcast>() && known_equal(value.def->inputs[0].shape().elements(), 1))
+    return reshape(module, value.def->inputs[0], {});
+  auto number = is_float(value.dtype()) ? splat_number(value) : std::nullopt;
+  return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
+}
+
+/// fn(reshape(x), number) -> reshape(fn(x, number)), so that the function can be fused with the instruction that
+/// computes x. A conversion is such a function.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
-  if (!i.is<Elementwise>() || i.inputs.size() != 1 || !i.inputs[0].def->is<Reshape>()) return std::nullopt;
-  const auto& view = *i.inputs[0].def->as<Reshape>();
-  return module.append(view, {module.append(i.op, {i.inputs[0].def->inputs[0]})});
+  if (!i.is<Elementwise>() && !i.is<Convert>()) return std::nullopt;
+  auto view = std::ranges::find_if(i.inputs, [](Value input) { return input.def->is<Reshape>(); });
+  if (view == i.inputs.end()) return std::nullopt;
+  Value x = view->def->inputs[0];
+  std::vector<Value> inputs;
+  for (Value input : i.inputs) {
+    auto element = input == *view ? std::nullopt : repeated_element(module, input);
+    if (input != *view && !element) return std::nullopt;
+    inputs.push_back(element ? broadcast(module, *element, x.dims()) : x);
+  }
+  return module.append(*view->def->as<Reshape>(), {module.append(i.op, inputs)});
 }
 
 bool comes_from_product(Value value) {
@@ -211,9 +241,9 @@ std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
 }  // namespace
 
 bool canonicalise_views(Module& module) {
-  static constexpr Rewrite rewrites[] = {shorter_chain<false>, merged_view,     merged_convert,
-                                         before_broadcast,     before_reshape,  picked_slice,
-                                         without_padded_taps,  scaled_channels, in_product_sizes};
+  static constexpr Rewrite rewrites[] = {shorter_chain<false>, merged_view,     merged_convert,      before_broadcast,
+                                         before_reshape,       picked_slice,    without_padded_taps, without_positions,
+                                         scaled_channels,      in_product_sizes};
   return rewrite_each(module, rewrites);
 }
 

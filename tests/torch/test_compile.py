@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.compile(backend="weft"): the answers of eager, one compile for several sizes, the rest in eager."""
 
+import copy
 import math
 import sys
 from pathlib import Path
@@ -94,6 +95,24 @@ def test_quotients_of_open_sizes():
         for sizes in ((2, 3, 7, 9), (2, 4, 8, 5), (3, 3, 12, 12)):
             x = torch.randn(sizes)
             torch.testing.assert_close(fast(x), f(x))
+
+
+PICTURE = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.MaxPool2d(2), torch.nn.Upsample(scale_factor=2),
+                              torch.nn.Upsample(scale_factor=1.5, mode="bilinear"))
+WORDS = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16), torch.nn.Hardtanh())
+
+
+@pytest.mark.parametrize("module, sizes", [(PICTURE, (1, 3, 16, 16)), (WORDS, (2, 5, 16))], ids=["picture", "words"])
+def test_the_graph_has_the_kernels_of_an_archive(module, sizes, monkeypatch):
+    """torch writes linear layers, resizes and max pooling of a compiled graph otherwise than those of an exported one."""
+    module, x = copy.deepcopy(module).eval().half(), torch.randn(sizes).half()
+    models, compile_ = [], weft.compile
+    monkeypatch.setattr(weft, "compile", lambda *given, **options: models.append(compile_(*given, **options)) or models[-1])
+    run(module, x, fullgraph=True)
+    with torch.no_grad():
+        models.append(weft.torch.from_torch(torch.export.export(module, (x,)), device="cpu"))
+    kernels = [[step["kernel"].rpartition("_")[0] for step in model.report()["steps"]] for model in (models[0], models[-1])]
+    assert kernels[0] == kernels[1]
 
 
 def test_operators_that_weft_lacks_run_in_eager():

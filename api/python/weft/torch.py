@@ -153,9 +153,31 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
             whole.append(run)
         return _boxed(run)
 
-    with _no_garbage_collection():
+    with _no_garbage_collection(), _whole_resizes():
         wrapped = aot_autograd(fw_compiler=_eager_training, inference_compiler=inference, decompositions={})(gm, example_inputs)
     return whole[0] if len(whole) == 1 else wrapped  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _resizes() -> list[Any]:
+    """Returns the resize operators that torch traces as gathers and arithmetic, because they have kernels in Python."""
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if "upsample_" in name and not name.endswith("backward")]
+    return [op for packet in packets for name in packet.overloads() if (op := getattr(packet, name)).py_kernels]
+
+
+@contextlib.contextmanager
+def _whole_resizes() -> Iterator[None]:
+    """Keeps resize operators whole while torch traces a graph."""
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    taken = [(op, {key: op.py_kernels.pop(key) for key in keys if key in op.py_kernels}) for op in _resizes()]
+    try:
+        for op, _ in taken:
+            op._dispatch_cache.clear()
+        yield
+    finally:
+        for op, kernels in taken:
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
 
 
 @contextlib.contextmanager
