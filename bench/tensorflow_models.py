@@ -34,7 +34,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # with pytest, which a machine with --python may lack
+    import judge  # imports pytest; not needed, and perhaps not there, where --python names the Python with TensorFlow
 
     return judge.environment()
 

@@ -20,7 +20,7 @@ HUMAN = """age antispoof blazeface-back blazeface-front blazeface blazepose-dete
     faceres-deep faceres gear gender-ssrnet-imdb gender handdetect handlandmark-full handlandmark-lite handlandmark-sparse handskeleton
     handtrack iris liveness meet mobileface mobilefacenet movenet-lightning movenet-multipose movenet-thunder nanodet posenet rvm
     selfie""".split()
-SMALL = ["age", "antispoof", "emotion", "facemesh", "handtrack", "liveness"]  # which take every kind of node
+SMALL = ["age", "antispoof", "emotion", "facemesh", "handtrack", "liveness"]  # small ones that together have every kind of node
 
 
 def answers_of(stored, way, number):

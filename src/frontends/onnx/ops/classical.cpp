@@ -290,7 +290,6 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
 }
 
 // --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
-// ---
 
 /// Computes the probability r[rows, i, j] of class i against j from decisions[rows, pairs]; 0 for i = j (Platt 2000).
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {

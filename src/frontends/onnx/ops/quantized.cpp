@@ -371,7 +371,8 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // An odd zero point is split into an even zero point and 1, which is added (times scale) to y before rounding.
+  // Rounding before an odd zero point is added would send halves the other way. So 1 of it is added to y (times scale)
+  // before the rounding, and the even rest after it.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }
