@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h with narrow types: A converted to scratch, B stored in 16 or 8 bits; and integers of 16
-/// bits, A read in place, by pairs and by quads. CPU seconds.
+/// Measures src/kernels/gemm.h with narrow types, in CPU seconds: floats whose A is converted to scratch while B is
+/// stored in 16 or 8 bits, and 16-bit integers, whose A is read in place and multiplied by pairs or by quads.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc -I. bench/kernels/gemm_types.cpp
 #include <sys/syscall.h>
 #include <unistd.h>
