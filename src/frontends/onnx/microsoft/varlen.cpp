@@ -302,9 +302,7 @@ Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(
     if (differs) cut = cut ? *cut | differs(back) : differs(back);
     if (cut) token = select(*cut, h.fill, token);
     mix = apply(Fn::bit_xor, mix, token * multiplier(back));
-    Dims column = mix.dims();
-    column.push_back(1);
-    parts.push_back(floor_mod(reshape(mix, column), slice(arg(c, 2), 0, (back - 1) * h.heads, h.heads)));
+    parts.push_back(floor_mod(with_last_axis(mix), slice(arg(c, 2), 0, (back - 1) * h.heads, h.heads)));
   }
   Expr hash = concat(c, parts, mix.rank());
   return c.has_input(offsets) ? hash + arg(c, offsets) : hash;
