@@ -64,7 +64,10 @@ def check_saved(folder, name, **options):
                 np.testing.assert_allclose(found[key], expected, rtol=0, atol=1e-5 * np.abs(expected).max() + 4 * moved[key], err_msg=key)
 
 
-@pytest.mark.parametrize("name", [pytest.param("MTT_musicnn", marks=pytest.mark.small), "MTT_vgg", "MSD_musicnn", "MSD_vgg"])
+MUSIC = ["MTT_musicnn", "MTT_vgg", "MSD_musicnn", "MSD_vgg"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(MUSIC[0], marks=pytest.mark.small), *MUSIC[1:]])
 def test_music(name, tmp_path):
     """Training graphs of version 1 run with their checkpoints; `training` is a constant, so that the branches for
     training are removed."""
