@@ -10,9 +10,11 @@
 // device, with its open sizes, again and again. Each time it rounds every value that the device may keep in 16 bits: to
 // the nearest, all towards zero, all away from zero, and at random. How far these runs are from the exact one is what
 // the format does to this program at its depth. An answer may be `max_times` as far away as the farthest of them was
-// for elements of about its size, an integer no farther than they. Where rounding moves a result by more than a quarter
-// of its largest element, or gives it another number of elements, no answer is wrong: such results are counted as
-// `unknown`. `widest` is the most that an element may be off, beside the largest of its tensor.
+// for elements of about its size, an integer no farther than they. Where rounding moves some elements by more than a
+// quarter of the largest one, as the steps of quantised values are, these elements are counted: an answer may have
+// `max_times` as many of them as the run with the most. Where they are more than a quarter of all elements, or rounding
+// decides the number of elements, no answer is wrong: such results are counted as `unknown`. `widest` is the most that
+// an element may be off, beside the largest of its tensor.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -270,19 +272,27 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// Raises `most` to the largest change of each element of `from` over the runs. Returns false if an element is infinite or
-/// NaN in one of them but not the same in `from`.
-bool add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vector<double>& most) {
+/// How far apart two elements are: infinitely if only one is finite or they are different infinities.
+double distance(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : HUGE_VAL;
+}
+
+/// Raises `most` to the largest change of each element of `from` over the runs.
+void add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vector<double>& most) {
   std::vector<double> begin = to_doubles(from);
   for (const Tensor* run : runs) {
     std::vector<double> end = to_doubles(*run);
-    for (size_t i = 0; i < end.size(); ++i) {
-      if (end[i] == begin[i] || (std::isnan(end[i]) && std::isnan(begin[i]))) continue;
-      if (!std::isfinite(end[i]) || !std::isfinite(begin[i])) return false;
-      most[i] = std::max(most[i], std::fabs(end[i] - begin[i]));
-    }
+    for (size_t i = 0; i < end.size(); ++i) most[i] = std::max(most[i], distance(end[i], begin[i]));
   }
-  return true;
+}
+
+/// The largest change of each element that rounding made.
+std::vector<double> moves(const Judged& j) {
+  std::vector<double> most(to_doubles(j.right).size(), 0.0);
+  add_moves(j.right, j.runs, most);
+  add_moves(j.base, j.narrow_runs, most);
+  return most;
 }
 
 double largest_of(std::span<const double> values) {
@@ -309,33 +319,79 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
   return result;
 }
 
-/// The error allowed for each element; nothing if rounding changes the answer so much that any answer would pass.
-std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right) {
-  std::vector<double> most(right.size(), 0.0);
-  if (!add_moves(j.right, j.runs, most) || !add_moves(j.base, j.narrow_runs, most)) return {};
-  bool is_real = is_float(j.right.dtype);  // integers that rounding never changes must be equal
-  double largest = largest_of(right), times = is_real ? max_times : 1;
-  if (times * largest_of(most) > max_share * std::max(largest, f32_least)) return {};
+/// True if a change is so large beside the largest element that any answer would pass.
+bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
+
+double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }  // unmoved integers must be equal
+
+double f32_error(const Judged& j, double largest) {
+  return is_float(j.right.dtype) ? f32_share * largest + f32_least : 0;
+}
+
+/// The error allowed for each element; nothing if rounding moves some elements so much that any answer would pass.
+std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right,
+                                           std::span<const double> most) {
+  double largest = largest_of(right);
+  if (!most.empty() && is_free(times_of(j) * std::ranges::max(most), largest)) return {};
   std::vector<double> result = moved_nearby(right, most);
-  for (double& v : result) v = times * v + (is_real ? f32_share * largest + f32_least : 0);
+  for (double& v : result) v = times_of(j) * v + f32_error(j, largest);
   return result;
+}
+
+size_t count_beyond(const Tensor& from, const Tensor& to, double apart) {
+  std::vector<double> begin = to_doubles(from), end = to_doubles(to);
+  size_t count = 0;
+  for (size_t i = 0; i < begin.size(); ++i) count += distance(begin[i], end[i]) > apart;
+  return count;
+}
+
+/// How many elements may be more than `apart` off.
+struct Jumps {
+  double apart;
+  double most;
+};
+
+/// Nothing if rounding moves so many elements far that any answer would pass.
+std::optional<Jumps> allowed_jumps(const Judged& j, std::span<const double> right, std::vector<double> most) {
+  auto elements = double(most.size());
+  auto quarter = most.begin() + int64_t(elements * (1 - max_share));
+  std::ranges::nth_element(most, quarter);
+  Jumps jumps{times_of(j) * *quarter + f32_error(j, largest_of(right)), 0};
+  if (is_free(jumps.apart, largest_of(right))) return {};
+  size_t count = 0;
+  for (const Tensor* run : j.runs) count = std::max(count, count_beyond(j.right, *run, jumps.apart));
+  for (const Tensor* run : j.narrow_runs) count = std::max(count, count_beyond(j.base, *run, jumps.apart));
+  jumps.most = max_times * double(count);
+  return jumps.most > max_share * elements ? std::nullopt : std::optional(jumps);
 }
 
 /// The first element of `got` that is wrong.
 std::string difference(const Tensor& got, std::span<const double> right, std::span<const double> most) {
   std::vector<double> values = to_doubles(got);
   for (size_t i = 0; i < values.size(); ++i) {
-    bool same = values[i] == right[i] || (std::isnan(values[i]) && std::isnan(right[i]));
-    if (same || std::fabs(values[i] - right[i]) <= most[i]) continue;
+    if (distance(values[i], right[i]) <= most[i]) continue;
     return cat("[", i, "] is ", values[i], " where ", right[i], " is right and ", most[i], " may be off");
   }
   return {};
 }
 
+/// Judges a tensor of which rounding moves some elements far.
+void judge_jumps(const Judged& j, const Jumps& jumps, const std::string& name, Verdict& verdict) {
+  for (const Tensor* answer : {&j.base, &j.got}) {
+    size_t count = count_beyond(j.right, *answer, jumps.apart);
+    if (double(count) <= jumps.most) continue;
+    verdict.wrong = cat(name, " has ", count, " elements that are more than ", jumps.apart, " off where ", jumps.most,
+                        " may be", answer == &j.base ? " after the passes" : "");
+    return;
+  }
+}
+
 void judge_tensor(const Judged& j, const std::string& name, Verdict& verdict) {
-  std::vector<double> right = to_doubles(j.right);
-  auto most = allowed(j, right);
-  ++(most ? verdict.known : verdict.unknown);
+  std::vector<double> right = to_doubles(j.right), moved = moves(j);
+  auto most = allowed(j, right, moved);
+  auto jumps = most ? std::nullopt : allowed_jumps(j, right, moved);
+  ++(most || jumps ? verdict.known : verdict.unknown);
+  if (jumps) judge_jumps(j, *jumps, name, verdict);
   if (!most) return;
   verdict.widest = std::max(verdict.widest, largest_of(*most) / std::max(largest_of(right), f32_least));
   std::string text = difference(j.base, right, *most);
