@@ -20,13 +20,17 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
 }
 
 /// Reduces the lanes for long chains of instructions on few elements (the cell of a recurrent network). Each thread
-/// computes its lanes in sequence, so fewer lanes give work to more threads of the GPU.
+/// computes its lanes in sequence, so fewer lanes give work to more threads of the GPU. Elements that share a byte stay
+/// in one thread.
 int fewer_lanes(const Lowering& lowering, const Region& region, int lanes) {
   constexpr size_t long_chain = 8;
   constexpr int64_t enough = 64;  // threads per compute unit
   Dim elements = product(region.dims);
   if (!lowering.on_gpu() || !elements.is_constant() || region.epilogue.size() < long_chain) return lanes;
-  while (lanes > 2 && elements.value() / lanes < enough * lowering.compute_units()) lanes /= 2;
+  bool shares_bytes =
+      std::ranges::any_of(region.epilogue, [](const Instruction* i) { return bits(i->types[0].shape.dtype) < 8; });
+  int least = shares_bytes ? 2 : 1;
+  while (lanes > least && elements.value() / lanes < enough * lowering.compute_units()) lanes /= 2;
   return lanes;
 }
 
