@@ -17,7 +17,7 @@ class Job:
     threads: int
     sizes: dict[str, int] = field(default_factory=dict)  # symbol -> number bound when loading; empty: all stay free
     cache: str = ""  # folder for the engine's cache of compiled code
-    python: str = ""  # that can import the engine; empty: the one that runs the benchmark
+    python: str = ""  # a Python that can import the engine; empty: the one that runs the benchmark
 
 
 def bound_shapes(job, inputs):
@@ -115,7 +115,7 @@ def tensorflow_engine(job):
 
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    model = tf.saved_model.load(job.model)  # which the function needs alive
+    model = tf.saved_model.load(job.model)  # `run` keeps it alive, because the function needs it
     function = model.signatures["serving_default"]
 
     def run(feeds, model=model):
@@ -126,8 +126,8 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job, kernels="AUTO"):
-    """Runs LiteRT's interpreter, of TensorFlow or of the package of its own; what XNNPACK has runs there. `kernels` names another
-    choice of LiteRT's kernels."""
+    """Runs LiteRT's interpreter, from TensorFlow or from its own package. By default LiteRT runs an operator by XNNPACK if that has it;
+    `kernels` names another choice."""
     try:
         from tensorflow import __version__, lite
 

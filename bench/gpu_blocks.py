@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16: chains of them, longer than the caches,
-there and back between two widths; microseconds for one product, and how much of the speed of a copy its weights and
-scales are read at.
+"""Times products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16. A model is a chain of them, from one width
+to another and back, with more weights than the caches hold. Prints microseconds for one product, and the rate at which its weights
+and scales are read as a share of the rate of a copy.
 
   python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--copy 4200] [--out results.jsonl]
 
@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper
 
 SHAPES = [(4096, 4096), (4096, 14336)]
-CACHE = 200e6  # a chain has at least so many bytes of weights
+CACHE = 200e6  # least bytes of a chain's weights: more than the caches hold
 
 
 def bytes_of(wide, narrow, bits, block):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Right answers of convolutions by the vendor's library (cuDNN, MIOpen), whether it is fast or not, a row of results for each
-precision and kind of sizes:
+"""Checks the answers of convolutions by the vendor's library (cuDNN, MIOpen), however fast it is. Writes a row of results for each
+precision, with fixed and with open sizes.
 
-  a model with every form that a library is asked for (groups, strides, uneven padding, a bias, another tensor, relu, what no
-  library knows) runs with tunings that make the library win wherever it was measured; its answers stand beside those of
-  Weft's own kernels and of the reference, also with NaN, infinities and numbers that overflow f16 in the input; 100 replays,
-  bit by bit; with open sizes three batches, one after the other and the first again.
+The model has every form that a library is asked for: groups, strides, uneven padding, a bias, another tensor, relu, and an
+activation that no library has. Tunings make the library win wherever it was measured. Its answers are compared with those of
+Weft's own kernels and of the reference, also for inputs with NaN, infinities and numbers that overflow f16. The answers of 100
+replays must be equal bit by bit. With open sizes three batches run one after the other, and then the first again.
 
   python bench/gpu_library.py [--device nvidia:0] [--precisions f16,bf16,f32] [--candidate fused|alone] [--out results.jsonl]
 

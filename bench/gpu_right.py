@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Right answers of the bench models on a GPU at scale, one JSON line for each model and precision:
+"""Checks the answers of the bench models on a GPU; prints one JSON line for each model and precision:
 
-  batch 1 against Weft's reference and torch in float64 on the GPU; batch 32 against the latter and 32 runs of batch 1; 100
-  replays of a graph, bit by bit; and, once for each model in f32, random sizes on one program with free sizes: how many
-  kernels they compile, and how far two of the answers are from the CPU's.
+- batch 1 is compared with Weft's reference, and with torch in float64 on the GPU;
+- batch 32 is compared with torch, and with 32 runs of batch 1;
+- 100 replays of a graph must give equal bits;
+- once for each model, in f32, one program with free sizes runs with random sizes: how many kernels it compiles for them, and how
+  far two of its answers are from the CPU's.
 
   python bench/gpu_right.py [--models resnet50,...] [--precisions f32,f16] [--batch 32] [--sizes 50] [--out results.jsonl]
 

@@ -127,7 +127,7 @@ def docstrings():
 
 
 def paragraphs():
-    """Paragraphs of them that are neither headings nor examples."""
+    """Returns the paragraphs of these docstrings that are neither headings nor examples."""
     texts = [" ".join(part.split()) for text in docstrings() for part in text.split("\n\n")]
     return list(dict.fromkeys(part for part in texts if len(part) > 150 and "---" not in part and ">>>" not in part))
 
@@ -214,7 +214,7 @@ class NextWord:
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
         few = LEARN // 6
-        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held back for budgets
+        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held back: quantisation with a budget measures its loss on them
         self.test = rest[: self.TEST]
 
     def data(self):

@@ -30,7 +30,7 @@ class Writer:
         return names[0] if outputs == 1 else names
 
     def named(self, value, name):
-        """Renames a result of the last node: it is a result of the graph."""
+        """Renames a result of the last node, because it is a result of the graph."""
         outputs = self.nodes[-1].output
         outputs[list(outputs).index(value)] = name
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What quantisation costs, by judges with right answers made here: Weft's own beside onnxruntime's and NNCF's, on the same models
-and the same data; and how fast what comes out is, beside f32, on one thread.
+"""Measures what quantisation costs: how many answers stay right, by tasks whose right answers are known (judges.py). Weft, onnxruntime
+and NNCF quantise the same models with the same data. Also times the quantised models, beside f32, on one thread.
 
   ./x python bench/quantisation.py [--judges text,files,speed] [--engines "weft int8"] [--out results.jsonl]
 
@@ -11,7 +11,7 @@ retrieval: MiniLM finds a paragraph by its first sentence; the share of first pl
 perplexity: SmolLM2 foresees the words of scikit-image's documentation.
 speed: WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor without AMX.
 walk: the commands of the documents' first page, timed.
-bits: the integers of int8 models are equal on each device and run; WEFT_HIP_LIBRARY may name an emulated GPU.
+bits: whether the integers of int8 models are equal on each device and in each run; WEFT_HIP_LIBRARY may name an emulated GPU.
 Every model is run by Weft, which computes what the file says, so that engines differ in the file alone. Peers are measured where they
 are installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
 """
@@ -84,7 +84,7 @@ def by_onnxruntime(method):
         q.shape_inference.quant_pre_process(judge.model, ready, skip_symbolic_shape=True)
         q.quantize_static(ready, out, Reader(judge.data()), per_channel=True, calibrate_method=q.CalibrationMethod[method],
                           op_types_to_quantize=["Conv", "MatMul", "Gemm"],
-                          extra_options={"QDQDisableWeightAdjustForInt32Bias": True,  # which fails for magika in 1.32.0
+                          extra_options={"QDQDisableWeightAdjustForInt32Bias": True,  # the adjustment fails for magika in 1.32.0
                                          "CalibStridedMinMax": 1})  # item by item: their sizes differ
 
     return quantize
@@ -267,7 +267,7 @@ def speed(model, feeds, data, of, out, **options):
         made = str(Path(folder) / "out.onnx")
         weft.quantize(model, data, made, **options)
         both = [weft.compile(path, device="cpu", threads=1) for path in (model, made)]
-        peer = [] if "level" in of else [onnxruntime_run(made, feeds)]  # which takes all that the processor has
+        peer = [] if "level" in of else [onnxruntime_run(made, feeds)]  # onnxruntime ignores WEFT_CPU and uses every feature of the processor
     floats, small, *other = seconds([*(lambda run=run: run.run(feeds) for run in both), *peer])
     values = {"ms": small * 1e3, "ms of f32": floats * 1e3, "times f32": floats / small}
     machine.tell(machine.result("speed of quantised models", of, values, {"onnxruntime": {"ms": ms * 1e3} for ms in other}), out)
@@ -290,7 +290,7 @@ def speeds(out):
 
 # --- Bits ------------------------------------------------------------------------------------------------------------
 
-# A process of its own for each device: prints the number of integers' tensors, and one digest of all for each of three runs.
+# Run in a process of its own for each device. Each of three runs prints how many results are integers, and one digest of all these.
 DIGESTS = """
 import hashlib, sys, numpy as np, weft
 run, feeds = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run, dict(np.load(sys.argv[4]))
@@ -311,8 +311,8 @@ def steps_as_outputs(path):
 
 
 def bits(out):
-    """Integers of int8 models are equal bit by bit: on each device in three runs, and on all devices. Emulated GPUs take the
-    small model only."""
+    """Checks that the integers of int8 models are equal bit by bit in three runs on each device, and on all devices. An emulated GPU runs
+    the small model only."""
     digits = machine.ROOT / "examples/digits/digits.onnx"
     random = [{"image": np.random.default_rng(i).random((1, 1, 8, 8), np.float32)} for i in range(8)]
     cases = [("digits", digits, random)]

@@ -34,7 +34,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # with pytest, which a machine with --python may lack
+    import judge  # imports pytest; not needed, and perhaps not there, where --python names the Python with TensorFlow
 
     return judge.environment()
 
@@ -53,7 +53,7 @@ def answer(worker):
 
 
 def distance(mine, theirs, kind):
-    """Returns the largest difference of two answers in parts of the largest number, or in steps of bytes."""
+    """Returns the largest difference of two answers: of int8 in quantisation steps, else divided by the largest number."""
     assert mine.shape == theirs.shape
     return float(np.abs(mine - theirs).max() / (1 if kind == "int8" else np.abs(theirs).max()))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX graph run by PyTorch, node by node, floats in any type: the bench models in float64 on a GPU are what Weft's
-large batches are compared with.
+"""Runs an ONNX graph by PyTorch, node by node, with floats of any type. Weft's answers for large batches are compared with
+those of the bench models in float64 on a GPU.
 
     graph = Graph(path, torch.float64, "cuda")
     outputs = graph.run({"image": array})           # name -> numpy array

@@ -220,8 +220,8 @@ class Inputs {
     tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
   }
 
-  /// Throws E401 for an input that a model may declare but no machine can hold; fills make f64 first, then the input's
-  /// type.
+  /// Throws E401 for an input that a model may declare but no machine can hold. A fill makes numbers in f64 and converts
+  /// them, so it holds both.
   static void check_room(const Port& port, std::span<const int64_t> dims) {
     int64_t bytes = 0, limit = default_memory_limit();
     bool overflows = __builtin_mul_overflow(element_count(dims), 8 + (bits(port.type.shape.dtype) + 7) / 8, &bytes);
@@ -239,8 +239,8 @@ class Inputs {
   ImageOptions image_;
   std::vector<Tensor> tensors_;
   std::vector<bool> is_given_;
-  std::map<std::string, int64_t> sizes_;  ///< symbols of given tensors
-  std::map<std::string, int64_t> usual_;  ///< of --shape x=min..max:usual
+  std::map<std::string, int64_t> sizes_;  ///< symbols whose values follow from the given tensors
+  std::map<std::string, int64_t> usual_;  ///< usual sizes from --shape x=min..max:usual
 };
 
 }  // namespace

@@ -108,7 +108,7 @@ class Reduction {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
     if (wanted_.empty()) {
-      open_.clear();  // it may fail with fixed sizes only
+      open_.clear();  // with open sizes it does not fail: tries fixed ones
       wanted_ = failure(nodes);
     }
     if (wanted_.empty())
@@ -136,7 +136,7 @@ class Reduction {
     fs::path file = model_file(options.model);
     auto other = reading_files([&] { return import_other(map_file(file), place_of(file), options.compile); });
     if (!other) return onnx::read_model(file);
-    CompileOptions& chosen = options.compile;  // these are in the program already
+    CompileOptions& chosen = options.compile;  // the imported program already reflects these options
     chosen.signature.clear(), chosen.tag.clear(), chosen.outputs.clear(), chosen.channels_first = false;
     return onnx::read_model(Bytes::copy(as_bytes(onnx::export_program(*other))), {.source = options.model});
   }
@@ -148,7 +148,7 @@ class Reduction {
     return rest;
   }
 
-  /// Inputs and reference values: of all nodes, or of as many leading nodes as the reference can run.
+  /// Finds inputs and the reference's values: of all nodes, or of as many leading nodes as the reference can run.
   void find_values() {
     size_t known = 0, refused = parts_.node_count() + 1;
     if (try_values(refused - 1)) return;

@@ -153,8 +153,8 @@ Bytes inflate_member(std::span<const std::byte> packed, size_t size, const std::
   return Bytes(std::move(plain));
 }
 
-/// One entry of the archive's directory at `at`, which is moved to the next. `left` bytes of the file are in no member
-/// yet: members that share theirs could unpack to any size.
+/// Reads the member whose entry in the archive's directory is at `at`; moves `at` to the next entry. Deducts its bytes from
+/// `left`, the bytes of the file that no member has: members that share bytes could unpack to any size.
 std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, size_t& left, const std::string& where) {
   if (little_endian<uint32_t>(file, at, where) != central_magic) refuse(where, "is damaged: its directory is broken");
   auto method = little_endian<uint16_t>(file, at + 10, where);
@@ -187,7 +187,7 @@ NamedTensors read_npz(const Bytes& file, const std::string& where) {
       end = at;
       break;
     }
-    if (file.size() - at > UINT16_MAX + 22) break;  // a comment is no longer
+    if (file.size() - at > UINT16_MAX + 22) break;  // the comment after it has at most so many bytes
   }
   if (end == file.size()) refuse(where, "is a zip archive without its end");
   size_t count = little_endian<uint16_t>(file, end + 10, where), at = little_endian<uint32_t>(file, end + 16, where);

@@ -110,7 +110,7 @@ Tensor transposed(const Tensor& tensor, const std::vector<size_t>& order) {
   return out.tensor;
 }
 
-/// Keeps the smaller difference.
+/// Stores `d` in `best` if it is the smaller difference.
 void keep_nearer(std::optional<Difference>& best, Difference d) {
   if (!best || (d.is_equal && !best->is_equal) || (d.is_equal == best->is_equal && d.norm < best->norm))
     best = std::move(d);
@@ -153,7 +153,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// Finds the first step with a wrong value whose predecessors are all right.
+/// The first step with a wrong value: all steps before it gave right ones.
 struct Culprit {
   size_t step = 0;
   std::string value;

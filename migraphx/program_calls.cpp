@@ -27,7 +27,7 @@ std::vector<migraphx_dynamic_dimension> fixed(const std::vector<size_t>& lengths
   return sizes;
 }
 
-/// Returns the sizes for axes that the model leaves open and the options do not name.
+/// Returns the sizes of an input that the options do not name: those of the model, or the defaults for open axes.
 std::vector<migraphx_dynamic_dimension> by_default(const weft::Port& port, const migraphx_onnx_options& options) {
   std::vector<migraphx_dynamic_dimension> sizes;
   migraphx_dynamic_dimension otherwise{options.default_length, options.default_length, {}};

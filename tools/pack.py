@@ -28,7 +28,7 @@ CHIPS = {
             SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
 }
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
-NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # where networks have batch norms
+NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # the activations that networks have after batch norms
 
 
 class Network:

@@ -124,7 +124,7 @@ class Rounding {
     x = make_wide(x.dtype, x.dims, std::move(values));
   }
 
-  /// Does not round numbers beyond the type's range: kernels keep known ones in f32.
+  /// Leaves numbers beyond the type's range unrounded: a kernel keeps such a number in f32 if it is known while compiling.
   double rounded(DType type, double v) {
     int least = type == DType::f16 ? -14 : -126;
     double largest = type == DType::f16 ? 65504 : 0x1.fep127;
@@ -184,7 +184,8 @@ Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Mode
 
 bool is_known_late(const Error& error) { return error.info().code == "E159" || error.info().code == "E122"; }
 
-/// `f(no constants)`; if values had to be known before the run, `f` again with those inputs as constants.
+/// Calls `f` without constants. If that fails because values must be known before the run, calls it with these inputs as
+/// constants.
 template <class F>
 auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
   try {
@@ -300,7 +301,8 @@ double largest_of(std::span<const double> values) {
   return largest;
 }
 
-/// For each element: the largest change among the elements of at most four times its size, and the 16 smallest.
+/// Returns for each element the largest of the changes `most` of similar elements: those of at most four times its size,
+/// and the 16 smallest of all.
 std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
   std::vector<size_t> order(right.size());
   std::iota(order.begin(), order.end(), size_t{0});

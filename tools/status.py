@@ -489,7 +489,7 @@ def gpu_kernels(rows, page):
 
 
 def gpu_headline(rows, page):
-    """Summarises the table. Names the GPUs of these rows only; other rows may come from others."""
+    """Says in how many cases Weft is at least as fast as PyTorch, and where it is slower. Names the GPUs of the rows it counts."""
     rows = [row for row in gpu_rows(rows) if "mode" not in row["of"]]
     behind = [f"{row['of']['network']} at batch {row['of']['batch']} ({gpu_ratio(row):.2f})" for row in rows if gpu_ratio(row) >= 1.005]
     return f"on one {' and one '.join(gpu_names(rows))} as fast as PyTorch's fastest mode or faster in {len(rows) - len(behind)} of {len(rows)} cases; slower in {', '.join(behind) or 'none'}"
@@ -600,7 +600,7 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """Returns a star if the float model had another figure then: the row is of earlier data."""
+        """Returns a star if the float model's figure has changed since this row was measured, because the data changed."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:
             return ""

@@ -321,7 +321,7 @@ class Model {
     return buffers;
   }
 
-  std::vector<std::shared_ptr<Operator>> operators_;  // which the program may call
+  std::vector<std::shared_ptr<Operator>> operators_;  // kept alive: the program may call them
   weft::Program program_;
   std::vector<weft_dtype> input_types_;
   weft::python::Contexts contexts_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h with narrow types: A converted to scratch, B stored in 16 or 8 bits; and integers of 16
-/// bits, A read in place, by pairs and by quads. CPU seconds.
+/// Measures src/kernels/gemm.h with narrow types, in CPU seconds: floats whose A is converted to scratch while B is
+/// stored in 16 or 8 bits, and 16-bit integers, whose A is read in place and multiplied by pairs or by quads.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc -I. bench/kernels/gemm_types.cpp
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -104,7 +104,7 @@ void bench_all(i64 m, i64 n, i64 k) {
 
 int main() {
 #if defined(__AMX_BF16__)
-  ::syscall(SYS_arch_prctl, 0x1023, 18);  // Linux hands out AMX's tiles to who asks (ARCH_REQ_XCOMP_PERM)
+  ::syscall(SYS_arch_prctl, 0x1023, 18);  // a process must ask Linux for the use of AMX's tiles (ARCH_REQ_XCOMP_PERM)
 #endif
   bench_all(128, 768, 768), bench_all(128, 768, 3072), bench_all(3136, 64, 256), bench_all(1, 4096, 4096);
   bench_integers(3136, 256, 64), bench_integers(3136, 64, 256), bench_integers(784, 128, 512);

@@ -15,7 +15,7 @@ using namespace weft::kernel;
 using weft::i64;
 namespace tasks = weft::tasks;
 
-/// f32 GFLOP/s of this core at this moment: dependent-free FMAs in registers.
+/// Returns the f32 GFLOP/s of this core at this moment, by FMAs in registers that do not depend on each other.
 inline double peak_now() {
   using V = Vec<f32, native_tile.lanes>;
   V sums[12];

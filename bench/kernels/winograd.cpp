@@ -32,7 +32,7 @@ void print(const char* what, i64 tasks, const Rate& rate, double flop) {
          rate.gflops / rate.peak * 100, 1e-6 * flop / rate.gflops);
 }
 
-/// One kernel: 0 the direct one, else the tiles of a Form. `run(launch, store)` calls it.
+/// Measures one kernel, which `run(launch, store)` calls, and prints its rate.
 template <class Acc, class Run>
 void measure(const char* what, const Case& c, i64 tasks, i64 scratch_bytes, const Run& run) {
   auto scratch = room<char>(scratch_bytes);

@@ -17,7 +17,7 @@ struct Id {
   Id() = default;
   explicit Id(int64_t place) : number(static_cast<int>(place)) {}
 
-  /// Returns the number; not of no item.
+  /// Returns the number. There must be an item.
   size_t index() const { return number; }
   explicit operator bool() const { return number >= 0; }
   auto operator<=>(const Id&) const = default;

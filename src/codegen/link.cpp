@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <system_error>
 #include <thread>
 
@@ -199,3 +200,6 @@ CodegenResult join_ptx(std::span<const std::span<const std::byte>> modules) {
 }
 
 }  // namespace weft::codegen
+
+/// LLVM names temporary files with it. glibc has this function from 2.36 on, and Ubuntu 22.04 has glibc 2.35.
+extern "C" uint32_t arc4random() noexcept { return std::random_device()(); }

@@ -19,7 +19,7 @@ namespace {
 
 enum class Stage : uint8_t { always, compiling };
 
-/// Adds the name of an option of a compile that is not as it is by default.
+/// Appends the option's name to `late` if it belongs to compiling and is not at its default.
 template <Stage stage, class T>
 void find_late(const char* name, const T& value, std::string& late) {
   if constexpr (stage == Stage::compiling) {

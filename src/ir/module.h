@@ -241,8 +241,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// Collects the conditions that shape rules cannot prove, as guards of `module`, from the rules that this thread calls
-/// while it lives (the innermost collects). Module::append makes one; without any, such a condition is an error.
+/// While it lives, conditions that the shape rules called by this thread cannot prove become guards of `module`. Of
+/// nested collectors, the innermost takes them. Module::append makes one; without any, such a condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

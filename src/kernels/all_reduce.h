@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The sum of a small tensor over all ranks of a split program, or the parts of all, in one launch on each rank. Every
+/// Sums a small tensor over all ranks of a split program, or gathers the parts of all, in one launch on each rank. Every
 /// rank stores its values into the inbox of every other (one-shot). Each four bytes carry their message's number, so
 /// arrival needs no other signal (the LL protocol of NCCL). Sums are made in f32, in the order of the ranks: all get
 /// the same bits. store(first, sum, lanes) takes f32.

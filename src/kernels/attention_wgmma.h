@@ -95,8 +95,8 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
   WEFT_UNROLL for (int i = 0; i < 32; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
 }
 
-/// Passes the block's results to `store`: sums in shared memory, of this block or of the whole cluster; `none` for a
-/// row that saw no key.
+/// Calls `put(row, col, result)` for 4 elements of the results at a time. The sums are in shared memory, of this block
+/// or of all blocks of the cluster. A row that saw no key gets `none`.
 template <int D, int Rows, int Threads, int Split, class Put>
 WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHARED_SPACE f32* stats,
                                [[maybe_unused]] f32 factor, f32 none, const Put& put) {

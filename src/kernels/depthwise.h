@@ -151,7 +151,7 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
     Sum factor[taps];
     WEFT_UNROLL for (int k = 0; k < taps; ++k) factor[k] = convert<Acc>(load<L>(w + k * l.weights, lanes));
     WEFT_UNROLL for (int j = 0; j < columns; ++j) {
-      if (j > 0 && j % 4 == 0) {  // one address for four columns, however many registers the compiler sees
+      if (j > 0 && j % 4 == 0) {  // one address register for four columns: the compiler would take one for each
         at += 4 * pixel;
         asm("" : "+r"(at));
       }
@@ -348,7 +348,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
-            if constexpr (is_same<Acc, i32>) {  // more bytes at once are packed, or looked up, in fewer steps
+            if constexpr (is_same<Acc, i32>) {  // packing bytes, or looking them up, takes fewer steps for more at once
               constexpr int M = 4 * N;
               WEFT_NO_UNROLL for (; k + M <= channels; k += M) store(at + i, c + k, load<M>(from + k, Full{}), Full{});
             }

@@ -138,7 +138,7 @@ template <class To, class I>
 WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
   return convert<To>(maximum(minimum(v, high), low));
 }
-/// True unless all numbers between x and x + `width` round to the integers v, which are those of x.
+/// True if a lane of x + `width` rounds to another integer than x does; v holds the integers of x.
 template <class V, class I>
 WEFT_INLINE bool in_doubt(V x, I v, V width) {
   return any(v ^ small_integers(x + width));
@@ -193,8 +193,8 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
 #ifdef __AVX512VBMI__
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + k * 16, t[k], Full{});
 #else
-  // A shuffle of 16 bytes gives 0 for negative indices only; a part undoes what the part before it gives (looked_up).
-  // Parts k and k + 8 lie side by side.
+  // A shuffle of 16 bytes reads by the low four bits of an index, and gives 0 only if the index is negative. So each part
+  // is stored XOR the part before it, whose bytes looked_up has already taken. Parts k and k + 8 lie side by side.
   WEFT_UNROLL for (int k = 15; k > 0; k--) if (k != 8) t[k] ^= t[k - 1];
   WEFT_UNROLL for (int k = 0; k < 16; k++) store(table.part + (k % 8 * 2 + k / 8) * 16, t[k], Full{});
 #endif
@@ -214,13 +214,13 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int least = 16, most = 32;
 #endif
   if constexpr (N < least) {
-    if constexpr (N >= 16) asm("" : "+v"(x));  // as below
+    if constexpr (N >= 16) asm("" : "+v"(x));  // keeps x in a register, as below
     return low_lanes<N>(looked_up(table, join(x, x)));
   } else if constexpr (N > most)
     return join(looked_up(table, low_lanes<N / 2>(x)), looked_up(table, high_lanes<N / 2>(x)));
   else {
     const T* part = table.part;
-    asm("" : "+r"(part), "+v"(x));  // else the compiler takes table and indices apart into single bytes
+    asm("" : "+r"(part), "+v"(x));  // keeps both in registers: the compiler would split them into single bytes
 #ifdef __AVX512VBMI__
     using B = char __attribute__((__vector_size__(64)));
     const B at = __builtin_bit_cast(B, x);
@@ -231,8 +231,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // After k steps an index is 16 k less, and stays negative once it is. The first eight parts are for the indices
-    // from 0 to 127, the others for those less 128.
+    // Step k subtracts 16 from all indices, saturating at -128, so those below 16 k are negative and read 0. Indices 0 to 127
+    // read the first eight parts; the others, less 128, read the last eight.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {

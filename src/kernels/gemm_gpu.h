@@ -228,7 +228,7 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
   WEFT_NO_UNROLL for (; k < end; k += tile.depth) {
     wait_async_groups<tile.stages - 2>();
     barrier();
-    start(slot == 0 ? tile.stages - 1 : slot - 1);  // that slot was read in the previous step
+    start(slot == 0 ? tile.stages - 1 : slot - 1);  // this slot was read in the previous step
     const Shared<T> sa = shared + slot * count, sb = sa + a_count;
     multiply_step<Core, tile.depth, stride>(sa + wave_row * stride, sb + wave_col * stride, c);
     slot = slot + 1 == tile.stages ? 0 : slot + 1;

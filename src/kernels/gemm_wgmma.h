@@ -219,7 +219,7 @@ struct StepRing {
   const A& a;
   const B& b;
   int group_row, group_col;    // where this warp group's sums begin
-  int all, first, last, tail;  // number of k steps, the steps of this block, the elements of the last step of all
+  int all, first, last, tail;  // number of k steps; this block's steps [first, last); elements of the last of all steps
   u32 shared;
   SwizzledStage<T, tile.rows, threads, A> stage_a;
   SwizzledStage<T, tile.cols, threads, B> stage_b;
@@ -281,7 +281,8 @@ struct StepRing {
   }
 };
 
-/// Computes one piece of C, or this block's part of its k steps. Lanes: see store_shared_sums; a split has eight.
+/// Computes one piece of C, or this block's part of its k steps. `Lanes` is as in store_shared_sums; eight if k is
+/// split.
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, const A& a, const B& b,
                                   const Store& store) {

@@ -107,7 +107,7 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
       }
     }
   }
-  if constexpr (Ahead) wait_for_inputs();  // lanes past the end of k
+  if constexpr (Ahead) wait_for_inputs();  // for lanes that had no turn of the loop
 }
 
 /// Adds the sums of a block's lanes for each column, those of two matrices side by side. Passes on `Cols` of each,

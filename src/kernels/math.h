@@ -819,7 +819,7 @@ WEFT_INLINE V pow(V x, V y) {
       r = select((left & V(Elem<V>(1))) != 0, V(r * base), r);
       base = base * base, left = left >> Elem<V>(1);
     }
-    // A negative exponent: 1 / x^-y, which is not 0 only for x = 1 and -1.
+    // A negative exponent: 1 / x^-y is 0 in integers except for x = 1 and -1.
     const V unit = select((y & V(Elem<V>(1))) != 0, x, V(x * x));
     const V inverse = select(either(x == V(Elem<V>(1)), x == V(Elem<V>(-1))), unit, V(Elem<V>(0)));
     return select(y < V(Elem<V>(0)), inverse, r);

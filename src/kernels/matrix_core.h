@@ -14,7 +14,7 @@
 ///
 /// MFMA on CDNA, WMMA on RDNA 3 and 4, mma.sync on NVIDIA from sm_80, where f32 is three products of TF32; types
 /// without a matrix unit of their precision use the vector units (VectorCore). 8-bit floats have a unit where
-/// WEFT_FLOAT8 is set: the ones with infinities or more than one zero (f8e4m3fn, f8e5m2), on CDNA 3 the `fnuz` ones.
+/// WEFT_FLOAT8 is set: on CDNA 3 for f8e4m3fnuz and f8e5m2fnuz, elsewhere for f8e4m3fn and f8e5m2.
 
 #include "vec.h"
 

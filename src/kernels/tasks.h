@@ -14,21 +14,20 @@ constexpr i64 at_most(i64 a, i64 high) { return a > high ? high : a; }
 constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high), low); }
 
 /// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
-/// compiled (mr first, falling) and cover the rows of a block at the least cost. `fma`: vector FMAs that the machine
-/// starts per cycle, 0 if sums do not wait for each other. `deep`: units of a panel in a step. For few rows, a step has
-/// `few` units divided by the rows. A task has at least `columns`. B is packed in panels of nr() columns. Runs of a row
-/// of at most `short_runs` units are too short for the hardware prefetcher. At most `near` bytes of B stay in the cache
-/// while all rows pass. Of a panel that does not stay in L1, `ahead` bytes are fetched in advance. Sums take `unrolled`
-/// units of k in one turn of their loop: two threads that share a core also share the instructions it starts.
+/// compiled (mr first, falling) and cover the rows of a block at the least cost. B is packed in panels of nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
-  int fma = 2;
-  int deep = 512, few = 4096, columns = 1;
-  int short_runs = 0, near = 131072, ahead = 0;
-  int together = 1;  ///< panels whose sums of a row go to the epilogue at once
-  int unrolled = 1;
-  bool amx = false;  ///< rows and columns are those of AMX (micro_amx.h)
+  int fma = 2;         ///< vector FMAs that the machine starts per cycle; 0: its sums do not wait for each other
+  int deep = 512;      ///< units of a panel in a step
+  int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
+  int columns = 1;     ///< the least number of columns of a task
+  int short_runs = 0;  ///< runs of a row of at most so many units are too short for the hardware prefetcher
+  int near = 131072;   ///< the bytes of B that stay in the cache while all rows pass
+  int ahead = 0;       ///< the bytes that are fetched in advance of a panel that does not stay in L1
+  int together = 1;    ///< panels whose sums of a row go to the epilogue at once
+  int unrolled = 1;    ///< units of k in one turn of the loop over k
+  bool amx = false;    ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< too few to hide a panel's latency
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }

@@ -98,7 +98,8 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
   if (!reads_pixels(w, mac, x)) return im2col && !w.channels_in.is_multiple_of(mac.group) ? "Im2col" : "Filled";
   // AMX multiplies 16 units of a line at once, so lines of other lengths would leave a part of it idle.
   if (im2col && mac.tile.amx && !line.is_multiple_of(16 * mac.group)) return "Im2col";
-  // Of one run, short sums go from registers to the epilogue if the columns fill panels. Measured with AVX2.
+  // Im2col makes each sum one run. Short sums then go from registers to the epilogue, which is faster (measured with
+  // AVX2) if the columns fill panels.
   if (im2col && mac.tile.lanes == 8 && w.channels_out.lower_bound() >= mac.tile.nr() && mac.is_short(patch, epilogue))
     return "Im2col";
   if (lines) return "Lines";

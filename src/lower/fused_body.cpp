@@ -81,7 +81,8 @@ std::vector<Value> operands(const Instruction& i) {
 
 }  // namespace
 
-/// Finds the instructions that only the sums behind guesses need.
+/// Finds the instructions that only the f64 sums need for which a Nearest has a guess (passes/guess_roundings.h): they run
+/// late, where the guess is in doubt.
 void FusedBody::find_late(const std::vector<Value>& outputs) {
   for (const Instruction* i : instructions_ | std::views::reverse) {
     Value value{const_cast<Instruction*>(i), 0};
@@ -259,8 +260,8 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes the integers next to a value below 2^31: those of the guess, or those of the sum if a lane is in doubt. The sum
-/// is a function of its own: in the kernel's loops it would be compiled many times.
+/// Writes the integers nearest to the operand of a Nearest, which is below 2^31: those of its guess or, if a lane is in
+/// doubt, those of the sum itself. The sum is computed in a function of its own, so that loops do not hold copies of it.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {

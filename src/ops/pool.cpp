@@ -44,8 +44,8 @@ namespace {
 template <class T>
 struct PoolWindow {
   const T* plane;
-  const int64_t* offsets;  // positions of tap 0
-  int64_t taps, step;      // number of taps; entries of the table between taps
+  const int64_t* offsets;  // the table of positions, from this window's tap 0 on
+  int64_t taps, step;      // number of taps; entries of the table from one tap to the next
 
   template <class F>
   void for_each(F f) const {

@@ -58,8 +58,7 @@ class LoopHoist {
   }
 
  private:
-  // --- carried values that no trip changes
-  // ----------------------------------------------------------------------------
+  // --- carried values that stay the same in every trip
 
   bool is_unchanged(size_t k) const {
     const Type& type = loop_.types[k];
@@ -82,8 +81,7 @@ class LoopHoist {
     return body_.parameter(cat("outside", body_.parameters().size()), value.type());
   }
 
-  // --- instructions that no trip changes
-  // -------------------------------------------------------------------------------
+  // --- instructions with the same result in every trip
 
   void find_inner_symbols() {
     for (const Dim& dim : symbols_of_bodies(loop_)) inner_.insert(dim.as_symbol()->name);
@@ -188,7 +186,6 @@ class LoopHoist {
   }
 
   // --- products of rows
-  // --------------------------------------------------------------------------------------------------
 
   /// Returns the parameters for values from outside the loop; new ones are last.
   std::span<const Value> outer_parameters() const { return std::span(body_.parameters()).subspan(op_.carried); }
@@ -273,7 +270,6 @@ class LoopHoist {
   }
 
   // --- rebuilding the loop
-  // --------------------------------------------------------------------------------------------------
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 

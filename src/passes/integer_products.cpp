@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Splits a constant whose elements lie within 256 integers into i8 elements and an offset.
+/// Splits a constant whose elements span at most 256 integers into i8 elements and an offset.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);
@@ -346,11 +346,11 @@ std::optional<Value> short_difference(Module& module, Value value) {
   return apply(module, Fn::sub, {x, zero});
 }
 
-/// Returns the value before its conversion to i32 from at most 16 bits (not u16), through views; narrows constants.
-std::optional<Value> before_widening(Module& module, Value value) {
+/// Returns the i8, u8 or i16 value that was converted to this i32, looking through views; a constant is made narrow.
+std::optional<Value> narrow_operand(Module& module, Value value) {
   Instruction& i = *value.def;
   if (is_view(i)) {
-    auto narrow = before_widening(module, i.inputs[0]);
+    auto narrow = narrow_operand(module, i.inputs[0]);
     return narrow ? std::optional(module.append(i.op, {*narrow})) : std::nullopt;
   }
   if (i.is<Constant>() && value.dtype() == DType::i32) {
@@ -370,7 +370,7 @@ std::optional<Value> narrowed(Module& module, Instruction& i) {
   const auto* convolution = i.as<Convolution>();
   bool sums_i32 = (dot && dot->type == DType::i32) || (convolution && convolution->type == DType::i32);
   if (!sums_i32 || i.inputs.size() != 2) return std::nullopt;
-  auto a = before_widening(module, i.inputs[0]), b = a ? before_widening(module, i.inputs[1]) : std::nullopt;
+  auto a = narrow_operand(module, i.inputs[0]), b = a ? narrow_operand(module, i.inputs[1]) : std::nullopt;
   return b ? std::optional(module.append(i.op, {*a, *b})) : std::nullopt;
 }
 

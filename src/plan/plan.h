@@ -191,7 +191,7 @@ struct PlanStep {
   /// nothing.
   BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
-  /// Only while lowering: the step writes elements that no other step writes, and does not read these buffers.
+  /// Only while lowering: the step writes elements that no other step writes, and does not read the buffers it writes to.
   bool writes_apart = false;
   DecisionId decision = {};  ///< the decision that led to this step, if any
 

@@ -232,7 +232,7 @@ Tensor packed(std::span<const uint8_t> steps, int bits, std::vector<int64_t> dim
   if (bits == 8) {
     bytes.assign(std::as_bytes(steps).begin(), std::as_bytes(steps).end());
   } else {
-    int64_t width = dims.back() * 2;  // rows begin with a byte
+    int64_t width = dims.back() * 2;  // integers of a row; each row is filled up to whole bytes
     for (size_t row = 0; row * width < steps.size(); ++row)
       for (int64_t i = 0; i < width; i += 2) {
         const uint8_t* two = steps.data() + row * width + i;

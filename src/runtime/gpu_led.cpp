@@ -589,7 +589,7 @@ class LedContext final : public GpuRun {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       if (program_->is_hosted(i)) outputs_[buffer.index] = hosted_[i];
-      else prepare(i, options);  // a loop of no trips
+      else prepare(i, options);  // no trip wrote it
     }
     if (is_queued) {
       const gpu::Stream queue = stream_of(options);

@@ -21,7 +21,7 @@ constexpr size_t max_chips = 64;
 struct SectionEntry {
   char name[16];  // padded with zeros
   uint64_t offset, size;
-  uint64_t checksum[2];  // XXH3 of its bytes: low, high; of the weights: of the checksums of all constants
+  uint64_t checksum[2];  // XXH3 (low, high) of its bytes; for weights, of the checksums of all constants
 };
 struct Header {
   char magic[8];

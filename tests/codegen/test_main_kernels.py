@@ -21,8 +21,8 @@ HEADROOM = 1.1  # for registers and local memory; waves, spills and private memo
 
 # Where a matrix unit must be at work, by the beginning of a kernel's name and the types that the chip's unit takes.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
-# Copies in this model transpose, so neighbouring elements are apart in memory. A reduction loads as many elements at a time as
-# it sums in f32.
+# Kernels that need not read 16 bytes at a time: copies, which transpose in this model, so that neighbouring elements are apart in
+# memory, and reductions, which load as many elements as they sum in f32.
 NARROW = ("copy_", "reduce_mean_")
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))

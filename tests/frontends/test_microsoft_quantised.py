@@ -77,7 +77,7 @@ def test_halves(kind, zero):
 
 @pytest.mark.parametrize("axes,keep", [([2, -1], 1), ([1], 0)])
 def test_reduce_mean(axes, keep):
-    """onnxruntime has the operator's schema and no kernel."""
+    """Compares with a mean in f64, because onnxruntime has no kernel for this operator."""
     model, feed = model_of("QLinearReduceMean", [*X, *Y], ("y",), {"axes": axes, "keepdims": keep})
     real = (X[0].astype(np.float64) - X[2]) * X[1]
     wanted = np.clip(np.rint(real.mean(tuple(axes), keepdims=bool(keep)) / Y[0]) + Y[1], 0, 255)

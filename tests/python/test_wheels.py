@@ -51,6 +51,9 @@ def check_wheel(source, script, tmp_path):
         file.extractall(tmp_path / "site")
     assert any(name.endswith("libweft-codegen.so") for name in names)
     assert not any(name.endswith((".cpp", ".h", ".a")) for name in names)
+    (library,) = (tmp_path / "site").rglob("libweft-codegen.so")
+    symbols = subprocess.run(["readelf", "-W", "--dyn-syms", "--version-info", library], check=True, capture_output=True, text=True).stdout
+    assert not any(name in symbols for name in ("arc4random", "GLIBC_ABI_DT_RELR"))  # Ubuntu 22.04 has neither
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")} | {
         "PYTHONPATH": str(tmp_path / "site"),
         "WEFT_CACHE_DIR": str(tmp_path / "cache"),

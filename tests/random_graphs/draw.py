@@ -30,7 +30,7 @@ SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F8 = tuple(map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2)))
 INT4 = tuple(map(np.dtype, (ml_dtypes.int4, ml_dtypes.uint4)))
-QUANTA = (*F8, *INT4)  # which only DequantizeLinear reads here
+QUANTA = (*F8, *INT4)  # types that only DequantizeLinear reads here
 # Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The reference
 # engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),

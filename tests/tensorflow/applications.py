@@ -32,7 +32,7 @@ def draw(model):
     for number, variable in enumerate(model.variables):
         shape, end = variable.shape, variable.path.split("/")[-1]
         if end.endswith("kernel"):
-            most = float(np.sqrt(6 / np.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])))  # of a depthwise one, the sum has no channels
+            most = float(np.sqrt(6 / np.prod(shape[:-1] if shape[-1] > 1 else shape[:-2])))  # a depthwise kernel sums over its window only, not over channels
             low, high = -most, most
         elif end in RANGES:
             low, high = RANGES[end]

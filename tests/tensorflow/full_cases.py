@@ -271,7 +271,7 @@ for index, values, sizes in [([[0, 1], [2, 3], [2, 0]], f(3), [4, 4]), (np.zeros
 for index, sizes, values in [([[0, 1], [2, 0]], [3, 2], f(2)), ([1, 3], [5], ints(2)), (2, [4], np.float32(3)), ([[1], [2]], [4], np.float32(2))]:
     case("SparseToDense", [np.asarray(index, I), const(sizes), np.asarray(values), const(9, np.asarray(values).dtype)], validate_indices=False)
 
-# --- what the other readers of TensorFlow's graphs know
+# --- operators that other importers of TensorFlow's graphs support
 for low, high in [(-1.0, 1.0), (0.0, 6.0)]:
     case("ClipByValue", [f(3, 5, low=-7, high=7), np.float32(low), np.float32(high)])
 case("ClipByValue", [ints(4, 3), const(-2), const(2)])

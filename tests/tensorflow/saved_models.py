@@ -195,7 +195,7 @@ def flow():
     for name, runs in names.items():
         keep(f"flow-{name}", answers(getattr(model, name), runs))
         if name == "choose":
-            continue  # version 1 has another form of Case
+            continue  # lowering to version 1 writes Case in a form of its own
         frozen = convert_variables_to_constants_v2(getattr(model, name).get_concrete_function(), lower_control_flow=True)
         (FOLDER / f"lowered-{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
         outputs = [[o.numpy() for o in frozen(**{k: tf.constant(v) for k, v in run.items()})] for run in runs]

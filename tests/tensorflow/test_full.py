@@ -144,7 +144,7 @@ def test_every_operator_is_judged_and_documented(saved):
     flow = set(re.findall(r'^    \{"[A-Z0-9_]*", "(\w+)"', flow, re.M)) | {"Const", "PartitionedCall", "StatefulPartitionedCall", "PlaceholderWithDefault"}
     flow |= {"HashTableV2", "LookupTableFindV2", "LookupTableSizeV2"}
     assert names - flow == set(OPERATORS)
-    graphs = b"".join(p.read_bytes() for p in saved.rglob("*.pb"))  # which also test operators of control flow and lists
+    graphs = b"".join(p.read_bytes() for p in saved.rglob("*.pb"))  # these models test operators of control flow and lists
     assert not {name for name in flow if b"\x12" + bytes([len(name)]) + name.encode() not in graphs}
     page = (judge.ROOT / "docs/tensorflow.md").read_text().split("## Operators of TensorFlow\n")[1].split("```")[1]
     assert set(re.findall(r"\b_?[A-Z]\w+", page)) == names

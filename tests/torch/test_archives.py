@@ -37,7 +37,7 @@ def compare(got, wanted):
 def test_answers_are_those_of_torch(name, device, strict):
     model, inputs, shapes = examples()[name]
     program = exported(model, inputs, shapes, strict)
-    file = archive(program)  # save it before a run changes the buffers
+    file = archive(program)  # saved before a run changes the buffers
     compare(outputs_of(weft.compile(file, device=device), inputs), program.module()(*[x.clone() for x in inputs]))
 
 

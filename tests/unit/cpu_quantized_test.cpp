@@ -16,7 +16,7 @@ struct Convolution {
   int x_zero, w_zero;           ///< zero points
   std::vector<int64_t> weight;  ///< sizes
   int64_t channels, groups;
-  const char* rest;  ///< of the operator's fields
+  const char* rest;  ///< the operator's remaining fields, as text
   const char *after = "", *result = "%c";
 };
 

@@ -154,7 +154,7 @@ TEST_CASE("dim: sizes as models use them") {
   CHECK(floordiv(c, 4) * 4 == c);
   CHECK(c.is_multiple_of(4));
   CHECK(mod(c, 2) == Dim(0));
-  // A convolution of stride 2 over a size that is even, and back.
+  // The output size of a convolution (kernel 3, stride 2, padding 1) over an even size.
   CHECK(floordiv(c + 2 - 3, 2) + 1 == floordiv(c, 2));
   CHECK(floordiv(floordiv(a, 2), 3) == floordiv(a, 6));
   CHECK(known_less_equal(b, 64));

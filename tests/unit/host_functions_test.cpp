@@ -128,6 +128,6 @@ TEST_CASE("host: a picture does not take more memory or time than its file is wo
   CHECK(picture_code(bmp(UINT32_MAX, UINT32_MAX)) == "E212");
   CHECK(picture_code(bmp(1, 0x80000000u)) == "E212");
   CHECK(picture_code("P5 16384 16384 255\n") == "E212");
-  CHECK(picture_code(tiff(1, 1 << 24)) == "E212");  // a strip has as many rows as there are
+  CHECK(picture_code(tiff(1, 1 << 24)) == "E212");  // the file is far too short for its one strip of 2^24 rows
   CHECK(picture_code(tiff(16, 2)) == "none");
 }

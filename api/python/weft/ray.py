@@ -55,8 +55,8 @@ class Shipped:
 
 # --- Ray Serve ------------------------------------------------------------------------------------------------------
 
-_repository: Any = None  # of this replica, which is a process of its own
-_folder: Any = None  # with its models
+_repository: Any = None  # the repository of this replica; each replica is a process
+_folder: Any = None  # the folder with its models
 
 
 def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:

@@ -38,7 +38,7 @@ class Placement(NamedTuple):
 
     on_weft: int
     total: int
-    why: str = ""  #: of the first node that does not
+    why: str = ""  #: why the first node in eager is not on Weft
 
     def __str__(self) -> str:
         return f"{self.on_weft}/{self.total} nodes on weft" + (f"; {self.why}" if self.why else "")

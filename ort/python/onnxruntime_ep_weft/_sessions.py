@@ -6,7 +6,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_inference_collection as collection
 
 _Session = collection.InferenceSession
-_own = ""  # the provider that works by name everywhere
+_own = ""  # the provider's name that every version of onnxruntime's Python accepts
 _names = set()  # the provider's names
 _translated = set()  # the names that are passed to onnxruntime as `_own`
 

@@ -16,9 +16,8 @@ Expr part(Expr pair, int64_t i) {
 Complex parts(Expr pair) { return {part(pair, 0), part(pair, 1)}; }
 
 Expr pair_of(const Complex& z) {
-  Dims all = (z.re + z.im).dims(), dims = all;
-  dims.push_back(1);
-  auto column = [&](Expr x) { return reshape(broadcast(x, all), dims); };
+  Dims all = (z.re + z.im).dims();
+  auto column = [&](Expr x) { return with_last_axis(broadcast(x, all)); };
   return concat(*z.re.at, {column(z.re), column(z.im)}, std::ssize(all));
 }
 
@@ -51,9 +50,7 @@ Expr normalized(Expr pairs, const Dim& count, int64_t mode) {
 
 Expr short_time_transform(Expr x, const Pieces& of, bool onesided) {
   Expr pieces = unfold(x, 1, of.size, of.step) * of.window;  // [batch, pieces, size]
-  Dims column = pieces.dims();
-  column.push_back(1);
-  return transpose(transformed(reshape(pieces, column), 2, of.size, Way::forward, onesided), {0, 2, 1, 3});
+  return transpose(transformed(with_last_axis(pieces), 2, of.size, Way::forward, onesided), {0, 2, 1, 3});
 }
 
 Expr inverse_short_time_transform(Expr pairs, const Pieces& of, bool onesided) {

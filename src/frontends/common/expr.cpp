@@ -100,6 +100,12 @@ Expr with_rank(Expr x, int64_t rank) {
   return reshape(x, dims);
 }
 
+Expr with_last_axis(Expr x) {
+  Dims dims = x.dims();
+  dims.push_back(1);
+  return reshape(x, dims);
+}
+
 Expr along(Expr x, int64_t axis, int64_t rank) {
   Dims dims(rank, 1);
   dims[x.at->axis(axis, rank)] = x.value.shape().elements();

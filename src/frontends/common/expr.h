@@ -96,6 +96,8 @@ Expr slice(Expr x, int64_t axis, const Dim& start, const Dim& size);
 Expr reversed(Expr x, int64_t axis);
 /// Adds leading axes of size 1 to x, up to this rank.
 Expr with_rank(Expr x, int64_t rank);
+/// Adds an axis of size 1 after the last one.
+Expr with_last_axis(Expr x);
 /// Reshapes a vector so that it lies along `axis` of a tensor of `rank` axes: [n] -> [1, n, 1, 1].
 Expr along(Expr x, int64_t axis, int64_t rank);
 /// Returns the vector 0, 1, 2 ... of this size.

@@ -49,21 +49,16 @@ Expr fourier_transform(Expr x, const Dim& n, bool inverse, bool onesided) {
   auto part = [&](int64_t i) { return reshape(slice(x, last, i, 1), flat); };
   Expr re = part(0), im = is_real ? re : part(1);
   Expr whole = scalar(c, n, x.dtype());
-  auto column = [](Expr v) {
-    Dims dims = v.dims();
-    dims.push_back(1);
-    return reshape(v, dims);
-  };
   if (gives_real) {  // a real result: count each inner bin twice, for its conjugate
     Expr k = iota(c, bins);
     Expr twice = select(equal(k, 0) | equal(k * 2, scalar(c, n)), number(c, x.dtype(), 1), number(c, x.dtype(), 2));
-    return column((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);
+    return with_last_axis((matmul(re * twice, t.cosine) - matmul(im * twice, t.sine)) / whole);
   }
   double sign = inverse ? 1 : -1;
   Expr y_re = matmul(re, t.cosine), y_im = matmul(re, t.sine) * sign;
   if (!is_real) y_re = y_re - matmul(im, t.sine) * sign, y_im = y_im + matmul(im, t.cosine);
   if (inverse) y_re = y_re / whole, y_im = y_im / whole;
-  return concat(c, {column(y_re), column(y_im)}, last);
+  return concat(c, {with_last_axis(y_re), with_last_axis(y_im)}, last);
 }
 
 }  // namespace weft::frontend

@@ -10,13 +10,14 @@ namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
 
-/// x is the input and h the past state of a step; W, R and the biases have a part for each gate; * is elementwise.
+/// The kinds of cells. A cell computes the next state h' from the input x and the state h: x is multiplied by W, h by R, both
+/// with a part for each gate; biases are added likewise. a0, a1 and a2 are the activations; * is elementwise.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
-///   lstm: gates i, o, f, c: i, f, o = a0(x W + h R); c' = f * c + i * a1(x Wc + h Rc); h' = o * a2(c')
-///         (peepholes add P * c to the operands of i and f, and P * c' to that of o; with a projection Q,
-///         h' = (o * a2(c')) Q + b)
+///   lstm: also has a cell state c. Gates i, o, f, c: i, f, o = a0(x W + h R); c' = f * c + i * a1(x Wc + h Rc);
+///         h' = o * a2(c'). Peepholes add P * c to the operands of i and f, and P * c' to that of o. With a
+///         projection Q, h' = (o * a2(c')) Q + b.
 enum class CellKind : uint8_t { rnn, gru, lstm };
 
 struct RecurrentForm {

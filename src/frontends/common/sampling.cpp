@@ -11,12 +11,6 @@
 namespace weft::frontend {
 namespace {
 
-Expr with_last_axis(Expr x) {
-  Dims dims = x.dims();
-  dims.push_back(1);
-  return reshape(x, dims);
-}
-
 /// Returns image[batch, spatial..., channels] at integer positions [batch, points...], one list for each spatial axis.
 Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   Values parts;

@@ -144,9 +144,7 @@ Groups unique(Expr x, std::optional<int64_t> axis, bool is_sorted) {
 
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback) {
   const Builder& c = *x.at;
-  Dims dims = x.dims();
-  dims.push_back(1);
-  x = reshape(x, dims);
+  x = with_last_axis(x);
   Expr table{&c, constant(c.module(), keys)};
   if (x.dtype() != keys.dtype) table = convert(table, x.dtype());
   Expr found = equal(x, table);

@@ -50,9 +50,7 @@ Values transform(Call& c, int64_t axes, Way way) {
 Values real_transform(Call& c, size_t axes) {
   Expr x = c.input(0);
   Dims lengths = lengths_in(c, axes, x.rank());
-  Dims column = x.dims();
-  column.push_back(1);
-  Expr y = transformed(reshape(x, column), x.rank() - 1, lengths.back(), Way::forward, true);
+  Expr y = transformed(with_last_axis(x), x.rank() - 1, lengths.back(), Way::forward, true);
   for (size_t a = 1; a < axes; ++a)
     y = transformed(y, x.rank() - 1 - static_cast<int64_t>(a), lengths[axes - 1 - a], Way::forward);
   return give(c, y);

@@ -121,9 +121,7 @@ Values gather_of_variable(Call& c) {
   if (batch == 0) return {gather(x, index)};
   if (batch < 0 || batch > index.rank() || batch >= x.rank())
     c.fail("E145", cat("has batch_dims ", batch, " for ", x.value.shape(), " and indices ", index.value.shape()));
-  Dims pointed = index.dims();
-  pointed.push_back(1);
-  return {gather_nd(x, reshape(index, pointed), batch)};
+  return {gather_nd(x, with_last_axis(index), batch)};
 }
 
 Values gather_nd_of_variable(Call& c) {

@@ -38,10 +38,8 @@ Values gather_op(Call& c) {
   std::vector<int64_t> first(x.rank()), order;
   std::iota(first.begin(), first.end(), 0);
   std::rotate(first.begin() + batch, first.begin() + axis, first.begin() + axis + 1);
-  Dims pointed = index.dims();
-  pointed.push_back(1);
   // [batches..., places..., axes before `axis`..., after...]
-  Expr y = gather_nd(transpose(x, first), reshape(index, pointed), batch);
+  Expr y = gather_nd(transpose(x, first), with_last_axis(index), batch);
   order.resize(y.rank());
   std::iota(order.begin(), order.end(), 0);
   std::rotate(order.begin() + batch, order.begin() + index.rank(), order.begin() + index.rank() + axis - batch);
@@ -221,9 +219,7 @@ Values dynamic_update_slice(Call& c) {
     GuardCollector guards(c.module());
     require_less_equal(block[a], x.dims()[a], "DYNAMIC_UPDATE_SLICE: the block and what it is written into");
     Expr first = min(max(slice(start, 0, a, 1), 0), sizes(c, {x.dims()[a] - block[a]}));
-    Dims column = block;
-    column.push_back(1);
-    coordinates.push_back(reshape(broadcast(along(iota(c, block[a]) + first, a, x.rank()), block), column));
+    coordinates.push_back(with_last_axis(broadcast(along(iota(c, block[a]) + first, a, x.rank()), block)));
   }
   return {scatter_nd(x, concat(c, coordinates, x.rank()), update)};
 }

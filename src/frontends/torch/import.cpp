@@ -414,10 +414,8 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   }
   Values joined;
   for (size_t i = 0; i < parts[0].size(); ++i) {
-    Dims dims = parts[0][i].dims();
-    dims.push_back(1);
-    auto column = [&](const Values& part) { return reshape(c.expr(part[i]), dims).value; };
-    joined.push_back(frontend::concat(c, {column(parts[0]), column(parts[1])}, std::ssize(dims) - 1));
+    auto column = [&](const Values& part) { return with_last_axis(c.expr(part[i])).value; };
+    joined.push_back(frontend::concat(c, {column(parts[0]), column(parts[1])}, parts[0][i].shape().rank()));
   }
   return joined;
 }

@@ -95,8 +95,8 @@ class Importer {
   std::unique_ptr<Program> program_;
   Scope* scope_ = nullptr;
   int64_t streams_ = 0;
-  std::optional<int64_t> part_ = {};                          // 0 or 1: operators now read real or imaginary parts
-  std::set<std::string> known_sizes_;                         // symbols in the sizes of tensor inputs
+  std::optional<int64_t> part_ = {};   // set by by_parts: operators read real (0) or imaginary (1) parts
+  std::set<std::string> known_sizes_;  // symbols in the sizes of tensor inputs
   std::unordered_map<std::string, std::string> state_names_;  // tensor inputs: graph's name -> model's
   std::set<std::string> result_names_;
   std::unordered_map<const Graph*, std::set<std::string>> read_;  // names that nodes or results read

@@ -71,7 +71,8 @@ Values fused_attention(Call& c) {
   return attention(c, true);
 }
 
-/// Imports flash attention. It aligns a causal mask to the last key, the others to the first; so lengths must be equal.
+/// Imports flash attention. Its causal mask ends at the last key, whereas that of `attention` begins at the first. They
+/// are the same for equal lengths, so those are required.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

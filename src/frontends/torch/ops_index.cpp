@@ -175,10 +175,8 @@ Coordinates coordinates(Call& c, Expr x, const std::vector<std::optional<Expr>>&
     r.sizes = broadcast_dims(shapes, c.name());
   }
   Values parts;
-  Dims dims = r.sizes;
-  dims.push_back(1);
-  for (int64_t a : indexed) parts.push_back(reshape(broadcast(*indices[a], r.sizes), dims));
-  r.places = frontend::concat(c, parts, std::ssize(dims) - 1);
+  for (int64_t a : indexed) parts.push_back(with_last_axis(broadcast(*indices[a], r.sizes)));
+  r.places = frontend::concat(c, parts, std::ssize(r.sizes));
   r.count = std::ssize(indexed);
   bool is_together = indexed.back() - indexed.front() + 1 == r.count;
   r.at = is_together ? indexed.front() : 0;

@@ -46,9 +46,7 @@ Value solve(Call& c) {
     is_vector = true;
     for (size_t i = 0; i < b.dims().size(); ++i) is_vector = is_vector && known_equal(a.dims()[i], b.dims()[i]);
   }
-  Dims column = b.dims();
-  column.push_back(1);
-  if (is_vector) b = reshape(b, column);
+  if (is_vector) b = with_last_axis(b);
   bool left = c.flag("left", true);
   auto [m, right] = in_common_batches(c, left ? a : swap_last(a), left || is_vector ? b : swap_last(b));
   Expr y = frontend::solved(m, right);

@@ -132,10 +132,9 @@ Values running_extreme(Call& c, ReduceFn fn) {
 /// Counts the elements of a sequence that come before each value: those less, or with `right` not greater. NaN comes
 /// after all numbers.
 Expr insertion_places(Call& c, Expr sequence, Expr values, bool right) {
-  Dims column = values.dims(), row = sequence.dims();
-  column.push_back(1);
+  Dims row = sequence.dims();
   if (sequence.rank() > 1) row.insert(row.end() - 1, 1);
-  values = reshape(values, column), sequence = reshape(sequence, row);
+  values = with_last_axis(values), sequence = reshape(sequence, row);
   Expr before = right ? !(sequence > values) : !(sequence >= values);
   Expr places = reduce(ReduceFn::sum, convert(before, DType::i64), {before.rank() - 1}, false);
   return convert(places, c.flag("out_int32") ? DType::i32 : DType::i64);
@@ -164,9 +163,7 @@ Values is_in(Call& c) {
   DType type = result_type(c, operands);
   c.ignore({"assume_unique"});
   Expr x = operands[0].as(c, type), others = frontend::flat(operands[1].as(c, type));
-  Dims column = x.dims();
-  column.push_back(1);
-  Expr hit = convert(equal(reshape(x, column), others), DType::i64);
+  Expr hit = convert(equal(with_last_axis(x), others), DType::i64);
   Expr found = reduce(ReduceFn::sum, hit, {hit.rank() - 1}, false) > 0;
   return one(c.flag("invert") ? !found : found);
 }

@@ -24,8 +24,8 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// How pixels become channels: those of `block` neighbours stand side by side, and `count` such blocks cover the image
-/// and `pad` pixels before it, for each spatial axis.
+/// How pixels become channels, for each spatial axis: the channels of `block` neighbouring pixels become those of one
+/// pixel. `count` such blocks cover `pad` pixels before the image and then the image.
 struct PixelBlocks {
   std::vector<int64_t> block;
   Dims pad, count;
@@ -89,14 +89,14 @@ View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const P
   return result;
 }
 
-/// The operands of a convolution of few channels whose pixels are blocks of pixels.
+/// The operands of a convolution of few channels after blocks of its pixels have become pixels.
 struct BlockedConvolution {
   View x, weights;
   Window w;
 };
 
-/// Makes few channels, of which a vector would span two taps, whole vectors: space to depth. A block has the pixels of
-/// a stride if that needs fewer products than one pixel, whose channels are padded.
+/// Turns few channels, of which a vector would span two taps, into whole vectors (space to depth). A block is as large as
+/// the stride if that needs fewer products than blocks of one pixel. The channels of a block are padded with zeros.
 BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
   auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };
   auto is_one = [](const Dim& size) { return known_equal(size, 1); };

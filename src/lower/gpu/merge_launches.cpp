@@ -292,7 +292,7 @@ class Merger {
   Plan& plan_;
   std::vector<LaunchGroup> groups_;
   size_t first_ = 0;          // first group of the basic block
-  std::set<StepId> targets_;  // targets of branches and jumps, and none
+  std::set<StepId> targets_;  // targets of branches and jumps; also `none`, so that it is never empty
 };
 
 }  // namespace

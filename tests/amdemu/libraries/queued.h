@@ -41,7 +41,8 @@ inline void write(Element element, std::byte* data, int64_t at, float value) {
   std::byte* to = data + at * bytes_of(element);
   const auto narrow = static_cast<_Float16>(value);
   const auto wide = __builtin_bit_cast(uint32_t, value);
-  const auto half = static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);  // of finite numbers
+  // bf16, ties to even; for finite numbers only.
+  const auto half = static_cast<uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
   switch (element) {
     case Element::f32: std::memcpy(to, &value, sizeof value); return;
     case Element::f16: std::memcpy(to, &narrow, sizeof narrow); return;

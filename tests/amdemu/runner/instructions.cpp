@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-amdemu-instructions FILE|-: runs the cases of a file as tests/amdemu/instructions.test has them, each on a wave
-// of its own, and prints the wrong ones. With --names: the canonical names of the table and, after a bar, those met.
+// of its own, and prints the wrong ones. --names also prints each canonical name of the table: after + if a
+// case used it, else after -.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>

@@ -98,7 +98,7 @@ void require_bytes(const Fields& f, DType type, uint64_t need, uint64_t have, ui
               cat("claims ", need, " bytes (", to_string(type), f.dims, "), has ", have));
 }
 
-/// Returns the value of one of the decimal keys of external data.
+/// Returns the decimal number under a key of external data: "offset", "length".
 uint64_t external_number(const Fields& f, std::string_view key, std::string_view text) {
   uint64_t value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);

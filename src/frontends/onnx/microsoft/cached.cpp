@@ -74,10 +74,10 @@ struct Storage {
   Expr restored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     if (width == 4) {
-      Dims column = x.dims(), all = x.dims();
-      column.push_back(1), all.back() = all.back() * Dim(2);
+      Dims all = x.dims();
+      all.back() = all.back() * Dim(2);
       Expr low = apply(Fn::bit_and, x, like(x, 15)), high = apply(Fn::shift_right, x, like(x, 4));
-      x = reshape({&c, concat(c, {reshape(low, column), reshape(high, column)}, 4)}, all);
+      x = reshape({&c, concat(c, {with_last_axis(low), with_last_axis(high)}, 4)}, all);
       return convert((convert(x, DType::f32) - 8) * Expr{&c, scale}, type);
     }
     return convert(convert(x, DType::f32) * Expr{&c, scale}, type);

@@ -210,12 +210,10 @@ Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
     held->dims.back() *= 8 / width;
     bytes = {&c, constant(c.module(), *held)};
   } else {
-    Dims column = bytes.dims();
-    column.push_back(1);
     Values parts;
     for (int64_t shift = 0; shift < 8; shift += width) {
       Expr part = apply(Fn::shift_right, bytes, like(bytes, static_cast<double>(shift)));
-      parts.push_back(reshape(apply(Fn::bit_and, part, like(part, static_cast<double>((1 << width) - 1))), column));
+      parts.push_back(with_last_axis(apply(Fn::bit_and, part, like(part, static_cast<double>((1 << width) - 1)))));
     }
     Dims flat = bytes.dims();
     flat.back() = flat.back() * Dim(8 / width);

@@ -10,12 +10,6 @@
 namespace weft::onnx {
 namespace {
 
-Expr with_last_axis(Expr x) {
-  Dims dims = x.dims();
-  dims.push_back(1);
-  return reshape(x, dims);
-}
-
 /// Returns x[i], without the first axis.
 Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
 

@@ -36,9 +36,9 @@ struct Block {
   Expr join(Values parts) const { return concat(c, std::move(parts), 2); }
   /// Repeats each element of x[.., n] `times` times.
   Expr repeated(Expr x, int64_t times) const {
-    Dims d = x.dims(), column = d, wide = d;
-    column.push_back(1), wide.push_back(times), d.back() = d.back() * Dim(times);
-    return reshape(broadcast(reshape(x, column), wide), d);
+    Dims d = x.dims(), wide = d;
+    wide.push_back(times), d.back() = d.back() * Dim(times);
+    return reshape(broadcast(with_last_axis(x), wide), d);
   }
 };
 
@@ -53,10 +53,10 @@ Expr low_and_high_bits(const Block& b, Expr bytes) { return b.join({bits_of(byte
 
 /// Bit i of each of the bytes, for i = 0, 1 ..: [.., n] -> [.., n * count], all of one byte next to each other.
 Expr each_bits(const Block& b, Expr bytes, int64_t width) {
-  Dims d = bytes.dims(), column = d;
-  column.push_back(1), d.back() = d.back() * Dim(8 / width);
+  Dims d = bytes.dims();
+  d.back() = d.back() * Dim(8 / width);
   Values parts;
-  for (int64_t at = 0; at < 8; at += width) parts.push_back(reshape(bits_of(bytes, at, width), column));
+  for (int64_t at = 0; at < 8; at += width) parts.push_back(with_last_axis(bits_of(bytes, at, width)));
   return reshape(concat(b.c, parts, 3), d);
 }
 

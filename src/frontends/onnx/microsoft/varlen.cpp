@@ -124,7 +124,8 @@ PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Returns decays, keys and values added to the state, for the first `capacity` tokens of each sequence, in one row.
+/// Returns one row for each sequence: the decays, the keys, and the terms added to the state, each for the first
+/// `capacity` tokens.
 Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
@@ -301,9 +302,7 @@ Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(
     if (differs) cut = cut ? *cut | differs(back) : differs(back);
     if (cut) token = select(*cut, h.fill, token);
     mix = apply(Fn::bit_xor, mix, token * multiplier(back));
-    Dims column = mix.dims();
-    column.push_back(1);
-    parts.push_back(floor_mod(reshape(mix, column), slice(arg(c, 2), 0, (back - 1) * h.heads, h.heads)));
+    parts.push_back(floor_mod(with_last_axis(mix), slice(arg(c, 2), 0, (back - 1) * h.heads, h.heads)));
   }
   Expr hash = concat(c, parts, mix.rank());
   return c.has_input(offsets) ? hash + arg(c, offsets) : hash;

@@ -100,9 +100,7 @@ Values one_hot_encoder(Call& c) {
   if (is_text ? strings.empty() : numbers.empty()) c.fail("E142", cat("needs categories for ", x.dtype()));
   Tensor categories = is_text ? make_string_tensor({std::ssize(strings)}, strings) : make_i64_tensor(numbers);
   if (!is_text) x = convert(x, DType::i64);
-  Dims dims = x.dims();
-  dims.push_back(1);
-  Expr found = equal(reshape(x, dims), {&c, constant(c.module(), categories)});
+  Expr found = equal(with_last_axis(x), {&c, constant(c.module(), categories)});
   if (c.flag("zeros", true)) return {convert(found, DType::f32)};
   int64_t count = categories.elements();
   Expr number = convert(found, DType::i64) * iota(c, count);
@@ -290,7 +288,6 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
 }
 
 // --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
-// ---
 
 /// Computes the probability r[rows, i, j] of class i against j from decisions[rows, pairs]; 0 for i = j (Platt 2000).
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {

@@ -320,13 +320,13 @@ Values matmul_bnb4(Call& c) {
 /// Unpacks numbers of `width` bits, the first in the lowest bits: [.., bytes] -> [.., bytes * 8 / width].
 Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
   if (width == 8) return bytes;
-  Dims column = bytes.dims(), all = bytes.dims();
-  column.push_back(1), all.back() = all.back() * Dim(8 / width);
+  Dims all = bytes.dims();
+  all.back() = all.back() * Dim(8 / width);
   Values parts;
   for (int64_t low = 0; low < 8; low += width) {
     Expr moved = low == 0 ? bytes : apply(Fn::shift_right, bytes, like(bytes, static_cast<double>(low)));
     Expr part = apply(Fn::bit_and, moved, like(bytes, static_cast<double>((1 << width) - 1)));
-    parts.push_back(reshape(part, column));
+    parts.push_back(with_last_axis(part));
   }
   return reshape(Expr{&c, concat(c, parts, bytes.rank())}, all);
 }
@@ -371,7 +371,8 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // An odd zero point is split into an even zero point and 1, which is added (times scale) to y before rounding.
+  // Rounding before an odd zero point is added would send halves the other way. So 1 of it is added to y (times scale)
+  // before the rounding, and the even rest after it.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }
