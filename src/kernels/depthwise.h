@@ -50,19 +50,15 @@ WEFT_INLINE Vec<i32, N> multiply_add(Vec<i32, N> a, Vec<i32, N> b, Vec<i32, N> s
   return sum + a * b;
 }
 
-template <int... lanes>
-struct LaneList {};
-template <class T, T... lanes>
-using ListOfLanes = LaneList<lanes...>;
 /// Repeats lane `from` of each group of G lanes O times, once for each output channel of the group.
 template <int G, int O, int from, class V, int... lanes>
-WEFT_INLINE auto spread_lanes(V v, LaneList<lanes...>) {
+WEFT_INLINE auto spread_lanes(V v, Lanes<lanes...>) {
   return __builtin_shufflevector(v, v, (lanes / O * G + from)...);
 }
 template <int G, int O, int from, class V>
 WEFT_INLINE auto spread(V v) {
   if constexpr (O == 1) return v;
-  else return spread_lanes<G, O, from>(v, __make_integer_seq<ListOfLanes, int, lanes_of<V> / G * O>());
+  else return spread_lanes<G, O, from>(v, FirstLanes<lanes_of<V> / G * O>());
 }
 /// Returns the lanes of the input that belong to lanes of the result.
 template <int G, int O, class Lanes>

@@ -7,11 +7,6 @@
 
 namespace weft::kernel {
 
-template <int... I>
-struct Lanes {};
-template <class T, T... I>
-using LaneSequence = Lanes<I...>;
-
 /// Where bit `Half` of a lane and of a vector's number differ, elements of the two vectors change places.
 template <int Half, class V, int... I>
 WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
@@ -24,7 +19,7 @@ WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
 template <int Half, int N, class V>
 WEFT_INLINE void transpose_square(V (&v)[N]) {
   WEFT_UNROLL for (int i = 0; i < N; ++i) {
-    if ((i & Half) == 0) swap_quarters<Half>(v[i], v[i + Half], __make_integer_seq<LaneSequence, int, N>());
+    if ((i & Half) == 0) swap_quarters<Half>(v[i], v[i + Half], FirstLanes<N>());
   }
   if constexpr (Half > 1) transpose_square<Half / 2>(v);
 }

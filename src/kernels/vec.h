@@ -138,15 +138,23 @@ WEFT_INLINE Vec<T, N> splat(T x) {
   else if constexpr (is_packed<T>) return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
   else return Vec<T, N>(x);
 }
+/// A list of lanes. Shuffles by such lists compile faster than loops over lanes, which many passes would turn into them.
+template <int... I>
+struct Lanes {};
+template <class T, T... I>
+using LaneSequence = Lanes<I...>;
+template <int N>
+using FirstLanes = __make_integer_seq<LaneSequence, int, N>;
+
+template <class T, int... I>
+WEFT_INLINE Vec<T, sizeof...(I)> numbers(Lanes<I...>) {
+  return {T(I)...};
+}
 /// 0, 1, 2, ... N - 1.
 template <class T, int N>
 WEFT_INLINE Vec<T, N> iota() {
   if constexpr (N == 1) return T(0);
-  else {
-    Vec<T, N> v;
-    WEFT_UNROLL for (int i = 0; i < N; i++) v[i] = T(i);
-    return v;
-  }
+  else return numbers<T>(FirstLanes<N>());
 }
 
 // ---- lanes ----
@@ -162,27 +170,6 @@ WEFT_INLINE void set_lane(V& v, int i, Elem<V> x) {
   else if constexpr (is_packed<Elem<V>>) v.bits[i] = typename BitsOf<Elem<V>>::type(x);
   else v[i] = x;
 }
-template <int N, class V>
-WEFT_INLINE Vec<Elem<V>, N> low_lanes(V v) {
-  Vec<Elem<V>, N> r;
-  WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(r, i, lane(v, i));
-  return r;
-}
-template <int N, class V>
-WEFT_INLINE Vec<Elem<V>, N> high_lanes(V v) {
-  Vec<Elem<V>, N> r;
-  WEFT_UNROLL for (int i = 0; i < N; i++) set_lane(r, i, lane(v, lanes_of<V> - N + i));
-  return r;
-}
-template <class V>
-WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
-  Vec<Elem<V>, 2 * lanes_of<V>> r;
-  WEFT_UNROLL for (int i = 0; i < lanes_of<V>; i++) {
-    set_lane(r, i, lane(low, i)), set_lane(r, lanes_of<V> + i, lane(high, i));
-  }
-  return r;
-}
-
 /// The bits of a packed value, and back.
 template <class T, class V>
 WEFT_INLINE auto bits_of(V v) {
@@ -193,6 +180,27 @@ template <class T, class U>
 WEFT_INLINE Vec<T, lanes_of<U>> from_bits(U bits) {
   if constexpr (lanes_of<U> == 1) return T(bits);
   else return {bits};
+}
+
+// The halves of a vector are one shuffle each: kernels with loops over lanes take longer to compile.
+template <int N, class V>
+WEFT_INLINE Vec<Elem<V>, N> low_lanes(V v) {
+  static_assert(2 * N == lanes_of<V>);
+  if constexpr (is_packed<Elem<V>>) return from_bits<Elem<V>>(v.bits.lo);
+  else return v.lo;
+}
+template <int N, class V>
+WEFT_INLINE Vec<Elem<V>, N> high_lanes(V v) {
+  static_assert(2 * N == lanes_of<V>);
+  if constexpr (is_packed<Elem<V>>) return from_bits<Elem<V>>(v.bits.hi);
+  else return v.hi;
+}
+template <class V>
+WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
+  Vec<Elem<V>, 2 * lanes_of<V>> r;
+  if constexpr (is_packed<Elem<V>>) r.bits.lo = bits_of<Elem<V>>(low), r.bits.hi = bits_of<Elem<V>>(high);
+  else r.lo = low, r.hi = high;
+  return r;
 }
 
 /// The element type of a pointer into a buffer.

