@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bare_root.py FOLDER SUITE WHEEL [--mirror URL]: uses a wheel of `./x wheel` as a new user of Debian or Ubuntu does, and times it.
+"""bare_root.py FOLDER SUITE WHEEL [--mirror URL] [--out FILE]: times what a new user of Debian or Ubuntu does with a wheel.
 
-FOLDER receives a minimal system of SUITE (bookworm, trixie, noble ...) by debootstrap, with python3 and python3-venv from its packages and
+FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with python3 and python3-venv from its packages and
 nothing else; an existing system there is used again. In it the wheel is installed into a new environment, a model is compiled and run from
-Python and by the command, and `weft doctor` reports. Needs root, debootstrap and a network. Prints one line of JSON with seconds."""
+Python and by the command, and `weft doctor` reports. Needs root, debootstrap and a network. Prints a row of a result file (and appends it
+to FILE): the wheel's size and the seconds from the bare system to the first answer. The wheel must be made from the commit at hand."""
 import argparse
-import json
 import shutil
 import subprocess
+import sys
 import time
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "bench"))
+import machine
+
 DIGITS = ROOT / "examples/digits"
 MIRRORS = {"noble": "http://archive.ubuntu.com/ubuntu", "jammy": "http://archive.ubuntu.com/ubuntu"}
 SCRIPTS = Path("/usr/share/debootstrap/scripts")
@@ -55,6 +60,7 @@ def main():
     parser.add_argument("suite")
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--mirror")
+    parser.add_argument("--out")
     arguments = parser.parse_args()
     folder = arguments.folder
     make_system(folder, arguments.suite, arguments.mirror)
@@ -77,9 +83,13 @@ def main():
     finally:
         for place in reversed(mounted):
             subprocess.run(["umount", str(place)], check=True)
-    print(json.dumps({"suite": arguments.suite, "python": python.strip(), "wheel": arguments.wheel.name,
-                      "MiB": round(arguments.wheel.stat().st_size / 2**20, 1), "venv_s": made, "install_s": installed,
-                      "first_answer_s": ran, "of_these_in_python_s": round(float(seconds), 2), "doctor": report.splitlines()}))
+    print(report)
+    has_pack = any(name.endswith("weft-kernels.pack") for name in zipfile.ZipFile(arguments.wheel).namelist())
+    of = {"system": arguments.suite, "python": python.strip(), "wheel": arguments.wheel.name, "kernel pack": has_pack}
+    values = {"wheel_mib": arguments.wheel.stat().st_size / 2**20, "venv_s": made, "install_s": installed, "first_answer_s": ran,
+              "compile_and_run_s": float(seconds), "all_s": made + installed + ran, "load": machine.load()}
+    row = machine.result("wheel on a bare system", of, values, command=f"python tools/bare_root.py FOLDER {arguments.suite} WHEEL")
+    machine.tell(row, arguments.out)
 
 
 if __name__ == "__main__":

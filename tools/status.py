@@ -592,6 +592,18 @@ def file_sizes(rows, page):
     return table(["file", "MiB", "MiB of the model", "MiB of working memory"], lines) + sources(rows, page)
 
 
+def wheels(rows, page):
+    rows = [row for row in rows if row["what"] == "wheel on a bare system"]
+    if not rows:
+        return "\n\nNot measured yet: `python tools/bare_root.py FOLDER SUITE WHEEL --out FILE`.\n\n"
+    found = best(rows, lambda row: (row["of"]["system"], row["of"]["python"], row["of"]["kernel pack"]))
+    lines = [[system, python, row["of"]["wheel"].split("-")[2], "yes" if has_pack else "no",
+              *(number(row["values"][key]) for key in ("wheel_mib", "venv_s", "install_s", "first_answer_s", "all_s", "load"))]
+             for (system, python, has_pack), row in sorted(found.items())]
+    head = ["system", "Python", "wheel for", "with kernel pack", "MiB", "s: environment", "s: installation", "s: first answer", "s in all", "load"]
+    return table(head, lines) + sources(rows, page)
+
+
 def quantisation(rows, page):
     rows = [row for row in rows if row["what"] == "quantisation"]
     if not rows:
@@ -671,7 +683,7 @@ def loose_numbers(page):
 
 FIGURES = {made.__name__: made for made in (
     cpu_short, cpu_headline, cpu_brief, cpu_errors, cpu_full, cpu_batches, cpu_free, free_range, cpu_bf16, operators, gpu_table, gpu_headline, zoo_gpu, zoo_cpu, zoo_bf16, zoo_fresh, tensorflow_cpu, tensorflow_gpu, gpu_kernels,
-    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, machines, quantisation, quantised_speed, quantised_bits,
+    gpu_decoder, gpu_tiles, before, gpu_errors, gpu_sizes, cudnn, gpus, counts, node_cases, memory, file_sizes, wheels, machines, quantisation, quantised_speed, quantised_bits,
     torch_operators, torch_models, torch_speed)}
 
 
