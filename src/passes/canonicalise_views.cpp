@@ -199,13 +199,29 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// fn(reshape(x), number) -> reshape(fn(x, number)), so that the function can be fused with the instruction that
-/// computes x. A conversion is such a function.
+/// True for a product of matrices, and for what functions with no other reader compute from one.
+bool follows_product(Value value) {
+  constexpr int max_functions = 8;
+  for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {
+    if (value.def->is<Dot>()) return true;
+    if (!value.def->is<Elementwise>() && !value.def->is<Convert>()) return false;
+    const std::vector<Value>& from = value.def->inputs;
+    auto next = std::ranges::find_if_not(from, [](Value x) { return x.def->is<Broadcast>() || x.def->is<Constant>(); });
+    if (next == from.end()) return false;
+    value = *next;
+  }
+  return false;
+}
+
+/// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x. After a
+/// product, conversions and functions of x and numbers move too; elsewhere these are fused with their reader.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() && !i.is<Convert>()) return std::nullopt;
   auto view = std::ranges::find_if(i.inputs, [](Value input) { return input.def->is<Reshape>(); });
   if (view == i.inputs.end()) return std::nullopt;
   Value x = view->def->inputs[0];
+  bool is_plain = i.is<Elementwise>() && i.inputs.size() == 1;
+  if (!is_plain && !(view->def->users.size() == 1 && follows_product(x))) return std::nullopt;
   std::vector<Value> inputs;
   for (Value input : i.inputs) {
     auto element = input == *view ? std::nullopt : repeated_element(module, input);

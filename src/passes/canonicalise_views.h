@@ -7,8 +7,8 @@ namespace weft {
 /// Brings chains of views into one short form, so that patterns match however a model was exported. A chain of reshapes
 /// and transposes becomes at most a reshape that splits axes, a transpose, and a reshape that merges axes. Merges two
 /// broadcasts, slices or conversions in a row; removes views without effect. Computes elementwise functions before a
-/// broadcast of their operands, functions of one operand and of numbers before its reshape, and functions of a product and
-/// another value in the sizes of the product. Makes a gather of one constant index a slice. Drops positions of max
+/// broadcast of their operands, functions of one operand before its reshape, and functions of a product and another value
+/// in the sizes of the product. Makes a gather of one constant index a slice. Drops positions of max
 /// pooling that nothing reads.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])
