@@ -8,8 +8,8 @@ namespace weft {
 /// and transposes becomes at most a reshape that splits axes, a transpose, and a reshape that merges axes. Merges two
 /// broadcasts, slices or conversions in a row; removes views without effect. Computes elementwise functions before a
 /// broadcast of their operands, functions of one operand before its reshape, and functions of a product and another value
-/// in the sizes of the product. Makes a gather of one constant index a slice. Drops positions of max
-/// pooling that nothing reads.
+/// in the sizes of the product. After a product, conversions and functions of numbers move before a reshape too. Makes a
+/// gather of one constant index a slice. Drops positions of max pooling that nothing reads.
 ///
 ///     %1 = reshape %0 {dims=[12*batch, seq, 64]}              (from f32[batch,12,seq,64])
 ///     %2 = transpose %1 {permutation=[0, 2, 1]}
