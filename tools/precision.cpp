@@ -222,23 +222,33 @@ std::vector<Tensors> rounded_runs(const Program& program, const Tensors& inputs,
   return runs;
 }
 
-Answers answers_of(const onnx::Model& model, const Tensors& all, const std::map<std::string, Tensor>& constants,
-                   const CompileOptions& asked) {
+/// How the device's program was read: with the values of its static inputs, or their lengths where only these decide.
+onnx::ImportOptions reading(const onnx::Model& model, const Executable& executable, const Tensors& all,
+                            const std::map<std::string, Tensor>& constants) {
+  onnx::ImportOptions options{.constants = constants};
   Tensors inputs = without(constants, model, all);
+  for (const StaticInput& known : executable.static_inputs()) {
+    const std::string& name = executable.inputs().at(known.input).name;
+    const Tensor& x = inputs.at(known.input);
+    if (known.is_length) options.shapes[name] = {x.dims.at(0)};
+    else options.constants[name] = x;
+  }
+  return options;
+}
+
+Answers answers_of(const onnx::Model& model, const Tensors& all, const onnx::ImportOptions& known,
+                   const CompileOptions& asked) {
+  Tensors inputs = without(known.constants, model, all);
   Chip chip = find_place(asked).chip;
   DType precision = context_of(chip, asked).precision;
   DType storage = !is_cpu(chip.kind) || multiplies(precision, chip) ? precision : DType::f32;
-  auto program = imported(model, all, {.constants = constants});
+  auto program = imported(model, all, known);
   // The model's open sizes stay open: the device computes, and rounds, what passes would fold if they knew the sizes.
-  auto read = [&] { return onnx::import_model(model, {.constants = constants}); };
+  auto read = [&] { return onnx::import_model(model, known); };
   return {.right = evaluate(program->main(), inputs),
           .runs = rounded_runs(*program, inputs, DType::f32),
           .base = evaluate(prepared(read(), chip, Precision::f32)->main(), inputs),
           .narrow_runs = rounded_runs(*prepared(read(), chip, asked.precision), inputs, storage)};
-}
-
-Answers answers_of(const onnx::Model& model, const Tensors& all, const CompileOptions& asked) {
-  return with_constants(model, all, [&](const auto& constants) { return answers_of(model, all, constants, asked); });
 }
 
 // --- comparing -------------------------------------------------------------------------------------------------------
@@ -446,7 +456,8 @@ Verdict judged(const Tensors& got, const Answers& answers, const std::vector<Por
 Verdict check_inputs(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
                      const std::map<std::string, Tensor>& constants, const CompileOptions& options) {
   Tensors got = executable.new_context()->run(without(constants, model, inputs));
-  return judged(got, answers_of(model, inputs, options), executable.outputs());
+  onnx::ImportOptions known = reading(model, executable, inputs, constants);
+  return judged(got, answers_of(model, inputs, known, options), executable.outputs());
 }
 
 /// Nothing if the model refuses the sizes with an error that it may give for them.

@@ -36,7 +36,7 @@ import vision
 from places import BUILD
 from torch.export import Dim
 from zoo_judge import RELATIVE, Judge, apart, in_eager
-from zoo_models import NAMES, PORTS, SMALLER, TEXTS, TIMM, configured
+from zoo_models import NAMES, PORTS, SMALLER, SMALLEST, TEXTS, TIMM, configured
 
 import weft
 import weft.torch
@@ -63,16 +63,17 @@ class Answer(torch.nn.Module):
         return out if isinstance(out, torch.Tensor) else out[0]
 
 
-def loaded(name, place, batches=BATCHES):
-    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a processor the largest
-    models take smaller pictures, where they take any."""
+def loaded(name, device, batches=BATCHES):
+    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a CPU and on an emulated
+    GPU the largest models take smaller pictures."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
     if kind == "timm":
         import timm
 
         model_name, size = TIMM[rest]
-        size = SMALLER.get(rest, size) if place == "cpu" else size
+        smaller = SMALLEST if device.startswith("amd") else SMALLER if device in ("cpu", "ref") else {}
+        size = smaller.get(rest, size)
         model = timm.create_model(model_name, pretrained=False, num_classes=10).eval()
         batch = Dim("batch", min=1, max=64)
         return Answer(model), lambda b, _: (torch.randn(b, *size),), (({0: batch},),), [(b, 0) for b in batches]
@@ -125,7 +126,7 @@ def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATC
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})
-    model, inputs, shapes, sizes = loaded(name, place, batches)
+    model, inputs, shapes, sizes = loaded(name, device, batches)
     spread(model, inputs(2, sizes[0][1]))
     given = [inputs(2, sizes[0][1]), *[inputs(*size) for size in sizes]]
     file = io.BytesIO()

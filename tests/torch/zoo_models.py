@@ -112,6 +112,9 @@ TIMM = {
 #: Smaller pictures for models that take any
 SMALLER = {"deepseek_vit": (3, 210, 210), "gemma4_vit": (3, 192, 192), "qwen3_vit": (3, 256, 256), "naflexvit": (3, 192, 192)}
 
+#: Still smaller pictures, for an emulated GPU
+SMALLEST = SMALLER | {"deepseek_vit": (3, 70, 70), "gemma4_vit": (3, 96, 96)}
+
 #: Sizes by the names that configurations use; a configuration takes those that it has.
 SMALL = {
     "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64, "embed_dim": 64, "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2,
