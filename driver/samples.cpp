@@ -78,7 +78,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
                .hint = "an array holds one item, or items along an axis before those of the input"});
 }
 
-/// Returns the number of items that each array holds; an array of one item serves all items of the others.
+/// Returns the number of items that the arrays hold; an array of one item serves all items of the others.
 size_t item_count(const std::vector<Tensor>& arrays, const Executable& model, const fs::path& file) {
   size_t count = 1;
   for (size_t i = 0; i < arrays.size(); ++i) {

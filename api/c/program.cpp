@@ -64,7 +64,7 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
 }
 
-/// Refuses a program if files of its constants have changed meanwhile.
+/// Throws if files that hold the program's constants have changed since it was compiled.
 std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
   for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
   return executable;

@@ -235,9 +235,9 @@ class Model {
   }
   const weft::Program& program() const { return program_; }
 
-  /// `out`: for each output an array to write it to, or none; an empty list means none for all. An output that was
-  /// written there is returned as its sizes. `is_bits`: the array holds integers of the same width instead of its
-  /// elements.
+  /// `out`: for each output an array to write it to, or none; an empty list means none for all. For an output that was
+  /// written to its array, the returned object is its sizes. `is_bits`: the array holds integers of the same width
+  /// instead of its elements.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {

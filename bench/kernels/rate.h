@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the kernel benchmarks share: the FMA limit of this core at this moment, and the best rate of some rounds, each
-/// beside its own measurement of the limit, in CPU seconds.
+/// What the kernel benchmarks share: the FMA limit of this core at this moment, and the best rate of several rounds.
+/// Each round is paired with its own measurement of the limit; times are CPU seconds.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>

@@ -16,7 +16,7 @@ using tasks::BlockTile;
 using tasks::gemm_lanes;
 
 /// An epilogue in two steps: `begin(batch, row, col, lanes)` loads its operands and returns a function of the sums. A
-/// kernel that begins several before it ends the first has all their loads in flight.
+/// kernel begins several epilogues before it ends the first, so that all their loads are in flight together.
 template <class Begin>
 struct Epilogue {
   Begin begin;
@@ -92,8 +92,8 @@ WEFT_INLINE Vec<Acc, Lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
   }
 }
 
-/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is
-/// the same for all of a row is computed once, by row(): a thread keeps to its rows.
+/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. A thread
+/// keeps its rows during the whole loop, so row() computes once what is common to all elements of a row.
 template <class Load>
 struct AlongK {
   static constexpr bool k_first = false, direct = false, whole_vectors = false;

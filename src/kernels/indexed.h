@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Reads and writes at positions given by data. Several updates of one element are applied in the order of the indices,
-/// whatever the number of threads: one task owns all elements that its updates may share.
+/// Reads and writes at positions given by data. Several updates of the same element are applied in the order of the
+/// indices, for any number of threads: one task owns all elements that conflicting updates touch.
 #include "fused.h"
 #include "pointwise.h"
 
@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// Returns the position for an index, or -1 if it is out of range, which is noted for the host.
+/// Returns the position for an index. For an index out of range, records a fault for the host and returns -1.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);
@@ -39,7 +39,7 @@ WEFT_INLINE void for_lines(const L& launch, i64 lines, [[maybe_unused]] i64 n, c
 #endif
 }
 
-/// Columns of a slice that a task of scatter_slices owns; on a GPU a thread.
+/// The number of columns of a slice that a task of scatter_slices owns; on a GPU a thread owns one.
 #ifdef WEFT_CPU
 inline constexpr i64 scatter_columns = 1024;
 #else

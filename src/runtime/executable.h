@@ -97,7 +97,7 @@ class Context {
 /// An input that the program is specialised for: each new value compiles it again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
-  std::string op = {};     ///< the operator that reads it, or a value computed from it
+  std::string op = {};     ///< the operator that reads it or a value computed from it
   size_t operand = 0;      ///< number of that step's operand
   bool is_length = false;  ///< only the length of the list decides, not its values
   Tensor likely = {};      ///< a value that it may have

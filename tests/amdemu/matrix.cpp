@@ -141,7 +141,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Lanes hold `depth / groups` consecutive elements of a row of A (a column of B), then comes the next block.
+/// Reads the factors. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of
+/// the next block follow.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;

@@ -160,8 +160,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both. Rounded
-    // once.
+    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both cases. The
+    // result is rounded once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
@@ -330,7 +330,7 @@ void writelane(Wave& w, const Instruction& i) {
   w.row(i[0])[lane_operand(w, i[2])] = static_cast<u32>(read_scalar(w, i[1]));
 }
 
-/// Bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
+/// Counts the bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
 template <u32 first>
 void mbcnt(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes];

@@ -206,7 +206,7 @@ def test_grouped_attention_smooth():
 
 @pytest.mark.parametrize("sink", [None, SINK], ids=["plain", "sinks"])
 def test_grouped_attention_reads_only_what_tokens_wrote(sink):
-    """Only the valid rows are read: the rest of the cache may hold anything."""
+    """Only the valid rows are read; the rest of the cache may contain anything."""
     rows = [floats(2, 1, width) for width in (WIDTH, KV_HEADS * SIZE, KV_HEADS * SIZE)]
     answers = []
     for rubbish in 0, np.nan:

@@ -17,7 +17,7 @@ def constant(name, value):
 
 
 def decoder():
-    """Scores from the token, its position and the mean of all tokens that the mask shows."""
+    """Makes a decoder whose scores depend on the token, its position and the mean of all tokens that the mask shows."""
     node = helper.make_node
     nodes = [
         node("Gather", ["words", "input_ids"], ["word"]),
@@ -71,7 +71,7 @@ def check(op, feed, inputs, attributes, outputs=("sequences",), constants=()):
         answers = weft.compile(model, device=device).run(feed)
         tokens = answers["sequences"]
         assert tokens.shape == wanted[0].shape
-        # onnxruntime does not write behind the end of all rows; Weft writes padding there.
+        # onnxruntime does not write the output after the end of all rows; Weft writes padding there.
         end = int((tokens != PAD).any(tuple(range(tokens.ndim - 1))).nonzero()[0].max()) + 1
         np.testing.assert_array_equal(tokens[..., :end], wanted[0][..., :end], err_msg=device)
         if len(outputs) > 1:

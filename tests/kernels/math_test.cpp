@@ -27,7 +27,8 @@ using Vec4d = k::Vec<double, 4>;
 
 constexpr double wrong = 1e30;
 
-/// Distance in units of the last place of the narrow type; `wrong` if not even of the same kind.
+/// Returns the distance in units in the last place of the narrow type; `wrong` if the two are of different kinds (NaN,
+/// infinite, finite).
 template <class Narrow, class Wide>
 double ulps(Narrow got, Wide want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : wrong;

@@ -33,7 +33,7 @@ void put_big_endian(std::string& text, size_t at, uint32_t value) {
   for (int i = 0; i < 4; ++i) text[at + static_cast<size_t>(i)] = static_cast<char>(value >> (24 - 8 * i));
 }
 
-/// Chunks are a length, a type, data and a checksum of the last two.
+/// PNG chunks consist of a length, a type, data, and a checksum of the type and the data.
 void seal_png(std::string& text) {
   for (size_t at = 8; at + 12 <= text.size();) {
     size_t length = 0;

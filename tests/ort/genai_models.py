@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2", "gptoss")
 PRECISIONS = ("fp32", "fp16", "int4")
-END = 2  # the token that ends a text; its logit is 0, which is never the largest
+END = 2  # the token that ends a text; its logit is always 0, which is never the largest
 
 
 @dataclasses.dataclass
@@ -126,7 +126,7 @@ class Graph:
                          epsilon=1e-5, stash_type=1)
 
     def skip_norm(self, x, skip, name, is_last=False):
-        """Returns the sum and its norm; after the last layer only the norm."""
+        """Returns the sum of x and skip, and its norm; after the last layer only the norm."""
         outputs = [name, "", "", "" if is_last else name + ".sum"]
         inputs = [x, skip, self.norm_weight(name + ".weight", self.d.hidden)]
         while not outputs[-1]:

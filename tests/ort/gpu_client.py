@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of test_gpu.py, answered in a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one
-JSON line."""
+"""Answers the questions of test_gpu.py in a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one JSON
+line."""
 import ctypes
 import json
 import os

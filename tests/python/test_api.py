@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package against the reference and the digits example."""
+"""Compares the Python package with the reference, and runs the digits example."""
 
 import functools
 import pickle

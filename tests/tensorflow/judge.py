@@ -24,7 +24,7 @@ def environment():
 
 @functools.cache
 def forks(process, onednn):
-    """Returns a process that runs scripts (forks.py) for the process of this number, kept until that ends."""
+    """Returns a process that runs scripts (forks.py) for the process `process`; it is kept until that process ends."""
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
     server = subprocess.Popen([str(environment()), str(HERE / "forks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env=os.environ | settings)

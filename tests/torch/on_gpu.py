@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch on a GPU: tensors stay there, work is queued on torch's stream, and torch's allocator gives the memory of results.
+"""Checks torch on a GPU: tensors stay on the GPU, work is queued on torch's stream, and results are in memory of
+torch's allocator.
 
     ./x python tests/torch/on_gpu.py
 

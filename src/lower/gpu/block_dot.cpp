@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // up to here in groups of block_few_rows; with more, tiles are faster
+constexpr int64_t max_block_rows = 64;   // the most rows for block_few; for more, tiles are faster
 constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
 /// Returns x in its stored type with stride 1 along k and one stride between rows; copies if necessary.
@@ -69,7 +69,7 @@ std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDo
                     .occupancy = 2};
 }
 
-/// Returns the kernel for few rows, whose time is that of reading the weights; nothing for more rows.
+/// Returns the kernel for few rows, which takes about as long as reading the weights; nothing for more rows.
 std::optional<GemvKernel> block_gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
                                             bool ahead) {
   const auto& op = *dot.as<BlockDot>();

@@ -46,7 +46,7 @@ double difference(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
   return worst;
 }
 
-/// A request whose operands live on the device. Copies run on another stream than the work; events join the two.
+/// A request whose operands lie in device memory. Copies run on a different stream from the work; events order the two.
 class Request {
  public:
   Request(const Executable& program, const std::shared_ptr<gpu::Device>& device, const std::vector<Tensor>& like)

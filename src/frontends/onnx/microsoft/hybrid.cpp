@@ -113,7 +113,7 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value, and that normalised; the gate is made of keys and queries [batch, tokens, branches, size].
+/// Computes gate * value and its normalised form. The gate follows from keys, queries [batch, tokens, branches, size].
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);
