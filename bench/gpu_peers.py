@@ -192,7 +192,7 @@ def float8_product(folder, m, n, k):
 
 
 def float8_gemms():
-    """Measures products of e4m3 into f16, beside PyTorch's scaled product and the same product in f16."""
+    """Measures products of e4m3 with results in f16, PyTorch's scaled product, and the same product in f16."""
     one = torch.ones((), device="cuda")
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096)):
         a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))

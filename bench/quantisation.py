@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what quantisation costs: how many answers stay right, by tasks whose right answers are known (judges.py). Weft, onnxruntime
-and NNCF quantise the same models with the same data. Also times the quantised models, beside f32, on one thread.
+"""Measures what quantisation costs: how many answers stay right, by tasks whose right answers are known (judges.py).
+Weft, onnxruntime and NNCF quantise the same models with the same data. Also times the quantised models and the f32
+models on one thread.
 
   ./x python bench/quantisation.py [--judges text,files,speed] [--engines "weft int8"] [--out results.jsonl]
 
@@ -176,8 +177,8 @@ LANGUAGE = {
 
 def mended_axes(path):
     """Corrects each DequantizeLinear whose axis does not fit the sizes of its scale; returns how many there were.
-    onnxruntime 1.32 writes one for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed weight in
-    blocks. onnxruntime cannot run such files either."""
+    onnxruntime 1.32 writes such a node for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed
+    weight in blocks. onnxruntime cannot run such files either."""
     model = onnx.load(path)
     dims = {w.name: list(w.dims) for w in model.graph.initializer}
     count = 0

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Other files of a folder, such as labels and models, are skipped.
+/// True for calibration data; other files of a folder, such as labels and models, are skipped.
 bool is_data(const fs::path& file) {
   return fs::is_directory(file) || file.extension() == ".npy" || file.extension() == ".npz" ||
          (fs::is_regular_file(file) && fs::file_size(file) > 0 && is_image(file));

@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// A target may choose another layout (channels last). So this tries every order of the reference's axes that gives the
-/// sizes of `tensor`, and also the same elements with other sizes.
+/// Compares `tensor` with the reference's elements in every order of its axes (up to five), whatever the sizes, because
+/// a target may choose another layout (channels last).
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;

@@ -66,7 +66,7 @@ def schemas():
 
 
 def first_types(schema):
-    """Returns element types of the first input: of its type parameter, or the type itself."""
+    """Returns the element types that the first input may have: those of its type parameter, or its fixed type."""
     if not schema.inputs:
         return []
     written = schema.inputs[0].type_str if hasattr(schema.inputs[0], "type_str") else schema.inputs[0].typeStr

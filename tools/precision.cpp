@@ -114,7 +114,7 @@ class Rounding {
     }
   }
 
-  /// `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
+  /// Replaces values by f(value). `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
   template <class F>
   static void change(Wide& x, F f, bool unless_exact = false) {
     std::vector<double> values(x.reals->begin(), x.reals->end());
@@ -443,7 +443,7 @@ Verdict judged(const Tensors& got, const Answers& answers, const std::vector<Por
 
 // --- cases -----------------------------------------------------------------------------------------------------------
 
-/// One set of inputs.
+/// Runs one set of inputs and judges the answers.
 Verdict check_inputs(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
                      const std::map<std::string, Tensor>& constants, const CompileOptions& options) {
   Tensors got = executable.new_context()->run(without(constants, model, inputs));

@@ -83,7 +83,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """Returns the files, trees, machines and commands behind a table."""
+    """Returns the files, trees, machines and commands from which a table was made."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -384,7 +384,8 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """Makes tables of SavedModels beside TensorFlow and TensorFlow Lite models beside LiteRT; the slowest first."""
+    """Makes tables that compare SavedModels with TensorFlow, and TensorFlow Lite models with LiteRT; the slowest
+    first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"

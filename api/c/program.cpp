@@ -164,7 +164,7 @@ void take_executor(const weft_compile_options& c, HostExecutor& to) {
   if (c.executor) to = to_executor(*c.executor);
 }
 
-/// The stride of the array is the size of the caller's version of the struct.
+/// Reads the array of operators. Its stride is the size of the caller's version of weft_operator.
 void take_operators(const weft_compile_options& c, option::operators& to) {
   if (c.operator_count > 0) required(c.operators, "operators");
   for (size_t i = 0; i < c.operator_count; ++i) {

@@ -56,7 +56,7 @@ constexpr TypeRow type_rows[] = {
     {WEFT_C128, nb::dlpack::dtype_code::Complex, 128},
 };
 
-/// Types below a byte may have several lanes that fill one byte, such as torch.float4_e2m1fn_x2.
+/// Returns Weft's type for a DLPack type. A type below a byte may have several lanes, if they fill one byte.
 weft_dtype from_dlpack(nb::dlpack::dtype type) {
   for (const TypeRow& row : type_rows) {
     bool is_same = static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits;

@@ -179,7 +179,8 @@ double number_at(const Tensor& tensor, size_t i) {
   return value;
 }
 
-/// Equal up to rounding: kernels, and so the order of additions, may differ with the number of rows.
+/// True if the tensors are equal up to rounding: kernels, and so the order of additions, may differ with the number of
+/// rows.
 bool are_close(const Tensor& a, const Tensor& b) {
   if (!std::ranges::equal(a.dims(), b.dims())) return false;
   bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;

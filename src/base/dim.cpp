@@ -266,8 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Finds the terms that are multiples of the divisor by the bounds of their symbols. Returns their quotient and the
-  /// remaining terms.
+  /// Returns the sum of the terms that divide by the divisor whatever values their symbols have, divided by it, and the
+  /// sum of the other terms.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;

@@ -92,9 +92,9 @@ struct AttentionWave {
   }
 };
 
-/// A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN. T is f16, bf16 or f32; D, a multiple of 16,
-/// is at least d and dv; `Keys` is the number of keys of one step. The threads of the launch are whole waves. Blocks:
-/// batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
+/// Computes attention. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN. T is f16, bf16 or f32;
+/// D, a multiple of 16, is at least d and dv; `Keys` is the number of keys of one step. The threads of the launch are
+/// whole waves. Blocks: batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
 template <class T, int D, int Keys, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
                                const Score& score, const Store& store) {

@@ -232,7 +232,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
   const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row; other lanes hold zeros
   const auto place = [&](int slot, int c)
                          WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; pieces with the same columns follow each other
+  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; pieces with the same columns are consecutive
   for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
     const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
     const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;

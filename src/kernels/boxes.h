@@ -74,8 +74,8 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// On a GPU a block computes a row. `left` [rows, n] holds the scores of boxes that may still be taken, -infinity for
-/// others: each pass drops those that overlap the last box taken and finds the best of the rest.
+/// Suppresses boxes; on a GPU a block computes a row. `left` [rows, n] holds the scores of boxes that may still be
+/// taken, -infinity for others: each pass drops those that overlap the last box taken and finds the best of the rest.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
                                      f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {

@@ -39,8 +39,8 @@ inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at mo
 inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
 inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
 
-/// sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened from 16
-/// bits).
+/// Returns sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened
+/// from 16 bits).
 template <int N>
 WEFT_INLINE Vec<f32, N> multiply_add(Vec<f32, N> a, Vec<f32, N> b, Vec<f32, N> sum) {
   return __builtin_elementwise_fma(a, b, sum);

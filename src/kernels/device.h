@@ -69,7 +69,7 @@ struct RemoveConst<const T> {
 template <class T>
 using remove_const = typename RemoveConst<T>::type;
 
-/// The smaller and the larger of two integers, and the quotient rounded up (b > 0, a >= 0).
+/// Return the smaller and the larger of two integers, and the quotient rounded up (b > 0, a >= 0).
 WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
@@ -312,7 +312,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
 }
 
 /// Part `part` of a launch that runs the same kernel `Parts` times, on different blocks and buffers. The buffers and
-/// sizes of the parts follow each other; the sizes of the launch begin with the number of blocks of each part.
+/// sizes of one part come after those of the other; the sizes of the launch begin with the number of blocks of each
+/// part.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;
@@ -442,7 +443,7 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
 /// Defines an entry that calls wait_for_inputs() itself, before it reads or writes data of other kernels.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
-/// The body of a kernel that a launch runs beside others: name(LaunchPart).
+/// Defines the body of a kernel that a launch runs together with others: name(LaunchPart).
 #define WEFT_KERNEL_PART(name) \
   template <class Part>        \
   static WEFT_INLINE void name([[maybe_unused]] const Part& weft_launch)

@@ -107,8 +107,8 @@ WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
 }
 
-/// Quantises: the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most 16 bits.
-/// x is never NaN.
+/// Quantises: returns the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most
+/// 16 bits. x is never NaN.
 template <class To, class V, class I>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
   const V least = convert<Elem<V>>(low), greatest = convert<Elem<V>>(high);

@@ -53,7 +53,7 @@ struct Stage {
     if constexpr (Operand::k_first) return from.load(rows[0], slow_at, fast_at, lanes);
     else return from.load(rows[i], fast_at, lanes);
   }
-  /// `slow_at`, `fast_at`: where the piece begins; `slow_end`, `fast_end`: the operand's sizes.
+  /// Loads the piece. `slow_at`, `fast_at`: where it begins; `slow_end`, `fast_end`: the operand's sizes.
   WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
@@ -255,10 +255,10 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 }
 #endif
 
-/// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
-/// tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of
-/// those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
-/// (gemm_wgmma.h).
+/// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
+/// launch has tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere
+/// part p of those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at
+/// a time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");

@@ -46,8 +46,8 @@ inline constexpr i64 scatter_columns = 1024;
 inline constexpr i64 scatter_columns = 1;
 #endif
 
-/// `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for an index
-/// out of range. Tasks: ceil_div(length, 1024).
+/// Combines `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for
+/// an index out of range. Tasks: ceil_div(length, 1024).
 template <ScatterFn Fn, class L, class P, class U, class Place>
 WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U updates, const Place& place) {
   for_items(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {

@@ -269,7 +269,7 @@ struct Reduced {
   V r, rest;
   IntOf<V> n;
 };
-/// x = n ln(2) + r + rest, where rest is the rounding error of r.
+/// Splits x = n ln(2) + r + rest, where rest is the rounding error of r.
 template <class V>
 WEFT_INLINE Reduced<V> reduce_exp(V x) {
   using F = FormatOf<V>;
@@ -326,7 +326,7 @@ WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
   return fma(r, p, constant<V>(1)) * power;
 }
-/// 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
+/// Returns 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA
@@ -369,15 +369,15 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 #endif
   return x / d;
 }
-/// e^x for x <= 0. In f32, results that would be denormal are 0: processors are many times slower with denormals, which
-/// masked scores of about -100 would give.
+/// Returns e^x for x <= 0. In f32, results that would be denormal are 0: processors are many times slower with
+/// denormals, which masked scores of about -100 would give.
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
   if constexpr (is_f64<V> || on_nvidia) return exp(x);
   x = select(x < constant<V>(-87.33654), constant<V>(-88.03), x);
   return with_split_log2(x, [](V power, V r) WEFT_LAMBDA { return exp2_split(power, r); });
 }
-/// 1 / (1 + e^-x); in f32, results that would be denormal are 0.
+/// Returns 1 / (1 + e^-x); in f32, results that would be denormal are 0.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
   const V one = constant<V>(1);
@@ -588,7 +588,7 @@ WEFT_INLINE V gelu(V x) {
     return x * select(x > constant<V>(0), one - tail, tail);
   }
 }
-/// GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// Returns GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class V>
 WEFT_INLINE V tanh_gelu(V x) {
   const V z = x * x, one = constant<V>(1);
@@ -837,7 +837,7 @@ WEFT_INLINE V pow(V x, V y) {
   }
 }
 
-/// x - trunc(x / y) y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
+/// Returns x - trunc(x / y) y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
 template <class V>
 WEFT_INLINE V fmod(V x, V y) {
   if constexpr (!is_float<V>) {

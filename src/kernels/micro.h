@@ -428,7 +428,7 @@ WEFT_INLINE int next_rows(i64 left) {
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 
-/// `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
+/// Returns `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
 template <class Mac, GemmTile tile, int vectors = has_plain_panels<Mac> ? 1 : tile.nv>
 WEFT_INLINE auto micro_of_columns(i64 cols) {
   if constexpr (vectors < tile.nv) {

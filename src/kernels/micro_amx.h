@@ -8,8 +8,8 @@
 
 namespace weft::kernel {
 
-/// Surrounds all calls of a block: it configures the tile registers and releases them, so that thread switches need not
-/// save them. Without AMX it does nothing.
+/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
+/// `AmxTiles<false>` does nothing.
 template <bool>
 struct AmxTiles {};
 

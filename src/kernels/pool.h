@@ -35,7 +35,7 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
+/// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
 /// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
 /// L>, count, lanes)` takes the result and the taps that an average divides by. L is whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>

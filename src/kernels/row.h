@@ -281,8 +281,8 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 }
 #endif
 
-/// e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded product with
-/// log2(e) is accurate enough.
+/// Returns e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded
+/// product with log2(e) is accurate enough.
 template <bool narrow, class V>
 WEFT_INLINE V exp_of_difference(V d) {
 #ifdef WEFT_NVIDIA

@@ -24,7 +24,7 @@ struct GemmTile {
   int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
   int columns = 1;     ///< the least number of columns of a task
   int short_runs = 0;  ///< runs of a row of at most so many units are too short for the hardware prefetcher
-  int near = 131072;   ///< the bytes of B that stay in the cache while all rows pass
+  int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
   int ahead = 0;       ///< the distance in bytes at which a panel that does not stay in L1 is prefetched
   int together = 1;    ///< panels whose sums of a row go to the epilogue at once
   int unrolled = 1;    ///< units of k in one turn of the loop over k

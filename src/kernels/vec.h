@@ -483,7 +483,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> convert_plain(V v) {
   else return __builtin_convertvector(v, Vec<To, lanes_of<V>>);
 }
 
-/// bf16 <-> f32: round to nearest even; NaN stays a (quiet) NaN.
+/// Convert bf16 to f32 and back: round to nearest even; NaN stays a (quiet) NaN.
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> bf16_to_f32(V bits) {
   return bits_to<f32>(convert_plain<u32>(bits) << 16);
@@ -582,8 +582,8 @@ struct Float8Of<f8e8m0> {
   using type = PowerOfTwo;
 };
 
-/// f64 -> f32 rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most 22 bits
-/// gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// Converts f64 to f32, rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most
+/// 22 bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;

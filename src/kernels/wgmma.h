@@ -113,7 +113,7 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
                : WEFT_SUMS_##N("+r", 0)                                     \
                : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))             \
                : "memory")
-/// For 8-bit floats: `out` is "+f", or "=f" for the first product of a sum.
+/// Multiplies 8-bit floats; `out` is "+f", or "=f" for the first product of a sum.
 #define WEFT_WGMMA_FLOAT8(N, types, out)                                          \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1; }" \
                : WEFT_SUMS_##N(out, 0)                                            \

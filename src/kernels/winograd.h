@@ -214,7 +214,7 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// The row terms (see MacQuads) of transformed tiles: [position][tile].
+/// Computes the row terms (see MacQuads) of transformed tiles: [position][tile].
 template <class Mac, int lanes>
 WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
                                  typename Mac::Acc* terms) {

@@ -192,7 +192,7 @@ BufferId Lowering::slot_of(Value value) const {
   auto found = all_.slots.find(value.def);
   if (found == all_.slots.end() || !found->second[value.index]) return {};
   BufferId slot = found->second[value.index];
-  // The value behind a reshape may be computed before the step that sets the output's sizes.
+  // The value before a reshape may be computed before the step that sets the output's sizes.
   const Dims& sizes = all_.plan.buffers[slot].shape.dims;
   return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? slot : BufferId();
 }

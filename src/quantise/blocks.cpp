@@ -52,9 +52,9 @@ double robust_error(std::span<const float> block, const Scale& scale, int greate
   return sum;
 }
 
-/// Half-quadratic quantisation (HQQ: Badri and Shaji, 2023) of the scale: large errors are treated as outliers, and
-/// least squares over the rest decide the scale. (The paper moves the zero point instead, but kernels need an integer
-/// zero point.)
+/// Chooses the scale by half-quadratic quantisation (HQQ: Badri and Shaji, 2023): large errors count as outliers, and
+/// least squares over the rest decide. (The paper moves the zero point instead, but kernels need an integer zero
+/// point.)
 Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   constexpr double growth = 1.01;
   constexpr int rounds = 20;

@@ -36,7 +36,7 @@ std::string_view name(WeightMethod method);
 class Samples {
  public:
   virtual ~Samples() = default;
-  /// Called first, with the names of the inputs of the model to quantise.
+  /// Is called first, with the names of the inputs of the model to quantise.
   virtual void open(std::vector<std::string>) {}
   virtual void rewind() = 0;
   /// Returns the next item: all inputs of `model`, in its order; nothing after the last. `model` may lack inputs of the

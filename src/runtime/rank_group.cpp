@@ -133,7 +133,8 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others' shares. Ends with a barrier.
+/// Does a reduce-scatter, then an all-gather: each rank sums its share, then reads the others' shares. Ends with a
+/// barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();

@@ -57,7 +57,7 @@ inline f32 flushed(f32 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::cop
 u32 reversed_bits(u32 x);
 u64 reversed_bits(u64 x);
 
-/// IEEE minNum and maxNum, with -0 below 0: if one operand is NaN, the result is the other.
+/// Returns IEEE minNum or maxNum, with -0 below 0: if one operand is NaN, the result is the other.
 template <class T>
 T minimum_number(T a, T b) {
   if (a != a) return b;

@@ -278,7 +278,7 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
-/// The emulator runs work only when the host waits; a query counts as waiting.
+/// Waits for the stream, unlike HIP's query: the emulator runs work only when the host waits.
 WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
 
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {

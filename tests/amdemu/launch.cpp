@@ -82,7 +82,7 @@ void count(Wave& w, const Instruction& i) {
   }
 }
 
-/// DPP writes only lanes with a valid source lane; with bound_ctrl lanes without one read zero.
+/// Executes DPP, which writes only lanes with a valid source lane; with bound_ctrl lanes without one read zero.
 void execute_dpp(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const u64 active = w.exec_mask();
@@ -99,7 +99,7 @@ void execute_dpp(Wave& w, const Instruction& i) {
   w.set_exec(i.compares_to_exec ? w.exec_mask() : active);
 }
 
-/// Runs an instruction in gfx9's indexing mode: the index in M0 is added to the numbers of registers.
+/// Executes two instructions at once: both read their operands before either writes.
 void execute_pair(Wave& w, const Instruction& first, const Instruction& second) {
   u32 before[max_lanes], after[max_lanes];
   u32* row = w.row(first[0]);
@@ -111,7 +111,7 @@ void execute_pair(Wave& w, const Instruction& first, const Instruction& second) 
   std::memcpy(row, after, sizeof after);
 }
 
-/// gfx9 in its indexing mode: the index in M0 is added to the numbers of the registers.
+/// Executes an instruction in gfx9's indexing mode: the index in M0 is added to the numbers of the registers.
 void execute_indexed(Wave& w, const Instruction& i) {
   Instruction moved;
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;

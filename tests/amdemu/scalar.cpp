@@ -103,8 +103,8 @@ void sleep(Wave& w, const Instruction&) { ++w.yields; }
 void nothing(Wave&, const Instruction&) {}
 [[noreturn]] void trap_here(Wave&, const Instruction& i) { throw Fault(text("the kernel stops itself: ", i.text)); }
 
-/// gfx9's indexing mode: while it is on, vector instructions add M0 to their register numbers. M0 holds the index and,
-/// in its upper bits, the mode.
+/// Turns gfx9's indexing mode on: vector instructions then add M0 to their register numbers. M0 holds the index and, in
+/// its upper bits, the mode.
 void index_on(Wave& w, const Instruction& i) {
   w.s[m0] = (read_as<u32>(w, i[0]) & 0xff) | static_cast<u32>(i.index_modes) << 12;
   w.index_modes = i.index_modes;

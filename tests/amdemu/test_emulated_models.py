@@ -206,7 +206,8 @@ def test_sizes_in_inputs(tmp_path):
 
 
 def test_order_of_work_does_not_matter(tmp_path):
-    """Answers stay right if work groups take turns after a few instructions, and if work runs as soon as it is submitted."""
+    """Answers stay right if work groups alternate after a few instructions, and if work runs as soon as it is
+    submitted."""
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):
         done = emulated.run("gfx1100", "weft", "verify", *DIGITS, "--device", "amd:0", **options)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -47,7 +47,7 @@ void ternary(Wave& w, const Instruction& i) {
   if (!direct) write_vector(w, i, room);
 }
 
-/// Returns the register that an accumulating instruction writes, as it was.
+/// Returns what the register held that an accumulating instruction will overwrite.
 template <class D>
 const D* old_result(const Wave& w, const Instruction& i, D* room) {
   const Operand& o = i[0];
@@ -147,7 +147,7 @@ void packed_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 1, results[1]);
 }
 
-/// gfx9's v_cmpx writes its result as well as EXEC, later chips only EXEC.
+/// Writes a comparison's result: gfx9's v_cmpx writes its result as well as EXEC, later chips only EXEC.
 void write_comparison(Wave& w, const Instruction& i, u64 mask) {
   mask &= w.exec_mask();
   if (!i.compares_to_exec) return write_mask(w, i[0], mask);

@@ -172,7 +172,7 @@ void div_fmas(Wave& w, const Instruction& i) {
 
 // --- mixed precisions ------------------------------------------------------------------------------------------------
 
-/// op_sel_hi marks f16 operands, op_sel chooses their half.
+/// Reads mixed operands: op_sel_hi marks f16 operands, op_sel chooses their half.
 void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
   const Operand& o = i[source + 1];
   const auto bit = static_cast<u32>(source);
@@ -375,7 +375,7 @@ void swap(Wave& w, const Instruction& i) {
   write_row(w, i[1], 0, a);
 }
 
-/// v_movrels, v_movreld, v_movrelsd: moves that add M0 to the number of the source or destination register.
+/// Executes v_movrels, v_movreld and v_movrelsd: moves that add M0 to the number of the source or destination register.
 template <bool source, bool destination>
 void movrel(Wave& w, const Instruction& i) {
   u32 room[max_lanes], moved[max_lanes];

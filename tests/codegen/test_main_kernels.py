@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a budget, nothing
-is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every access names its address space.
-A plain run takes each chip in f32 or f16, by turns from day to day; --release (WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the
-budgets anew."""
+"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a
+budget, nothing is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
+access names its address space. A plain run takes each chip in f32 or f16, alternating from day to day; --release
+(WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the budgets anew."""
 import collections
 import json
 import os

@@ -47,7 +47,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares every output, or the list that `compared` makes of the outputs."""
+    """Compares every output with onnxruntime's, or the list that `compared` makes of the outputs."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -324,7 +324,7 @@ def test_skip_layer_normalization():
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_simplified_layer_normalization_in_both_domains(axis):
-    """onnxruntime has it in ONNX's own domain; some models say com.microsoft."""
+    """onnxruntime has the operator in ONNX's own domain; some models write com.microsoft."""
     answers = []
     x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
     model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})

@@ -92,7 +92,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// The expected value, in double, has 0 where the f32 result would be denormal.
+/// Returns the expected value, in double; it is 0 where the f32 result would be denormal.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;

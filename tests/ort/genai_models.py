@@ -43,7 +43,7 @@ class Decoder:
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
-    lora: int = 0  # rank of overridable weights beside each attention's last product
+    lora: int = 0  # rank of overridable weights added to each attention's last product
     seed: int = 0
 
     def window_of(self, layer):
@@ -223,7 +223,8 @@ class Graph:
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 
     def mixture(self, x, layer):
-        """Returns two experts for each token; the gate's weights are interleaved with those that it gates."""
+        """Returns a mixture of experts with two experts per token. Columns of gate and up projection alternate in one
+        matrix."""
         d, at = self.d, f"layers.{layer}.moe"
         scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
         flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")

@@ -197,7 +197,7 @@ def external_allocator():
 
 @question
 def arena_strategies():
-    """Sizes that the session asks for its inputs and outputs: [100, 64] and [100, 8] of f32."""
+    """Returns the sizes of memory that a session allocates for its input [100, 64] and output [100, 8], both f32."""
     sizes = {}
     for strategy in ("kNextPowerOfTwo", "0", "kSameAsRequested", "1"):
         own = Allocator()

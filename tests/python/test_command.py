@@ -234,7 +234,7 @@ def test_processor_without_fused_multiply_add_is_refused(weft_command):
 
 
 def test_processor_with_some_of_the_machines_features(weft_command):
-    """WEFT_CPU takes a level with features behind it; those that the machine lacks, and unknown ones, are refused."""
+    """WEFT_CPU takes a level followed by features; features that the machine lacks, and unknown ones, are refused."""
     assert weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v3+fma"}).returncode == 0
     found = Path("/proc/cpuinfo").read_text()
     for chip, flag in ("x86-64-v4+avx512vnni", "avx512_vnni"), ("x86-64-v3+avxvnni", "avx_vnni"):

@@ -379,8 +379,9 @@ def is_flat(rows, least):
 
 
 def normalised_rows(node, known):
-    """Yields the operands whose rows the node centres: an array with these rows along its last axis, and the smallest ratio of
-    deviation to the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
+    """Yields each operand whose rows the node centres, with these rows along its last axis, and the smallest allowed
+    ratio of a row's deviation to its largest element. ONNX defines some variances as a difference of squares, which
+    loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
     if node.op_type == "MeanVarianceNormalization":

@@ -27,7 +27,7 @@ def features(data):
 
 @pytest.mark.small
 def test_magika(load):
-    """One program names the kinds of all files at once, and of some alone."""
+    """One program names the types of all files at once, and of some files one by one."""
     engine = load("magika", "magika/models/standard_v3_3/model.onnx")
     config = json.loads((fetch.package("magika") / "magika/models/standard_v3_3/config.min.json").read_text())
     kinds = config["target_labels_space"]

@@ -130,7 +130,7 @@ def test_damaged_requests_get_clean_answers(tmp_path):
 
 
 def test_damaged_messages_over_grpc(tmp_path):
-    """Raw bytes give an error of the client's on every method, never INTERNAL or UNKNOWN."""
+    """For damaged messages every method returns an error that blames the client, never INTERNAL or UNKNOWN."""
     import grpc
     from weft.serve import _proto
 

@@ -33,8 +33,8 @@ def forks(process, onednn):
 
 
 def run(script, *arguments, onednn=True):
-    """Runs a script of this folder with that Python. `onednn`: with TensorFlow's kernels of oneDNN, without which some are missing on
-    processors without AVX-512."""
+    """Runs a script of this folder with TensorFlow's Python. `onednn`: with its oneDNN kernels; without them,
+    processors without AVX-512 lack some."""
     server = forks(os.getpid(), onednn)
     with tempfile.NamedTemporaryFile("r", errors="replace") as log:
         server.stdin.write(json.dumps([log.name, str(HERE / script), *map(str, arguments)]) + "\n")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the models of pack_models.py on a device and compares with TensorFlow's answers, which lie beside them. It needs numpy and Weft.
-run_packed.py FOLDER [NAME...] [--device nvidia:0] [--out FILE]"""
+"""Runs the models of pack_models.py on a device and compares with TensorFlow's answers, which are in the same folder.
+It needs numpy and Weft. run_packed.py FOLDER [NAME...] [--device nvidia:0] [--out FILE]"""
 import argparse
 import json
 import os

@@ -25,7 +25,7 @@ def answers(tmp_path_factory):
 
 def run(path, values):
     """Returns the case's results. A model with a state is run twice, the second time with the state of the first; the
-    results of both runs follow each other."""
+    results of the first run come first."""
     model = weft.compile(str(path), device="cpu")
     names = [port.name for port in model.inputs]
     if len(names) > len(values):

@@ -137,7 +137,7 @@ Expr swapped(Expr x) {
   return transpose(x, order);
 }
 
-/// Multiplies x, as rows of size `in`, by the transpose of w[out, in]. 8-bit weights beside floats are dequantised.
+/// Multiplies x, as rows of size `in`, by the transpose of w[out, in]. 8-bit weights are dequantised if x is a float.
 Values fully_connected(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(1, 2);

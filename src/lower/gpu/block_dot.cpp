@@ -89,8 +89,8 @@ std::optional<GemvKernel> block_gemv_kernel(const Lowering& lowering, const Inst
 
 }  // namespace
 
-/// Few rows: a gemv that reads the weights once. More rows: a matrix product that dequantises B on its way to shared
-/// memory. If the number of rows is symbolic, each run chooses between the two.
+/// Lowers a product with few rows to a gemv that reads the weights once, and one with more rows to a matrix product
+/// that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses between the two.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

@@ -47,8 +47,8 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
                                k_stride, ", ", k_stride, ", lanes)"));
 }
 
-/// Each thread keeps up to 16 vectors of B in flight. Blocks have few threads if k is short, and as many columns as
-/// possible while there are still enough blocks. The numbers were measured on an H200.
+/// Chooses the shape: each thread keeps up to 16 vectors of B in flight. Blocks have few threads if k is short, and as
+/// many columns as possible while there are still enough blocks. The numbers were measured on an H200.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t max_at_once = 4;
   GemvShape f{.columns = 4, .threads = 64};

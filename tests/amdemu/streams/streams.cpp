@@ -18,7 +18,7 @@ namespace {
 
 constexpr int rounds = 3;
 
-/// Random inputs: open sizes are `open`; integers are small, like token ids.
+/// Returns random inputs: open sizes are `open`; integers are small, like token ids.
 std::vector<Tensor> inputs_of(const Executable& program, int64_t open, unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Port& port : program.inputs()) {

@@ -154,7 +154,8 @@ TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
 
 TypeProto read_type(Wire wire, int depth);
 
-/// Sequence and optional hold a type in field 1; map has its key there and the type in field 2.
+/// Reads a container's type. Sequence and optional hold a type in field 1; map has its key there and the type in field
+/// 2.
 TypeProto read_container_type(Wire wire, TypeProto::Kind kind, int depth) {
   TypeProto type{.kind = kind};
   uint32_t inner_field = kind == TypeProto::Kind::map ? 2 : 1;

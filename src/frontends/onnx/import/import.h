@@ -45,7 +45,7 @@ struct StaticOperand {
 /// The inputs whose values are needed before the model can be compiled, and why.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
-  bool is_all = false;            ///< every error found so far is about one of these operands
+  bool is_all = false;            ///< true if all errors of the import are about these operands
   std::vector<Port> inputs = {};  ///< of the model
 };
 

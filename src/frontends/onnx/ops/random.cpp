@@ -76,7 +76,7 @@ Expr dropout_ratio(Call& c, DType type) {
   return convert(reshape(arg(c, 1), {}), type);
 }
 
-/// In training, some elements become 0, and the others are scaled up to keep the mean; otherwise returns the input.
+/// In training, sets some elements to 0 and scales the others up to keep the mean; otherwise returns the input.
 Values dropout(Call& c) {
   Expr x = arg(c, 0);
   DType mask_type = c.opset() < 10 ? x.dtype() : DType::boolean;
