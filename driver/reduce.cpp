@@ -131,7 +131,7 @@ class Reduction {
   }
 
  private:
-  /// Models of other frameworks are written as ONNX models first, as `weft convert` does.
+  /// Reads the model. A model of another framework is first written as an ONNX model, as `weft convert` does.
   static onnx::Model model_of(ModelOptions& options) {
     fs::path file = model_file(options.model);
     auto other = reading_files([&] { return import_other(map_file(file), place_of(file), options.compile); });

@@ -141,8 +141,7 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// Returns the difference to that value of a node which is closest; nothing if no value has the same number of
-/// elements.
+/// Returns the smallest difference between `tensor` and a value of its node; nothing if none has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;

@@ -375,7 +375,7 @@ Values multibroadcast(Call& c) {
 
 Values scalar(Call& c) { return {c.broadcast(c.in(0), list_of(c.attributes.numbers("scalar_bcst_dims")))}; }
 
-/// Starts and ends beyond the axis are clamped to its end; negative ones count from the end.
+/// Starts and ends beyond the axis are clamped to its end; negative ones count from its end.
 Values slice(Call& c) {
   c.expect(1);
   ValueType type = c.type(c.in(0));

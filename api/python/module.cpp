@@ -235,9 +235,8 @@ class Model {
   }
   const weft::Program& program() const { return program_; }
 
-  /// `out`: for each output an array to write it to, or none; an empty list means none for all. For an output that was
-  /// written to its array, the returned object is its sizes. `is_bits`: the array holds integers of the same width
-  /// instead of its elements.
+  /// Runs the model. `out`: for each output an array to write it to, or none; an empty list: none for all. For an
+  /// output written to its array, returns only its sizes. `is_bits`: the array holds integers of the same width.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {

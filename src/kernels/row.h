@@ -235,7 +235,7 @@ struct Row {
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for the one thread of the team that writes the results of which a row has only one.
+  /// True for one thread of the team, which writes the results that a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {

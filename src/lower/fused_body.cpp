@@ -279,7 +279,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Rounds and clamps. Results of small numbers are 32-bit integers, because most readers convert them back to floats.
+/// Rounds and clamps. Where numbers are small the result is a 32-bit integer, as most readers convert it back to
+/// floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

@@ -321,7 +321,7 @@ std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return ByteOperand{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
   Instruction& i = *value.def;
-  // Weights that are broadcast to a symbolic size stay constants.
+  // Looks through a broadcast to its constant: a constant with a symbolic size cannot be computed now.
   auto known = i.is<Broadcast>() ? std::nullopt : moved_constant(module, value);
   if (known) return known;
   if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);

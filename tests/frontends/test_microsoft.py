@@ -135,7 +135,8 @@ def test_packed_attention_sizes_and_bias():
 
 def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, positions=None, bias=None, sink=None,
             outputs=("y", "k", "v")):
-    """`past` is the size of the cache given; `lengths` count the valid keys of each row of the batch."""
+    """Runs grouped-query attention and checks it. `past`: size of the cache; `lengths`: valid keys of each row of the
+    batch."""
     batch, total = len(lengths), max(lengths)
     q, k, v = floats(batch, rows, WIDTH), floats(batch, rows, KV_HEADS * SIZE), floats(batch, rows, KV_HEADS * SIZE) + 1
     tables = [np.cos(floats(64, SIZE // 2)), np.sin(floats(64, SIZE // 2))] if rotary else [None, None]

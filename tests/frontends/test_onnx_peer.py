@@ -11,7 +11,7 @@ from test_microsoft import QUIET, floats, i32, weft
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4, constants=(), devices=("ref", "cpu")):
-    """`free` names axes of inputs whose size stays open: {(input, axis): name}."""
+    """Compares an operator with onnxruntime. `free`: {(input, axis): name} for the sizes that stay open."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     feed = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
     weights = [numpy_helper.from_array(feed.pop(f"i{i}"), f"i{i}") for i in constants]

@@ -134,7 +134,7 @@ def device_ids():
 
 @question
 def user_stream():
-    """Work is queued on the given stream; its results are ready once the stream has been waited for."""
+    """Queues work on the user's stream; its results are ready once the program has waited for that stream."""
     own = stream()
     made = session(mlp(), {"user_compute_stream": str(own.value)})
     plain = error(made.run(None, {"x": X})[0])

@@ -11,7 +11,7 @@ TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets the outer values that 
 
 
 def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
-    """`inputs` and `outputs`: (name, element type, dims); `weights`: (name, array)."""
+    """Makes a model from `inputs` and `outputs` (name, element type, dims) and `weights` (name, array)."""
     values = [[helper.make_tensor_value_info(*value) for value in values] for values in (inputs, outputs)]
     constants = [numpy_helper.from_array(array, name) for name, array in weights]
     made = helper.make_graph(nodes, "g", *values, constants, **graph)

@@ -55,7 +55,7 @@ OPEN_SIZES = (*SIZES, "E122", "E140", "E151", "E159")
 # Operators whose result sizes are known only at run time: such a result may have a single element where the graph needs
 # several.
 BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
-# Devices without kernels. Passes that only one kind of chip has run on a part of the graphs.
+# The reference target, plain and after the passes of a chip; "/4": on a quarter of the graphs.
 PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 

@@ -478,7 +478,7 @@ def matrices(self, x):
 
 @case(lambda: floats(3, 3), eager="with_effects")
 def matrices_that_torch_checks(self, x):
-    """torch raises an error for a singular matrix; that check stays in eager."""
+    """Inverts and solves. torch raises an error for a singular matrix; eager keeps that check."""
     a = x @ x.t() + 3 * torch.eye(3)
     return torch.linalg.inv(a), torch.linalg.cholesky(a), torch.linalg.solve(a, x)
 

@@ -59,7 +59,7 @@ def devices():
 
 
 def streams():
-    """Slow work on the same stream makes the input, so a run that did not wait would read zeros."""
+    """Makes the input by slow work on the same stream, so a run that did not wait would read zeros."""
     torch._dynamo.reset()
     model = torch.nn.Linear(2048, 2048).cuda()
     fast = torch.compile(model, backend="weft", options={"fullgraph": True})

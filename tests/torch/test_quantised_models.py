@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """A value close to the border between two integers may be rounded to either."""
+    """Compares with a tolerance of `steps`: a value near the border between two integers may be rounded to either."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 

@@ -478,7 +478,7 @@ _BROADCAST = {
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
-    """Tells whether a function of scalars may be called with tensors that broadcast, and then gives the tensor of its
+    """Tells whether a function of scalars also accepts tensors that broadcast and then returns a tensor of all
     results."""
 
     def is_simple(node: fx.Node) -> bool:

@@ -96,7 +96,7 @@ struct BlockedConvolution {
   Window w;
 };
 
-/// Turns few channels, of which a vector would span two taps, into whole vectors (space to depth). A block is as large as
+/// Turns few channels, where a vector would span two taps, into whole vectors (space to depth). A block is as large as
 /// the stride if that needs fewer products than blocks of one pixel. The channels of a block are padded with zeros.
 BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
   auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };

@@ -53,7 +53,7 @@ std::vector<float> joined_floats(const std::vector<std::span<const std::byte>>& 
   return out;
 }
 
-/// Returns the end of a long path: deep graphs must not each keep the whole of theirs.
+/// Returns the last 160 bytes of a path, so that nested graphs do not each keep a path as long as their depth.
 std::string path_tail(std::string path) {
   constexpr size_t longest = 160;
   return path.size() <= longest ? path : cat("...", std::string_view(path).substr(path.size() - longest));
