@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the answers of engines are from exact ones, and what is close enough.
+"""Measures how far the answers of engines are from exact ones, and decides whether that is close enough.
 
-An answer y is judged against x, computed in double precision (`exact.py`), and against r, onnxruntime's:
+An answer y is compared with x, computed in double precision (`exact.py`), and with r, onnxruntime's answer:
 - `l2`: ||y - r|| / ||r|| at most 1e-4 in f32;
 - `worst`: the largest |y - x| over the largest |x|, at most twice that of r, or the bound of the type if that is more.
-  One element decides this, and r's may be a lucky one: where an answer fails, `onnxruntime_beside` shows for comparison
-  what onnxruntime's would be for an input that differs by the rounding of its type. The verdict does not heed it.
-A quantised model's answers are whole steps: at least 99.9 % of them must lie within one step of x. Here r is no judge:
-on processors without VNNI onnxruntime's int8 products saturate, and both peers leave out quantisations that the model
-asks for; a deep network carries each such difference into a quarter of its answers.
+  A single element decides this, and r may have a small error there by luck. So where an answer fails,
+  `onnxruntime_beside` is the same figure of onnxruntime for an input that differs by half a unit in the last place. It
+  is shown for comparison only and does not change the result.
+The answers of a quantised model are multiples of a quantisation step: at least 99.9 % of them must lie within one step
+of x. They are not compared with r: on processors without VNNI onnxruntime's int8 products saturate, and onnxruntime and
+OpenVINO leave out quantisations that the model asks for. In a deep network each such difference changes a quarter of
+the answers.
 """
 
 from functools import lru_cache
@@ -32,7 +34,8 @@ def exact_answers(model, sizes):
 
 @lru_cache(maxsize=1)
 def answers_beside(model, sizes):
-    """Returns onnxruntime's answers to an input that rounds to the given one: each float half a unit in the last place away."""
+    """Returns onnxruntime's answers for inputs in which each float is half a unit in the last place away from the given
+    one."""
     import onnxruntime
 
     feeds, random = fill.feeds(model, dict(sizes)), np.random.default_rng(0)
@@ -54,7 +57,8 @@ def worst(y, x):
 
 
 def judge_float(engine, y, r, x, beside):
-    """Returns error figures, and whether they pass; `beside()` gives onnxruntime's answer to an equivalent input."""
+    """Returns error figures, and whether they pass. `beside()` returns onnxruntime's answer for an input that differs
+    in the last place; it is called only for an answer that fails."""
     max_l2, bound = LIMITS["bf16" if "bf16" in engine else "f32"]
     figures = {"error_l2": l2(y, r), "error_l2_exact": l2(y, x), "error_worst": worst(y, x)}
     allowed = max(2 * worst(r, x), bound)
@@ -70,8 +74,8 @@ def judge_steps(y, x):
 
 
 def judge(model, sizes, answers, note):
-    """Prints a line for each engine and output, writes the figures down; returns whether the first engine's are
-    close."""
+    """Prints a line for each engine and output, and records the figures with `note`; returns whether the first engine's
+    answers are close enough."""
     if YARDSTICK not in answers:
         raise SystemExit(f"accuracy is judged beside {YARDSTICK}, which did not run")
     case = (model, tuple(sizes.items()))

@@ -126,8 +126,8 @@ def tensorflow_engine(job):
 
 
 def litert_engine(job, kernels="AUTO"):
-    """Runs LiteRT's interpreter, from TensorFlow or from its own package. By default LiteRT runs an operator by XNNPACK if that has it;
-    `kernels` names another choice."""
+    """Runs LiteRT's interpreter, from TensorFlow or from its own package. By default LiteRT uses XNNPACK for every
+    operator that it supports; `kernels` selects other kernels."""
     try:
         from tensorflow import __version__, lite
 
@@ -152,7 +152,7 @@ def litert_engine(job, kernels="AUTO"):
 
 
 def free(load):
-    """Returns the same engine with all sizes left free when it loads."""
+    """Returns the engine `load` with all sizes left free while the model is loaded."""
     return lambda job: load(replace(job, sizes={}))
 
 

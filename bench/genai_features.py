@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does stock onnxruntime-genai generate on Weft, feature by feature, with the tokens of its own CPU provider?
+"""Checks for each feature of stock onnxruntime-genai that it generates the same tokens on Weft as on its own CPU
+provider.
 
     python bench/genai_features.py MODEL_FOLDER                     # as its provider "amdgpu"
     python bench/genai_features.py MODEL_FOLDER --provider WeftExecutionProvider
 
-MODEL_FOLDER is what GenAI's model builder writes. Prints same, or both answers, for each feature; ends with 1 when one
-differs that GenAI does not refuse itself for the provider."""
+MODEL_FOLDER is what GenAI's model builder writes. Prints "same" or both answers for each feature. Exits with 1 if an
+answer differs; features that GenAI itself refuses for the provider do not count."""
 import argparse
 import json
 import os

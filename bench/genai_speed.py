@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How fast stock onnxruntime-genai generates on Weft beside its own CPU provider: tokens a second of a prompt and of the text
-after it, by wall and by CPU time.
+"""Measures how fast stock onnxruntime-genai generates on Weft and on its own CPU provider: tokens a second of the
+prompt and of the generated text, in wall and in CPU time.
 
     python bench/genai_speed.py MODEL_FOLDER --threads 2 --rounds 5
 
-Each side is a process of its own that keeps its model; they take turns. Prints medians, and the median of the ratios of each
-round (above 1 Weft is ahead)."""
+Each provider runs in a process of its own, which keeps its model loaded; the two alternate. Prints medians, and the
+median over all rounds of the ratio of speeds (above 1: Weft is faster)."""
 import argparse
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench models on a GPU: right answers (against onnxruntime in f32), equal bits in every replay, and latencies with
-inputs and outputs left on the device.
+"""Runs the bench models on a GPU. Checks the answers (against onnxruntime in f32) and that every replay gives equal
+bits, and measures latencies with inputs and outputs left on the device.
 
   python bench/gpu.py [--models resnet50,bert_base] [--precisions f32,f16] [--cases 1] [--out results.jsonl]
 
@@ -24,7 +24,7 @@ import fill
 from weft_library import Program
 
 COMMAND = os.environ.get("WEFT_COMMAND", "weft")
-# Which fields of a flat row say what was measured, and which are PyTorch's; all others are Weft's figures.
+# The fields of a row that say what was measured, and those that are PyTorch's figures; all others are Weft's figures.
 SUBJECT = ("model", "network", "decoder", "batch", "sizes", "fixed", "precision", "past", "room", "mode", "gemm", "type", "operator",
            "k", "n", "rows", "bits", "block", "random_sizes", "shape", "device", "candidate")
 PYTORCH = ("eager_ms", "graph_ms", "compile_graph_ms", "torch_compile_s", "torch_ms", "torch_us", "torch_tflops", "torch_failure")

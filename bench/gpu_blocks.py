@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16. A model is a chain of them, from one width
-to another and back, with more weights than the caches hold. Prints microseconds for one product, and the rate at which its weights
-and scales are read as a share of the rate of a copy.
+"""Times products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16. A model is a chain of such
+products, which alternate between two widths; its weights are larger than the caches. Prints microseconds for one
+product, and the rate at which its weights and scales are read as a share of the rate of a copy.
 
   python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--copy 4200] [--out results.jsonl]
 
-Needs onnx and numpy; WEFT_COMMAND names the command line. `--copy`: GB/s that a copy reaches there, both ways counted.
+Needs onnx and numpy; WEFT_COMMAND names the command line. `--copy`: GB/s that a copy reaches on that GPU, bytes read
+plus bytes written.
 """
 
 import argparse

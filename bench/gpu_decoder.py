@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One token of a Llama-style decoder behind a cache of keys and values, in f16, random weights: Weft (as exporters write
-such models, with com.microsoft's GroupQueryAttention) beside PyTorch (a static cache, written in place).
+"""Times one token of a Llama-style decoder with a key-value cache, in f16 with random weights. Weft runs the graph that
+exporters write (com.microsoft's GroupQueryAttention); PyTorch uses a static cache, which is written in place.
 
   python bench/gpu_decoder.py [--size 1b] [--past 512] [--room 2048] [--peers] [--out results.jsonl]
   python bench/gpu_decoder.py --size tiny --write decoder.onnx      # the model alone
@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-# Width, layers, heads, key-value heads, head size, inner width, vocabulary.
+# Hidden width, layers, heads, key-value heads, head size, width of the feed-forward layer, vocabulary.
 SIZES = {
     "tiny": (64, 2, 4, 2, 16, 160, 512),
     "1b": (2048, 16, 32, 8, 64, 8192, 128256),

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the answers of convolutions by the vendor's library (cuDNN, MIOpen), however fast it is. Writes a row of results for each
-precision, with fixed and with open sizes.
+"""Checks the answers of convolutions that the vendor's library (cuDNN, MIOpen) computes, also where the library would
+not be chosen because it is slower. Writes a row of results for each precision, with fixed and with open sizes.
 
-The model has every form that a library is asked for: groups, strides, uneven padding, a bias, another tensor, relu, and an
-activation that no library has. Tunings make the library win wherever it was measured. Its answers are compared with those of
-Weft's own kernels and of the reference, also for inputs with NaN, infinities and numbers that overflow f16. The answers of 100
-replays must be equal bit by bit. With open sizes three batches run one after the other, and then the first again.
+The model has every form that a library is asked for: groups, strides, uneven padding, a bias, another tensor, relu, and
+an activation that no library has. A made-up tuning database makes the library the fastest candidate of every
+convolution. Its answers are compared with those of Weft's own kernels and of the reference, also for inputs with NaN,
+infinities and numbers that overflow f16. The answers of 100 replays must be equal bit by bit. With open sizes three
+batches run one after the other, and then the first again.
 
   python bench/gpu_library.py [--device nvidia:0] [--precisions f16,bf16,f32] [--candidate fused|alone] [--out results.jsonl]
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same networks and single operators in PyTorch and in Weft on one GPU, 16-bit floats, medians by the device's clock.
+"""Times the same networks and single operators in PyTorch and in Weft on one GPU, in 16-bit floats: medians by the
+device's clock.
 
   python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,rows] [--weft] [--tuned] [--out results.jsonl]
 
-The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft's
-time of the same model is taken before and after PyTorch's, the sizes fixed. With --tuned PyTorch compiles with
-max-autotune, which takes minutes.
+The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft
+runs the same model, with fixed sizes, before and after PyTorch. With --tuned PyTorch compiles with max-autotune, which
+takes minutes.
 
 Needs torch, torchvision, transformers, timm and onnx; WEFT_COMMAND names the command line.
 """
@@ -139,7 +140,7 @@ def network_modes(name, batch, weft, compiler=torch.compile):
 
 
 def one_operator(folder, op, shapes, output, **attributes):
-    """Returns a model of one operator on f16 inputs, the second and later of which are weights."""
+    """Returns a model of one operator on f16 inputs; all inputs but the first are weights."""
     inputs = [helper.make_tensor_value_info("x0", TensorProto.FLOAT16, shapes[0])]
     weights = [
         onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal(shape).astype(np.float16) * 0.1, f"x{i}")
@@ -191,7 +192,7 @@ def float8_product(folder, m, n, k):
 
 
 def float8_gemms():
-    """Measures products of e4m3 into f16, beside PyTorch's scaled product and the same product in f16."""
+    """Measures products of e4m3 with results in f16, PyTorch's scaled product, and the same product in f16."""
     one = torch.ones((), device="cuda")
     for m, n, k in ((4096, 4096, 4096), (8192, 8192, 8192), (512, 4096, 4096)):
         a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))

@@ -50,7 +50,7 @@ def part(arrays, axes, at):
 
 
 def joined(parts, whole):
-    """Returns the outputs of single runs, concatenated along the axis in which they differ from the whole."""
+    """Concatenates the outputs of single runs along the axis in which their sizes differ from those of `whole`."""
     joined = {}
     for name, all_of_it in whole.items():
         first = parts[0][name]
@@ -100,7 +100,8 @@ def random_sizes(model, count):
 
 
 def free_sizes(model, count, device):
-    """Runs in a new process, whose log counts the kernels that are compiled after the first run."""
+    """Runs in a new process, because the log of that process counts the kernels that are compiled after the first
+    run."""
     code = f"import gpu_right; gpu_right.run_free({model!r}, {count}, {device!r})"
     environment = os.environ | {"WEFT_DEBUG": "2,codegen"}
     here = Path(__file__).parent

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of f16 with every tile of warp groups on a Hopper GPU: what the cost model of src/lower/gpu/tiles.cpp was
-fitted to. Each is compared with torch in f32.
+"""Times f16 products with every tile of warp groups (wgmma) on a Hopper GPU; the cost model of src/lower/gpu/tiles.cpp
+was fitted to these times. Each answer is compared with torch in f32.
 
   python bench/gpu_tiles.py compile FOLDER      # with weft-kc (WEFT_KC), on any machine
   python bench/gpu_tiles.py measure FOLDER      # needs torch and the GPU; a row of results for each shape
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 pointer = ctypes.c_void_p
-# Rows, columns, warp groups, stages: as in group_tiles of gpu_tiles.cpp.
+# Rows, columns, warp groups, stages, as in group_tiles of src/lower/gpu/tiles.cpp.
 TILES = [(128, 256, 2, 4), (256, 128, 2, 4), (192, 192, 3, 4), (128, 192, 2, 4), (192, 128, 3, 5), (128, 128, 2, 3),
          (128, 128, 2, 6), (128, 64, 2, 4), (128, 64, 2, 8), (64, 256, 1, 5), (64, 128, 1, 4), (64, 128, 1, 8),
          (64, 64, 1, 6), (64, 64, 1, 12), (64, 32, 1, 8), (64, 32, 1, 16), (64, 16, 1, 8), (64, 16, 1, 16)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with right answers that are made here: what each judge of bench/quantisation.py asks of them.
+"""The judges of bench/quantisation.py: models, and data with known right answers, which are made here.
 
-A judge has `model` (a path), `data()` (items that quantisation learns from) and `score(run)`: the figure of a compiled model, in
-percent the share that is right, or a perplexity."""
+A judge has `model` (a path), `data()` (items that quantisation learns from) and `score(run)`: the figure of a compiled
+model, which is the percentage of right answers or a perplexity."""
 
 import ast
 import functools
@@ -133,8 +133,8 @@ def paragraphs():
 
 
 class Speech:
-    """Recordings of two sentences with pauses, in noise: in which of the pieces of 32 ms somebody speaks. Pieces at the edges of
-    sentences do not count."""
+    """Recordings of two sentences with pauses, in noise. The model says in which pieces of 32 ms somebody speaks;
+    pieces at the edges of sentences do not count."""
 
     TEST, VOICES, SIZE, BEFORE = 60, ("en", "en-us", "de", "fr"), 512, 64
 
@@ -214,7 +214,7 @@ class NextWord:
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
         few = LEARN // 6
-        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held back: quantisation with a budget measures its loss on them
+        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held_back measures the loss of a budget
         self.test = rest[: self.TEST]
 
     def data(self):

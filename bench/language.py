@@ -168,9 +168,9 @@ def smollm2_file():
 
 
 def regrouped(w, layers, heads, kv_heads):
-    """Returns the same network with its channels permuted. Each block of the file's weights has only 16 values, so that 4
-    bits would hold a block exactly. After the permutation no block of ours is a block of the file, and 4 bits
-    lose as much as they do in a float model."""
+    """Returns the same network with its channels permuted. A block of weights in the file has only 16 different values,
+    so 4 bits would hold it exactly. After the permutation our blocks mix values of several blocks of the file, so 4
+    bits lose as much accuracy as in a float model."""
     random = np.random.default_rng(0)
     width, inner = w["token_embd.weight"].shape[1], w["blk.0.ffn_up.weight"].shape[0]
     size = width // heads
@@ -203,8 +203,8 @@ def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
 
 
 def smollm2(path, is_drawn=False):
-    """Writes SmolLM2 as an ONNX file: ids i64[1, tokens], earlier keys and values f32[layers, 2, 1, 3, past, 64] to
-    logits f32[1, tokens, 49152], all keys and values. `is_drawn`: with random weights."""
+    """Writes SmolLM2 as an ONNX file: inputs are ids i64[1, tokens] and the earlier keys and values f32[layers, 2, 1,
+    3, past, 64]; outputs are logits f32[1, tokens, 49152] and all keys and values. `is_drawn`: with random weights."""
     if is_drawn:
         facts, w = drawn()
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where and when a figure was measured, and the one form in which figures are kept (`results/README.md`)."""
+"""Records where and when a figure was measured, and writes all figures in one form (`results/README.md`)."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def load():
 
 
 def rounded(value):
-    """Returns a number to four significant digits: no figure here is known better."""
+    """Rounds a number to four significant digits; no figure here is more precise."""
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime with Weft as its provider on a GPU beside Weft alone, taking turns: wall time of a call with inputs and
-outputs left on the device (IO binding; `on_device`), then with values of the host's.
+"""Times stock onnxruntime with Weft as its provider, and Weft alone, on a GPU; the two alternate. Measures the wall
+time of a call with inputs and outputs left on the device (IO binding; `on_device`), then with inputs and outputs in
+host memory.
 
   PYTHONPATH=build/release/python python bench/onnxruntime_gpu.py [--models resnet50,bert_base] [--precisions f32,f16] [--out results.jsonl]
 
@@ -43,7 +44,7 @@ class RunOptions(ctypes.Structure):
 
 
 class Alone:
-    """A program run on memory of the device, as an application holds it."""
+    """A program that runs on device memory, as an application would use it."""
 
     def __init__(self, path, precision, feeds, results):
         self.program = Program(path, 0, precision, {}, "gpu")

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weft beside other engines, interleaved in one run.
+"""Compares Weft with other engines, which alternate in one run.
 
   ./x bench peers [--models resnet50,bert_base] [--engines weft,onnxruntime,openvino] [--threads 1,2] [--rounds 11]
   ./x bench peers --accuracy                   # how far each engine's answers are from exact ones
-  ./x bench peers --engines weft_free,weft     # sizes left free when loading, by sizes bound then
+  ./x bench peers --engines weft_free,weft     # a program with free sizes against one compiled for fixed sizes
 
-Every engine runs in a process of its own. In each round each engine in turn runs for a moment. A ratio is the median,
-over the rounds, of the first engine's time by another's in the same round, so that a machine that slows down slows
-both: below 1 the first engine is ahead. `cpu` is processor time, what one run costs all threads together; it hardly
-feels other processes. Loading, up to the first answer, is measured in fresh processes: `cold` with an empty cache
-folder, `warm` with the folder that the cold one left. `MiB` is the most memory that the process held, Python included.
+Every engine runs in a process of its own. In each round each engine in turn runs for a moment. A ratio is the median
+over all rounds of the first engine's time divided by the other engine's time in the same round, so a slowdown of the
+machine affects both. Below 1 the first engine is faster. `cpu` is the processor time of one run, summed over all
+threads; other processes hardly affect it. Loading, which lasts until the first answer, is measured in fresh processes:
+`cold` with an empty cache folder, `warm` with the folder that the cold one left. `MiB` is the most memory that the
+process held, Python included.
 """
 
 import argparse
@@ -34,7 +35,8 @@ def quartiles(values):
 
 
 class Race:
-    """The engines of one model at one size and one number of threads: a worker each, and how it started."""
+    """The engines of one model at one size and one number of threads: a worker process for each, and the figures of its
+    start."""
 
     def __init__(self, names, make_job, feeds, caches, cold=True):
         self.workers, self.starts = {}, {}
@@ -91,7 +93,8 @@ def figures(race, times):
 
 
 def show(measured):
-    """Prints a row for each engine; a peer's row has the ratios to it."""
+    """Prints a row for each engine; the rows of other engines also show the ratios of the first engine's time to
+    theirs."""
     columns = {
         "wall ms": ("wall_ms", "9.2f"),
         "cpu ms": ("cpu_ms", "9.2f"),
@@ -120,8 +123,8 @@ def accuracies(race, model, sizes):
 
 
 def compare(model, sizes, threads, arguments, caches):
-    """Compares engines on one model at one size: starts all engines, lets them take turns, prints a table, keeps a row. False if the first is
-    too far off."""
+    """Compares engines on one model at one size: starts all engines, alternates them, prints a table and keeps a row.
+    Returns False if the first engine's answers are too far off."""
     path, feeds = str(fill.cached(model)), fill.feeds(model, sizes)
     text = " ".join(f"{symbol}={size}" for symbol, size in sizes.items())
     print(f"{model} {text} threads={threads}  load {load()}", flush=True)

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what quantisation costs: how many answers stay right, by tasks whose right answers are known (judges.py). Weft, onnxruntime
-and NNCF quantise the same models with the same data. Also times the quantised models, beside f32, on one thread.
+"""Measures what quantisation costs: how many answers stay right, by tasks whose right answers are known (judges.py).
+Weft, onnxruntime and NNCF quantise the same models with the same data. Also times the quantised models and the f32
+models on one thread.
 
   ./x python bench/quantisation.py [--judges text,files,speed] [--engines "weft int8"] [--out results.jsonl]
 
 text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the share of characters that come out right.
-files: magika says the type of files of this machine; the figure is the share that their endings agree with.
-speech: silero says when somebody speaks in noise; the share of pieces of 32 ms that it is right about.
-retrieval: MiniLM finds a paragraph by its first sentence; the share of first places.
-perplexity: SmolLM2 foresees the words of scikit-image's documentation.
-speed: WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor without AMX.
-walk: the commands of the documents' first page, timed.
-bits: whether the integers of int8 models are equal on each device and in each run; WEFT_HIP_LIBRARY may name an emulated GPU.
-Every model is run by Weft, which computes what the file says, so that engines differ in the file alone. Peers are measured where they
-are installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
+files: magika names the types of files of this machine; the figure is the share that agrees with their extensions.
+speech: silero says when somebody speaks in noise; the figure is the share of pieces of 32 ms that are right. retrieval:
+MiniLM finds a paragraph by its first sentence; the figure is how often the right one comes first. perplexity: SmolLM2
+predicts the words of scikit-image's documentation. speed: WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor
+without AMX. walk: times the commands of docs/quantisation.md, "In five minutes". bits: whether the integers of int8
+models are equal on each device and in each run; WEFT_HIP_LIBRARY may name an emulated GPU. Every model is run by Weft,
+which computes what the file says, so that engines differ in the file alone. Peers are measured where they are
+installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
 """
 
 import argparse
@@ -45,8 +45,7 @@ def by_weft(**options):
 
 
 def within(share, **options):
-    """Quantises as many layers as a budget allows: at most this relative loss of perplexity, on data held back for
-    it."""
+    """Quantises as many layers as a budget allows, which is this relative loss of perplexity on held-back data."""
 
     def quantize(judge, out):
         weft.quantize(judge.model, judge.data(), out, budget=share, **options,
@@ -150,7 +149,7 @@ ENGINES = {
     "nncf": by_nncf(),
     "nncf transformer": by_nncf(is_transformer=True),
 }
-# For large models with large outliers: mostly methods that change the weights.
+# Options for large models with large outliers; most of these methods change the weights.
 LANGUAGE = {
     "weft int8": by_weft(),
     "weft int8 smooth": by_weft(smooth=0.5),
@@ -178,8 +177,8 @@ LANGUAGE = {
 
 def mended_axes(path):
     """Corrects each DequantizeLinear whose axis does not fit the sizes of its scale; returns how many there were.
-    onnxruntime 1.32 writes one for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed weight in
-    blocks. onnxruntime cannot run such files either."""
+    onnxruntime 1.32 writes such a node for the last bias of magika, [1, 214], and NNCF 3.4 for a Gemm's transposed
+    weight in blocks. onnxruntime cannot run such files either."""
     model = onnx.load(path)
     dims = {w.name: list(w.dims) for w in model.graph.initializer}
     count = 0
@@ -240,7 +239,8 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """Returns the median processor time of a call of each function, in turns, for `limit` seconds, at least `least` rounds."""
+    """Returns the median processor time of a call of each function. The functions alternate for `limit` seconds, at
+    least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
         call()
@@ -290,7 +290,8 @@ def speeds(out):
 
 # --- Bits ------------------------------------------------------------------------------------------------------------
 
-# Run in a process of its own for each device. Each of three runs prints how many results are integers, and one digest of all these.
+# Each device runs this in a process of its own. Each of three runs prints the number of integer results, and one digest
+# of all of them.
 DIGESTS = """
 import hashlib, sys, numpy as np, weft
 run, feeds = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run, dict(np.load(sys.argv[4]))
@@ -301,7 +302,7 @@ for _ in range(3):
 
 
 def steps_as_outputs(path):
-    """Makes what each QuantizeLinear computes a result of the model too."""
+    """Adds the results of all QuantizeLinear nodes to the model's outputs."""
     model = onnx.load(path)
     types = {w.name: w.data_type for w in model.graph.initializer}
     for node in model.graph.node:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a model on several devices behind the queue of `weft serve`: rows a second, beside one copy.
+"""Measures rows a second of copies of a model on several devices behind the queue of `weft serve`, compared with one
+copy.
 
   python bench/replicas.py --devices gpu:0 --devices gpu:0,gpu:1 [--models resnet50,bert_base] [--rows 8] [--out results.jsonl]
-  python bench/replicas.py --devices cpu --models bert_base --rows 1 --seconds 1        # a rehearsal on the processor
+  python bench/replicas.py --devices cpu --models bert_base --rows 1 --seconds 1        # a trial on the CPU
 
-The first list is what the others are compared with. Requests come from memory of the host, as from clients, and join into
-runs of up to --most rows. Several requests for each device are always on their way. Lists take turns (--rounds), and the median
-counts. Needs the packages weft, onnx and numpy.
+The first list is what the others are compared with. Requests come from memory of the host, as from clients, and join
+into runs of up to --most rows. Several requests for each device are always pending. The lists of devices alternate
+(--rounds); the median counts. Needs the packages weft, onnx and numpy.
 """
 
 import argparse
@@ -37,7 +38,7 @@ class Copies:
         self.queue = _weft.Queue(natives, most, 0.002, 4096)
 
     def answers(self, inputs, count):
-        """Returns the first outputs of `count` equal requests that run at once."""
+        """Submits `count` equal requests at once and returns the first output of each."""
         for _ in range(count):
             self.queue.submit(inputs, 0.0)
         return [values[0] for values in self._take(count)]

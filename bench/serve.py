@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests a second and latency of `weft serve`, beside onnxruntime behind the same FastAPI application, over loopback.
+"""Measures requests a second and latency of `weft serve`, and of onnxruntime with the same FastAPI application, over
+loopback.
 
   ./x python bench/serve.py [--models digits,query,minilm,resnet50] [--clients 1,8,64] [--seconds 3] [--rounds 3] [--out results.jsonl]
 
-Servers take turns, and all takes about 9 minutes. `warm_mib` and `mib` are a server's memory after the first round and after the
-last. Each client sends its next request, one row in binary, when it has the answer to the last. "alone" is Weft with
---max-batch 1: what joining requests is worth. `minilm` has the sizes of MiniLM-L6 (6 layers of 384) and made-up weights, 32 tokens;
-`query` is the same file with the 8 tokens of a search query.
+The servers alternate; the whole run takes about 9 minutes. `warm_mib` and `mib` are a server's memory after the first
+round and after the last. Each client sends its next request, one row in binary, when it has the answer to the last.
+"alone" is Weft with --max-batch 1, which shows how much joining requests gains. `minilm` has the sizes of MiniLM-L6 (6
+layers of 384) and made-up weights, 32 tokens; `query` is the same file with the 8 tokens of a search query.
 """
 
 import argparse
@@ -129,7 +130,7 @@ class Server:
 
 
 def request_of(name, feeds):
-    """Returns the bytes of a request, and the first bytes of a right answer."""
+    """Returns the bytes of a request, and the first bytes that a right answer has."""
     kinds = {"float32": "FP32", "int64": "INT64"}
     inputs = [{"name": n, "datatype": kinds[str(a.dtype)], "shape": a.shape, "parameters": {"binary_data_size": a.nbytes}} for n, a in feeds.items()]
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()

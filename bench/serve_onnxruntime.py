@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""onnxruntime behind the front of `weft serve`, for bench/serve.py: the same application, another engine and no joined requests.
-BENCH_SITE is a folder of packages that has onnxruntime."""
+"""Serves a model with onnxruntime behind the HTTP application of `weft serve`, for bench/serve.py. Requests are not
+joined. BENCH_SITE is a folder of packages that has onnxruntime."""
 
 import asyncio
 import concurrent.futures

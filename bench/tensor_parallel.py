@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Llama-style decoder of random f16 weights split over several devices: its answers beside those of one device, and the
-milliseconds of a token.
+"""Splits a Llama-style decoder with random f16 weights over several devices. Compares its answers with those of one
+device and measures the milliseconds of a token.
 
   python bench/tensor_parallel.py --devices gpu:0,gpu:1 [--devices gpu:0,gpu:1,gpu:2,gpu:3] [--size 1b] [--batches 1,64]
          [--past 512] [--room 2048] [--encoder] [--out results.jsonl]
-  python bench/tensor_parallel.py --devices cpu,cpu --size tiny --room 64 --past 8      # a rehearsal on the processor
+  python bench/tensor_parallel.py --devices cpu,cpu --size tiny --room 64 --past 8      # a trial on the CPU
 
-The first device of the first list is measured alone. Caches are donated, so each device keeps those of its heads. --encoder
-adds bert_base of bench/models (--precision, f16 on GPUs). WEFT_COMMAND names the command line; needs the package weft, onnx
-and numpy.
+The first device of the first list is also measured alone. Key-value caches are donated, so each device keeps the caches
+of its heads. --encoder adds bert_base of bench/models (--precision, f16 on GPUs). WEFT_COMMAND names the command line;
+needs the package weft, onnx and numpy.
 """
 
 import argparse

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of keras.applications as SavedModels and as .tflite files, in f32 and in int8: Weft beside TensorFlow (oneDNN) and LiteRT
-(XNNPACK), which take turns.
+"""Networks of keras.applications as SavedModels and as .tflite files, in f32 and in int8: compares Weft with TensorFlow
+(oneDNN) and LiteRT (XNNPACK); the engines alternate.
 
     ./x python bench/tensorflow_models.py [--models MobileNetV2,EfficientNetB0,ResNet50] [--forms saved,lite,int8] [--threads 1]
                                    [--rounds 5] [--seconds 1] [--python PROGRAM] [--out FILE]
 
-saved: the SavedModel, beside TensorFlow. lite: the same network as .tflite, beside LiteRT. int8: in bytes, beside LiteRT. A row for
-each, in the form of bench/results/README.md, and at the end the geometric mean of the ratios. The networks are made on the first run and
-kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests (build/tensorflow, tests/tensorflow/requirements.txt), or that of --python;
-.tflite files need no more than its package ai-edge-litert.
+saved: the SavedModel, against TensorFlow. lite: the same network as .tflite, against LiteRT. int8: the int8 .tflite,
+against LiteRT. Writes a row for each, in the form of bench/results/README.md, and at the end the geometric mean of the
+ratios. The networks are made on the first run and kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests
+(build/tensorflow, tests/tensorflow/requirements.txt), or that of --python; .tflite files need no more than its package
+ai-edge-litert.
 """
 import argparse
 import math
@@ -34,7 +35,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # imports pytest; not needed, and perhaps not there, where --python names the Python with TensorFlow
+    import judge  # needs pytest, which may be missing where --python names the Python with TensorFlow
 
     return judge.environment()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile with the backends "weft" and "inductor" on the networks of bench/models: how long the first call takes, what
-a call costs beside the program itself, and the time of a call.
+"""torch.compile with the backends "weft" and "inductor" on the networks of bench/models: how long the first call takes,
+the overhead of a call, and the time of a call.
 
     ./x python bench/torch_compile.py [--only cold,overhead,calls] [--models resnet50,...] [--threads 1] [--rounds 7]
                                       [--seconds 0.3] [--device cpu] [--type f32] [--limit 500] [--out FILE]
@@ -36,7 +36,7 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def ready(name, arguments):
-    """Returns the module and its inputs on the device, in the type; its batch norms have statistics, as trained ones do."""
+    """Returns the module and its inputs on the device, in the given type. Its batch norms have realistic statistics."""
     import export
     import torch
 
@@ -82,7 +82,8 @@ def settled(arguments):
 
 
 def first_call(name, backend, arguments):
-    """Returns seconds from torch.compile to the first answer; imports and the model come before."""
+    """Returns the seconds from torch.compile to the first answer; imports and the making of the model are not
+    counted."""
     import torch
 
     module, inputs = ready(name, arguments)
@@ -107,7 +108,8 @@ def cold(name, arguments):
 
 @contextlib.contextmanager
 def alone(arguments):
-    """Takes the lock: other processes with the same --lock may compile meanwhile, but not measure."""
+    """Takes the lock exclusively, so that no other process with the same --lock measures meanwhile; others may
+    compile."""
     with open(arguments.lock or os.devnull, "a") as file:
         if arguments.lock:
             fcntl.flock(file, fcntl.LOCK_EX)

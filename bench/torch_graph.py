@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an ONNX graph by PyTorch, node by node, with floats of any type. Weft's answers for large batches are compared with
-those of the bench models in float64 on a GPU.
+"""Runs an ONNX graph node by node in PyTorch, with floats of any type. bench/gpu_right.py runs the bench models this
+way in float64 on a GPU, to check Weft's answers for large batches.
 
     graph = Graph(path, torch.float64, "cuda")
     outputs = graph.run({"image": array})           # name -> numpy array
 
-Holds the operators of bench/models and no more; another one is an error.
+Supports only the operators of bench/models; another one is an error.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 """Times networks that are not among the bench models. Weft and the other engines run alternately.
 
   python bench/zoo.py [--half judging|fitted|all] [--only NAMES] [--batches 1,8] [--engines weft,onnxruntime,openvino]
-  python bench/zoo.py --fresh 2026-11-27   # the networks that were drawn on that day: the first rows precede any tuning
+  python bench/zoo.py --fresh 2026-11-27   # the networks of FRESH["2026-11-27"], which were measured once before any tuning
   python bench/zoo.py --gpu                # beside the fastest of PyTorch's modes on an NVIDIA GPU, 16-bit floats
 
 On a CPU the engines of peers.py run with sizes bound, on one thread; `x cpu` is Weft's processor time divided by the

@@ -11,7 +11,8 @@ namespace weft::driver {
 /// Adds --rtol, --atol and --norm.
 void add_tolerance_options(CommandLine& line, Tolerance& tolerance);
 
-/// Prints one row for each compared pair of tensors, and for each pair that differs a line with its first bad element.
+/// Prints one row for each compared pair of tensors. For each pair that differs, prints a line with its first bad
+/// element.
 class DifferenceTable {
  public:
   const Difference& add(const std::string& name, const Tensor& value, const Tensor& reference,

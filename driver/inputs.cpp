@@ -151,7 +151,7 @@ class Inputs {
     learn_symbols(i);
   }
 
-  /// Sizes of given inputs fix the symbols, and so the sizes of filled inputs.
+  /// Sets the symbols from the sizes of a given input; the sizes of filled inputs follow from them.
   void learn_symbols(size_t i) {
     const Dims& dims = port_shape(i).dims;
     for (size_t axis = 0; axis < dims.size() && axis < tensors_[i].dims.size(); ++axis) {
@@ -187,7 +187,8 @@ class Inputs {
     return kind;
   }
 
-  /// Fills a static input (compile/specialise.h), where not every number is possible.
+  /// Fills a static input (compile/specialise.h) with values that the model accepts, because not every number is
+  /// possible.
   bool fill_static(size_t i) {
     auto known = std::ranges::find(statics_, i, &StaticInput::input);
     if (known == statics_.end()) return false;
@@ -220,8 +221,8 @@ class Inputs {
     tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
   }
 
-  /// Throws E401 for an input that a model may declare but no machine can hold. A fill makes numbers in f64 and converts
-  /// them, so it holds both.
+  /// Throws E401 for an input that a model may declare but no machine can hold. A fill makes numbers in f64 and then
+  /// converts them, so memory for both is needed.
   static void check_room(const Port& port, std::span<const int64_t> dims) {
     int64_t bytes = 0, limit = default_memory_limit();
     bool overflows = __builtin_mul_overflow(element_count(dims), 8 + (bits(port.type.shape.dtype) + 7) / 8, &bytes);

@@ -92,7 +92,7 @@ std::string dot_quoted(std::string_view text) {
   return out + "\"";
 }
 
-/// Graphviz text; without constants, because most nodes are constants.
+/// Returns the program as Graphviz text, without constants, because most nodes are constants.
 std::string dot_text(const Program& program) {
   std::string text = cat("digraph ", dot_quoted(program.name), " {\n  node [shape=box, fontname=sans];\n");
   for (const auto& module : program.modules()) {

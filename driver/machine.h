@@ -24,7 +24,7 @@ double load_average();
 double cpu_seconds();
 int64_t peak_memory_bytes();
 
-/// The peak rates of a device: multiply-adds of each type in GFLOP/s (f16 also for bf16), memory in GB/s.
+/// The peak rates of a device: matrix products of each type in GFLOP/s (f16 also holds for bf16), memory in GB/s.
 struct Peaks {
   double f64 = 0, f32 = 0, f16 = 0, i8 = 0;
   double gbytes = 0;

@@ -16,7 +16,7 @@ using onnx::element_code, onnx::put_integer, onnx::put_text, onnx::tensor_bytes;
 
 namespace {
 
-/// Returns the TypeProto of a value, with these sizes if given. An empty container gets no item type.
+/// Encodes the TypeProto of a value, with the sizes `open` if given. An empty container gets no item type.
 std::string type_bytes(const Tensor& value, const Dims& open = {}) {
   std::string out, inner;
   if (value.is_tensor()) {

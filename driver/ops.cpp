@@ -11,7 +11,7 @@
 
 namespace weft::driver {
 
-/// One line each, tab-separated: tools/operators.py reads it.
+/// Prints one line for each operator, tab-separated; tools/operators.py reads it.
 static void list_onnx() {
   for (const onnx::Operator& op : onnx::all_operators())
     print(cat(op.domain.empty() ? "ai.onnx" : op.domain, "\t", op.name, "\t", op.limits));

@@ -51,7 +51,7 @@ std::string help_row(const std::string& left, const std::string& right) {
 
 }  // namespace
 
-/// The setter runs once for each occurrence of the option, in the order of the command line.
+/// Declares an option. Its setter runs once for each occurrence of the option, in the order of the command line.
 void CommandLine::declare(CLI::App& app, const Option& option) {
   std::string names = CLI::detail::join(option.names, ",");
   auto set = [&option](const std::string& text) { option.set(text); };

@@ -42,7 +42,7 @@ class CommandLine {
   /// An option that may be given several times.
   void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
   void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
-  /// An option whose number may be left out: `--name` alone means `value`.
+  /// Declares an option whose number may be left out: `--name` alone means `value`.
   void value_or(std::string names, std::string metavar, double& target, double value, std::string help);
   void positional(std::string metavar, std::string& target, std::string help, bool required = true);
 

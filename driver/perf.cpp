@@ -26,7 +26,8 @@ struct PerfSettings {
 
 std::string milliseconds_text(double seconds) { return show_number(seconds * 1e3); }
 
-/// Returns where the machine code came from: first runs can be compared only if their starts are equal.
+/// Returns where the machine code came from (compiled, cache, saved program). First runs are comparable only if this is
+/// equal.
 std::string start_of(const CompileReport& report) {
   if (!is_cold(report)) return "warm: nothing was compiled or linked";
   return cat("cold: ", report.kernels_compiled, " kernels compiled, ", report.kernels_from_pack, " from the pack, ",

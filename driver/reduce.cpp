@@ -43,7 +43,7 @@ struct ReduceSettings {
   int64_t seconds = 120;
 };
 
-/// How a model fails: by a signal, with different answers, or with an error of this code. Empty: it does not fail.
+/// How a model fails: by a signal, with different answers, or with an error of this code. Empty if it does not fail.
 using Failure = std::string;
 
 /// Runs `weft` with these words and its output in `log`. Returns the status of waitpid, or -1 if it took too long.
@@ -131,7 +131,7 @@ class Reduction {
   }
 
  private:
-  /// Models of other frameworks are written as ONNX models first, as `weft convert` does.
+  /// Reads the model. A model of another framework is first written as an ONNX model, as `weft convert` does.
   static onnx::Model model_of(ModelOptions& options) {
     fs::path file = model_file(options.model);
     auto other = reading_files([&] { return import_other(map_file(file), place_of(file), options.compile); });
@@ -148,7 +148,8 @@ class Reduction {
     return rest;
   }
 
-  /// Finds inputs and the reference's values: of all nodes, or of as many leading nodes as the reference can run.
+  /// Computes the inputs and the reference's values: of all nodes, or of as many leading nodes as the reference can
+  /// run.
   void find_values() {
     size_t known = 0, refused = parts_.node_count() + 1;
     if (try_values(refused - 1)) return;

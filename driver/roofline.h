@@ -3,7 +3,7 @@
 #include "compile.h"
 #include "driver/measure.h"
 
-/// The peak rates of a device, and how near a kernel comes to them.
+/// The peak rates of a device, and what share of them a kernel reaches.
 namespace weft::driver {
 
 /// Returns the peaks of the program's device. A CPU is measured with `threads` threads. For a GPU they are the data

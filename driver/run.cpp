@@ -135,7 +135,7 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   note_written(file);
 }
 
-/// Warns of the first value that is not finite, and of no further one.
+/// Warns of the first value that is not finite, and not again after that.
 class NumericsCheck {
  public:
   explicit NumericsCheck(const Executable& executable) : steps_(executable.steps()) {}

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Other files of a folder, such as labels and models, are skipped.
+/// True for calibration data; other files of a folder, such as labels and models, are skipped.
 bool is_data(const fs::path& file) {
   return fs::is_directory(file) || file.extension() == ".npy" || file.extension() == ".npz" ||
          (fs::is_regular_file(file) && fs::file_size(file) > 0 && is_image(file));
@@ -78,7 +78,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
                .hint = "an array holds one item, or items along an axis before those of the input"});
 }
 
-/// Returns the number of items that each array holds; an array of one item serves all items of the others.
+/// Returns the number of items that the arrays hold; an array of one item serves all items of the others.
 size_t item_count(const std::vector<Tensor>& arrays, const Executable& model, const fs::path& file) {
   size_t count = 1;
   for (size_t i = 0; i < arrays.size(); ++i) {

@@ -25,7 +25,8 @@ from weft.serve.__main__ import main
 sys.exit(main(sys.argv[1:]))
 )";
 
-/// The build tree has the package beside the command; an installed command uses the package of its Python.
+/// In a build tree, adds the package beside the command to Python's path; an installed command uses the package of its
+/// Python.
 void find_package_of_build() {
   std::error_code none;
   auto package = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "python";

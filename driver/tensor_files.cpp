@@ -73,7 +73,7 @@ std::vector<int64_t> npy_dims(std::string_view header, const std::string& where)
   return dims;
 }
 
-/// Column-major data, as NumPy writes a transposed array, in row-major order.
+/// Returns column-major data, as NumPy writes for a transposed array, in row-major order.
 Tensor to_row_major(const Tensor& columns) {
   size_t width = static_cast<size_t>(bits(columns.dtype) / 8), rank = columns.dims.size();
   MutableTensor rows = allocate_tensor(columns.dtype, columns.dims);
@@ -153,8 +153,9 @@ Bytes inflate_member(std::span<const std::byte> packed, size_t size, const std::
   return Bytes(std::move(plain));
 }
 
-/// Reads the member whose entry in the archive's directory is at `at`; moves `at` to the next entry. Deducts its bytes from
-/// `left`, the bytes of the file that no member has: members that share bytes could unpack to any size.
+/// Reads the member whose entry in the archive's directory is at `at`; moves `at` to the next entry. Deducts its bytes
+/// from `left`, the number of bytes of the file that no earlier member used. So members cannot share bytes, which would
+/// let a small file unpack to any size.
 std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, size_t& left, const std::string& where) {
   if (little_endian<uint32_t>(file, at, where) != central_magic) refuse(where, "is damaged: its directory is broken");
   auto method = little_endian<uint16_t>(file, at + 10, where);

@@ -15,7 +15,7 @@ namespace weft::driver {
 /// Parses the level of the least important messages to show, the library's included: "error", "warning", "note",
 /// "info", "debug" or "trace".
 LogLevel parse_log_level(std::string_view text);
-/// Makes later messages on standard error lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// Makes all later messages on standard error lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };

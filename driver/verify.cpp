@@ -73,10 +73,10 @@ class OutputCheck {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-/// Values by the node that they came from; a node may have several.
+/// Maps a node to the values that came from it; a node may have several.
 using Observed = std::multimap<std::string, Tensor>;
 
-/// Returns the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
+/// Returns the name of the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
 std::string node_in_name(const std::string& value) {
   size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
   return of == std::string::npos ? value : value.substr(of + 4);
@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// A target may choose its layout (channels last). So every order of the reference's axes that gives the sizes of
-/// `tensor` is tried, and the same elements under other sizes.
+/// Compares `tensor` with the reference's elements in every order of its axes (up to five), whatever the sizes, because
+/// a target may choose another layout (channels last).
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;
@@ -141,7 +141,7 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// Returns the difference to the closest of a node's values; nothing if no value has the same number of elements.
+/// Returns the smallest difference between `tensor` and a value of its node; nothing if none has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;
@@ -153,7 +153,7 @@ std::optional<Difference> nearest(const Observed& reference, const std::string& 
   return best;
 }
 
-/// The first step with a wrong value: all steps before it gave right ones.
+/// The first step whose value is wrong; the values of all earlier steps are right.
 struct Culprit {
   size_t step = 0;
   std::string value;

@@ -28,7 +28,8 @@ void fill(migraphx_argument& argument, const Make& make) {
   for (size_t i = 0; i < argument.shape.bytes() / sizeof(T); ++i) values[i] = static_cast<T>(make());
 }
 
-/// The upper half of an f32 is a bf16; f16 is assembled from its fields, for numbers in [0.5, 1).
+/// Encodes a 16-bit float: the upper half of an f32 is a bf16; f16 is assembled from its fields, for numbers in [0.5,
+/// 1).
 uint16_t half_bits(float value) { return static_cast<uint16_t>(0x3800 | static_cast<uint32_t>((value - 0.5f) * 2048)); }
 
 void fill_random(migraphx_argument& argument, size_t seed) {

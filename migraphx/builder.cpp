@@ -221,7 +221,7 @@ migraphx_status migraphx_module_add_parameter(migraphx_instruction_t* out, migra
       [&] { give(out, module, {.kind = Step::Kind::parameter, .name = &given(name), .shape = given(shape)}); });
 }
 
-/// Returns a handle too, as MIGraphX does; it must not be read.
+/// Sets the module's results. Also returns a handle, as MIGraphX does, which must not be read.
 migraphx_status migraphx_module_add_return(migraphx_instruction_t* out, migraphx_module_t module,
                                            migraphx_instructions_t args) {
   return guarded([&] {

@@ -171,7 +171,8 @@ migraphx_status migraphx_experimental_custom_op_set_output_alias(migraphx_experi
                                                                  migraphx_experimental_custom_op_output_alias input) {
   return guarded([&] { given(obj).op.output_alias = input; });
 }
-/// Custom operators run on the host. One that requires a GPU is refused when its program is compiled for a GPU.
+/// Ignores where the operator shall run: custom operators run on the host, and compiling for a GPU refuses one that
+/// requires it.
 migraphx_status migraphx_experimental_custom_op_set_runs_on_offload_target(
     migraphx_experimental_custom_op_t obj, migraphx_experimental_custom_op_runs_on_offload_target) {
   return guarded([&] { given(obj); });

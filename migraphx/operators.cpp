@@ -186,7 +186,7 @@ Values dot(Call& c) {
   return {c.op("dot {type=" + type + "}", {c.in(0), c.in(1)})};
 }
 
-/// Padding is given for both sides at once, or begins then ends.
+/// Reads padding, which is given once for both sides, or as begins and then ends.
 std::pair<Numbers, Numbers> both_sides(Call& c, size_t spatial) {
   Numbers given = c.attributes.numbers("padding", Numbers(spatial, 0));
   if (given.size() == spatial) return {given, given};
@@ -375,7 +375,7 @@ Values multibroadcast(Call& c) {
 
 Values scalar(Call& c) { return {c.broadcast(c.in(0), list_of(c.attributes.numbers("scalar_bcst_dims")))}; }
 
-/// Starts and ends beyond the axis are clamped to its end; negative ones count from the end.
+/// Starts and ends beyond the axis are clamped to its end; negative ones count from its end.
 Values slice(Call& c) {
   c.expect(1);
   ValueType type = c.type(c.in(0));

@@ -28,7 +28,8 @@ Tensor tensor_of(const migraphx_argument& argument) {
 
 }  // namespace
 
-/// MIGraphX writes a scalar as one axis of length 1; the program may have none.
+/// Returns the argument as a tensor for the port. MIGraphX writes a scalar as one axis of length 1; the program may
+/// have none.
 Tensor as_port(const Port& port, const migraphx_argument& argument) {
   Tensor tensor = tensor_of(argument);
   if (port.rank == 0 && tensor.dims().size() == 1 && tensor.dims()[0] == 1)
@@ -203,8 +204,8 @@ weft::Graph migraphx_program::graph() const {
 
 namespace {
 
-/// A target for an AMD GPU means the first GPU or, without GPUs, the CPU. If arguments are memory of a GPU, the program
-/// must run there.
+/// Returns the device for a target: for "gpu" the first GPU or, without GPUs, the CPU. If arguments are memory of a
+/// GPU, the program must run there.
 std::string device_for(const std::string& target, bool has_host_memory) {
   if (target != "gpu") return target;
   const char* first = weft_gpu(0);
@@ -242,7 +243,7 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// The parameters of a body that was refused have no elements, so that a caller with arguments of other sizes
+/// Returns the parameters. Those of a refused body have no elements, so that a caller with arguments of other sizes
 /// parses the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();

@@ -114,7 +114,7 @@ std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_optio
   return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
 }
 
-/// Like `read`, but a fault in a body of control flow is reported when the program runs.
+/// Does what `read` does, but a fault in a body of control flow is reported when the program runs.
 std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_onnx_options& options) {
   auto bytes = source.bytes;
   try {
@@ -239,7 +239,8 @@ migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program
   });
 }
 
-/// `s` is a stream of `name`'s kind. Only AMD's streams can hold pending work; those of the HIP facade never do.
+/// Queues a run on the stream `s` of the kind `name`. Only AMD's streams can hold pending work; the HIP facade's never
+/// do.
 migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, void* s, const char* name) {
   return guarded([&] {
@@ -251,7 +252,8 @@ migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_p
   });
 }
 
-/// A kernel holds many instructions, so the trace shows the results of kernels.
+/// Runs the program and then gives the callback each output of the program: instructions inside kernels have no
+/// results.
 migraphx_status migraphx_program_run_trace(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, migraphx_trace_callback_t callback,
                                            void* data) {

@@ -156,7 +156,7 @@ migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog) {
   });
 }
 
-/// Operator names without domains, as in MIGraphX, each once.
+/// Returns operator names without domains, as in MIGraphX, each once.
 static const std::vector<std::string>& onnx_operators() {
   static const std::vector<std::string> names = [] {
     std::set<std::string, std::less<>> bare;

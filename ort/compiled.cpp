@@ -32,8 +32,8 @@ struct Outputs {
     return memory[index];
   }
 
-  /// A caller may bind one memory to an input and an output, as generators do with their key-value cache. The
-  /// run updates it in place if possible, and copies the input first if necessary.
+  /// Returns the memory for an output. A caller may bind the same memory to an input and an output, as generators do
+  /// with their key-value cache. The run updates it in place if possible, and copies the input first if necessary.
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
     alignas(64) static char nothing;  // the address of an empty output may be null
     void* data = make(index, dims, rank);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t alignment = 64;
 
-/// Describes the memory with alignment 0: onnxruntime takes memory of another alignment for another device.
+/// Describes the memory with alignment 0, because onnxruntime treats memory of another alignment as that of another
+/// device.
 OwnedMemoryInfo describe(const Device& device, uint32_t vendor, const char* name, OrtDeviceMemoryType type) {
   OrtMemoryInfo* info = nullptr;
   ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, vendor, device.number, type, 0, OrtDeviceAllocator,

@@ -22,7 +22,8 @@ class DeviceMemory {
   /// Adds this memory to an offered device: the default kind, and on the CPU also one that the host may write to.
   void add_to(OrtEpDevice* device) const;
   bool holds(const OrtMemoryInfo* wanted) const;
-  /// Free it with `free_allocator`. On a GPU the memory comes from `pool`; null: from one pool for all sessions.
+  /// Makes an allocator; free it with `free_allocator`. On a GPU the memory comes from `pool`; null: from one pool for
+  /// all sessions.
   OrtAllocator* make_allocator(const OrtMemoryInfo* wanted, std::shared_ptr<Pool> pool = nullptr) const;
   const OrtMemoryInfo* info() const { return own_.get(); }
 

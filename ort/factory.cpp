@@ -31,7 +31,7 @@ std::string entry(const std::map<std::string, std::string>& entries, const char*
   return found == entries.end() ? std::string() : found->second;
 }
 
-/// A provider's options are the session's entries "ep.NAME.KEY", the name in lower case.
+/// Returns a provider's options: the session's entries "ep.NAME.KEY", with the name in lower case.
 std::map<std::string, std::string> own_entries(const std::map<std::string, std::string>& all, const std::string& name) {
   std::string prefix = "ep." + name + ".";
   for (char& c : prefix) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -61,8 +61,8 @@ ProviderSettings read_settings(const std::string& name, const Device& device, co
   return settings;
 }
 
-/// An application that names no device gets all devices of the name. The first one is used, unless device_id
-/// asks for another.
+/// Returns the device to use. An application that names no device gets all devices of the name; the first one is used,
+/// unless device_id asks for another.
 const Device& chosen_device(std::span<const OrtKeyValuePairs* const> offered, const std::string& id) {
   const char* first = nullptr;
   for (const OrtKeyValuePairs* metadata : offered) {
@@ -84,7 +84,8 @@ std::string asked_id(const OrtSessionOptions* session, const std::string& name) 
 
 }  // namespace
 
-/// onnxruntime's Python runs a session without its provider on the CPU, unless it was told not to.
+/// Makes a provider for a session. If this throws, onnxruntime's Python runs the session on the CPU, unless told not
+/// to.
 OrtEp* Factory::create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
                        const OrtLogger* logger) const {
   try {
@@ -105,7 +106,8 @@ const DeviceMemory* Factory::memory_of(const Device& device) const {
   return number < memory_.size() ? &memory_[number] : nullptr;
 }
 
-/// A GPU is identified by its vendor and its place among the vendor's GPUs; a processor by its type.
+/// Finds the device in onnxruntime's list: a GPU by its vendor and its place among the vendor's GPUs, a processor by
+/// its type.
 const OrtHardwareDevice* Factory::hardware_of(const Device& device,
                                               std::span<const OrtHardwareDevice* const> hardware) {
   auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
@@ -125,7 +127,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   return made;
 }
 
-/// Classic provider names select their device by `cuda_device_id`.
+/// Offers a device to onnxruntime. Classic provider names select it by `cuda_device_id`.
 OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);
@@ -145,7 +147,7 @@ Factory::~Factory() {
   for (OrtHardwareDevice* hardware : made_) api.ep->ReleaseHardwareDevice(hardware);
 }
 
-/// The cpu target works in host memory. It needs allocators and copies only if an application expects them.
+/// Offers device memory. The cpu target works in host memory and needs this only if an application expects it.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
     // onnxruntime-genai accepts only AMD's memory under that name, whichever vendor made the GPU.

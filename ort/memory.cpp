@@ -39,8 +39,8 @@ Memory::~Memory() {
   if (empty_cache_) empty_cache_();
 }
 
-/// The user's functions take no alignment, and the host may be unable to access their memory. So the start of each
-/// block is recorded here.
+/// Takes aligned memory from the user's function, which knows no alignment. The host may be unable to access that
+/// memory, so the start of each block is recorded here.
 void* Memory::take_users(size_t bytes, size_t alignment) {
   void* base = external_allocate_(bytes + alignment);
   if (!base) return nullptr;

@@ -41,7 +41,7 @@ std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Quantises convolutions and matrix products by weights whose inputs have a scale, or get one in the run.
+  /// Encodes the nodes, and notes why a node cannot be written. `quantization`: applied when a model is written.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
   /// Returns the reason why node number `node` cannot be written; "" if it can.

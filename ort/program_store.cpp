@@ -78,8 +78,8 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
   return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
-/// onnxruntime's tensors live only as long as the call that passes them. So the program either releases or copies them.
-/// Strings are read once.
+/// Returns the weights for the program, which releases or copies them: onnxruntime's tensors live only as long as the
+/// call that passes them. Strings are read once.
 std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_kept) const {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const Constant& constant : model.constants) {

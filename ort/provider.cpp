@@ -73,7 +73,7 @@ std::string operators_text(const GraphView& graph) {
   return text;
 }
 
-/// Applies the user's limits and allocators; on a GPU inputs and outputs count too.
+/// Makes the session's memory, with the user's limit and allocator; null if none is set.
 std::shared_ptr<Memory> session_memory(const Options& o, const Device& device) {
   bool is_asked_for = o.memory_limit() > 0 || o.allocate() != 0 || o.empty_cache() != 0;
   return is_asked_for ? std::make_shared<Memory>(o, device) : nullptr;
@@ -193,8 +193,8 @@ bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo
   return found;
 }
 
-/// onnxruntime asks for inner graphs first. A provider that takes an If, Loop or Scan as a whole must not take nodes of
-/// its bodies. onnxruntime itself takes a SequenceMap apart.
+/// True if a node outside runs this body, so that no node in it may be taken: a provider takes an If, Loop or Scan
+/// whole, and onnxruntime expands a SequenceMap. onnxruntime asks for inner graphs first.
 bool Provider::runs_as_part_of_a_node(const GraphView& body) {
   for (const OrtNode* node = body.parent; node;) {
     if (op_of(node) == "SequenceMap") return true;

@@ -149,8 +149,8 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
 
 namespace {
 
-/// Imports a model for callers that need just one program: if values of inputs decide it, the program for likely
-/// values.
+/// Imports a model for callers that need a single program: if values of inputs decide which program is compiled,
+/// imports the one for likely values.
 Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                        CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};

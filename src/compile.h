@@ -85,7 +85,7 @@ struct CompileOptions {
 /// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
 /// by its first bytes). For a saved program options of the stage `compiling` are refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// Compiles or loads bytes likewise; external data is looked for in `options.folder`, nowhere if that is empty.
+/// Compiles or loads bytes in the same way; external data is looked for in `options.folder`, nowhere if that is empty.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {});
 /// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});

@@ -9,7 +9,7 @@ import places  # noqa: F401
 
 
 def pytest_collection_finish():
-    """Modules and tests stay until the end: the garbage collector need not look through them each time."""
+    """Modules and tests stay until the end, so the garbage collector need not examine them each time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 10)

@@ -26,7 +26,7 @@ def python_of(name, requirements):
 
 
 def fetched(command, folder=None):
-    """Runs a command that loads packages, up to three times: a registry that does not answer at once need not fail a run."""
+    """Runs a command that downloads packages, up to three times, because a registry may not answer the first time."""
     for wait in (5, 30, 0):
         done = subprocess.run([str(word) for word in command], cwd=folder, capture_output=True, text=True)
         if done.returncode == 0 or os.environ.get("WEFT_TEST_OFFLINE") == "1":

@@ -22,7 +22,7 @@ def keep_count(what, of, **values):
 
 @contextlib.contextmanager
 def judged(what, **of):
-    """Counts the block of code as right, or as wrong if it raises."""
+    """Opens a context that counts its block as right, or as wrong if the block raises."""
     right = False
     try:
         yield

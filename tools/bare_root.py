@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bare_root.py FOLDER SUITE WHEEL [--mirror URL] [--out FILE]: times what a new user of Debian or Ubuntu does with a wheel.
+"""bare_root.py FOLDER SUITE WHEEL [--mirror URL] [--out FILE]: measures how long a new user of Debian or Ubuntu needs
+for the first steps with a wheel.
 
 FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with python3 and python3-venv from its packages and
 nothing else; an existing system there is used again. In it the wheel is installed into a new environment, a model is compiled and run from

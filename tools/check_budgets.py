@@ -18,7 +18,7 @@ CMAKE_TOTAL, PUBLIC_TOTAL, SOURCE_TOTAL = 640, 960, 69_250
 # TFLite is part of TensorFlow.
 PARTS = {"src/frontends/torch/": 7_600, "src/frontends/tensorflow/": 8_000, "src/quantise/": 4_000}
 
-# Text that would confuse the search for braces; newlines inside are kept so that line numbers hold.
+# Text that would confuse the search for braces. Newlines inside it are kept, so that line numbers stay right.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"([^(\s]*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|\'\\x?\w+\''
                    r'|^[ \t]*#(?:\\\n|[^\n])*', re.S | re.M)
 BOUNDARY = re.compile(r"[{};]")
@@ -53,7 +53,7 @@ def functions_in(text):
         inside_code = any(kind != "scope" for kind, _ in stack)
         if mark == "{":
             head = text[start:at]
-            # A body after brace-initialised members belongs to the constructor found just before.
+            # After brace-initialised members, a body belongs to the constructor that was found just before.
             again = not head.strip(" \n,") and not inside_code and found and found[-1][2] == start
             first = found.pop()[0] if again else text.count("\n", 0, start + len(head) - len(head.lstrip())) + 1
             kind = "function" if again else "other" if inside_code else kind_of(head)

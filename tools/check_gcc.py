@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""check_gcc.py BUILD [--all]: g++ reads the sources with the flags of the build in BUILD, warnings being errors, and writes
-nothing.
+"""check_gcc.py BUILD [--all]: g++ checks the sources with the flags of the build in BUILD, with warnings as errors, and
+writes no output.
 
-The usual build uses clang, and compiles many files together; this reads each file alone, so it must include what it uses. It costs a
-fraction of a build. Without --all it reads the files that the last commits or the working tree changed, the files behind headers that
-did, as far as the time allows, and some of the rest, others each day. src/codegen is left out, for LLVM's headers take longer than all
-else (`./x build gcc` has it), and so are the tests of kernels, which are written for clang.
+The usual build uses clang, and compiles many files together; this check compiles each file alone, so each file must
+include what it uses. It takes a fraction of the time of a build. Without --all it checks files that the last commits or
+the working tree changed; files that include changed headers, as far as the time allows; and some of the rest, others
+each day. src/codegen is left out, because LLVM's headers take longer than all the rest (`./x build gcc` has it), and so
+are the tests of kernels, which are written for clang.
 """
 import argparse
 import concurrent.futures
@@ -28,7 +29,7 @@ CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unk
 
 
 def compiled_by(file, build):
-    """The sources that a command compiles: those of a batch (cmake/weft_flags.cmake), or the file alone."""
+    """Returns the sources that a command compiles: those of a batch (cmake/weft_flags.cmake), or the file alone."""
     if build not in file.parents:
         return [file]
     is_batch = file.stem[-1].isdigit()

@@ -11,7 +11,7 @@ COMPILER = ["base", "host", "ir", "ops"]
 EVERYTHING = ["base", "host", "ir", "ops", "frontends", "passes", "plan", "lower", "codegen", "kernel_build", "targets", "runtime",
               "compile", "quantise"]
 
-# folder -> what its files may include besides their own folder; the longest prefix that fits counts.
+# folder -> what its files may include besides files of their own folder; the longest matching prefix applies.
 ALLOWED = {
     "src/base": [],
     "src/ir": ["base"],
@@ -37,8 +37,8 @@ ALLOWED = {
     "ort": ["weft", "adapters"],
     "migraphx": ["weft", "adapters"],
 }
-# Headers that the host and the kernels share: how a kernel's work is cut (plain constexpr formulas), its arguments, and
-# the multiply-accumulates, and the mailboxes of ranks.
+# Headers that the host and the kernels share: the division of a kernel's work (plain constexpr formulas), its
+# arguments, the multiply-accumulates, and the mailboxes of ranks.
 SHARED = {"kernels/tasks.h", "kernels/gpu_tasks.h", "kernels/launch.h", "kernels/macs.h", "kernels/mailbox.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
@@ -54,7 +54,8 @@ def rule_for(path):
 
 
 def meaning_of(name, source):
-    """Returns the top folder that an include names, "" for a file in the folder of `source`, None for no file of the tree."""
+    """Returns the top folder that an include names; "" for a file in the folder of `source`; None for a file outside of
+    the tree."""
     if (ROOT / "src" / name).exists():
         return name.split("/")[0].split(".")[0]
     if (ROOT / "include" / name).exists() or name.split("/")[0] in ("api", "driver", "adapters", "ort", "migraphx"):

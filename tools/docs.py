@@ -84,7 +84,7 @@ def python():
 
 
 def headers():
-    """weft.h has a heading for each of its parts; weft.hpp is shown whole."""
+    """Returns a page with weft.h, in parts under its own headings, and with the whole of weft.hpp."""
     c, cpp = ((ROOT / path).read_text() for path in HEADERS)
     parts = re.split(r"^/\* ---- (.+?) -+(?: \*/)?\n", c, flags=re.M)
     text = f"# C and C++: the headers\n\n## weft.h\n\n{block(parts[0].strip(), 'c')}\n"
@@ -108,7 +108,7 @@ GENERATED = {"Command line: every option": command_line, "Python: every function
 
 
 def write_generated():
-    """Writes the reference pages; gives their places in the order of the site."""
+    """Writes the reference pages; returns their places in the order of the site."""
     (SOURCE / "reference").mkdir(parents=True)
     places = []
     for title, write in GENERATED.items():

@@ -13,7 +13,7 @@ mp.dps = 40
 
 
 def remez(g, w, low, high, degree, rounds=8, grid=1200):
-    """Coefficients of the best polynomial and its largest weighted error."""
+    """Returns the coefficients of the best polynomial and its largest weighted error."""
     count = degree + 2
     low, high = mpf(low), mpf(high)
     nodes = [(low + high) / 2 - (high - low) / 2 * cos(pi * i / (count - 1)) for i in range(count)]

@@ -3,9 +3,9 @@
 """log_counts.py NAME CODE SECONDS LAST COMMAND: records the outcome of one piece of `./x test --release`, and the counts of its
 tests, as rows of bench/results/counts.jsonl.
 
-LAST is the line of its output that says how many passed. Tests write what they count to the file that the variable RESULTS_FILE
-names (`keep_count` of tests/places.py). A row replaces the one of the same thing. Of a tree with local changes nothing is kept:
-its figures would name a commit that does not have them.
+LAST is the line of its output that says how many passed. Tests write what they count to the file that the variable
+RESULTS_FILE names (`keep_count` of tests/places.py). A row replaces the earlier row of the same piece. Nothing is
+recorded for a tree with local changes, because its figures would name a commit that does not contain them.
 """
 import collections
 import json
@@ -32,7 +32,8 @@ def counts(line):
 
 
 def counted():
-    """Returns the counts that the tests of the piece wrote, read once; counts of one thing from several tests are added."""
+    """Returns the counts that the tests of the piece wrote, and removes them; adds counts of the same thing from
+    several tests."""
     path, found = pathlib.Path(os.environ.get("RESULTS_FILE", "")), {}
     if not path.is_file():
         return []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/operators.md: every operator of ONNX files that Weft translates, with the versions and types that ONNX and
-onnxruntime give it and what Weft refuses of it.
+"""Writes docs/operators.md: every operator of ONNX files that Weft translates, with its versions and types in ONNX and
+onnxruntime, and the forms that Weft refuses.
 
 usage: tools/operators.py [--check] [--weft build/release/bin/weft]
 
@@ -66,7 +66,7 @@ def schemas():
 
 
 def first_types(schema):
-    """Returns element types of the first input: of its type parameter, or the type itself."""
+    """Returns the element types that the first input may have: those of its type parameter, or its fixed type."""
     if not schema.inputs:
         return []
     written = schema.inputs[0].type_str if hasattr(schema.inputs[0], "type_str") else schema.inputs[0].typeStr

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what follows from src/compile/options.def in files that cannot include it: the structs of weft.h and weft.hpp, the
+"""Generates text from src/compile/options.def in files that cannot include it: the structs of weft.h and weft.hpp, the
 arguments of weft.compile with their descriptions, _weft.pyi and docs/options.md.
 
 usage: tools/options.py [--check]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (kernel_build/kernel_pack.h).
 
-The kernels are those of the bench models, with other weights, and of small networks that hold the usual layers of
-convolutional networks and transformers: kernels know no sizes, so a layer stands for all of its kind.
+The kernels are those of the bench models, with other weights, and of small networks that contain the usual layers of
+convolutional networks and transformers. Kernels do not depend on sizes, so one layer covers all layers of its kind.
 WEFT_BUILD names another build than build/release.
 """
 
@@ -86,7 +86,8 @@ class Network:
                 return self.op("Mul", half, self.op("Add", error, self.constant(np.float32(1))))
 
     def conv(self, x, inputs, outputs, kernel, stride=1, groups=1, bias=True):
-        """With a bias, without one (False), or with the batch norm that graphs of PyTorch have there ("norm")."""
+        """Adds a convolution with a bias, without one (False), or with a batch norm as in graphs of PyTorch
+        ("norm")."""
         operands = [x, self.weight(outputs, inputs // groups, kernel, kernel)]
         if bias is True:
             operands.append(self.weight(outputs))
@@ -106,7 +107,8 @@ class Network:
 
 
 def residual_blocks(net, x, width, activation, bias):
-    """Returns the blocks of residual networks, of two and of three convolutions, with and without a shortcut that is a convolution."""
+    """Returns residual blocks of two and of three convolutions, with an identity shortcut and with a convolution as
+    shortcut."""
     quarter = width // 4
     for stride, outputs in ((1, width), (1, 2 * width), (2, 2 * width)):
         two = net.activate(net.conv(x, width, outputs, 3, stride, bias=bias), activation)
@@ -150,7 +152,8 @@ def convolutions(activation, bias, folder):
 
 
 def heads(activation, folder):
-    """Returns the operators between convolutions: gates of channels, pooling, joined and resized pictures, the classifier."""
+    """Returns the operators between convolutions: channel gates (squeeze and excitation), pooling, concatenated and
+    resized pictures, and the classifier."""
     net = Network()
     x = net.input("image", [1, 3, 64, 64])
     stem = net.activate(net.conv(x, 3, 64, 3, 2), activation)
@@ -176,7 +179,7 @@ def heads(activation, folder):
 
 
 def transformer(activation, masked, is_bias, folder, width=256, head=64):
-    """Returns a block of a transformer before and after its norms, on picture patches or on tokens with a mask."""
+    """Returns a transformer block with pre- or post-normalisation, on picture patches or on tokens with a mask."""
     net = Network()
     length, count = "seq" if masked else 197, width // head
     x = net.input("tokens", ["batch", length, width])
@@ -200,7 +203,8 @@ def transformer(activation, masked, is_bias, folder, width=256, head=64):
 
 
 def bench_model(name, folder):
-    """Returns the graph of bench/models with weights drawn in any way, because their values choose no kernels."""
+    """Returns the graph of bench/models with random weights, because the values of weights do not affect the choice of
+    kernels."""
     import json
 
     model = onnx.load(ROOT / "bench" / "models" / f"{name}.onnx")

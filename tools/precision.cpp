@@ -84,7 +84,7 @@ class Rounding {
     for (Wide& x : in) {
       if (!x.is_real() || x.container) continue;
       auto nudged = [&](double v) { return v * (1 + 0x1p-23 * coin()); };
-      // Winograd's transforms round even where the products and sums of the convolution itself would be exact.
+      // Winograd's transforms round even if the products and sums of the convolution itself would be exact.
       if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
@@ -102,8 +102,8 @@ class Rounding {
 
   static int digits(DType type) { return type == DType::bf16 ? 8 : type == DType::f16 ? 11 : 24; }
 
-  /// Rounds results, except those that no instruction reads: results of the program (in their own type) or of a body.
-  /// Rounds constants too, because a device with open sizes does not fold them.
+  /// Rounds results to the storage type, except f32 results of the program that no instruction reads. Rounds constants
+  /// too, because a device with open sizes does not fold them.
   void round_results(const Instruction& i, std::vector<Wide>& out) {
     bool is_result = i.users.empty() && i.parent == &i.parent->program().main();
     for (Wide& x : out) {
@@ -114,7 +114,7 @@ class Rounding {
     }
   }
 
-  /// `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
+  /// Replaces values by f(value). `unless_exact`: keeps small multiples of a power of two, whose sums are exact in f32.
   template <class F>
   static void change(Wide& x, F f, bool unless_exact = false) {
     std::vector<double> values(x.reals->begin(), x.reals->end());
@@ -140,7 +140,7 @@ class Rounding {
     return (low + (drawn() < at - low ? 1 : 0)) * step;
   }
 
-  /// From [0, 1): libstdc++'s distribution takes two logarithms for each number.
+  /// Returns a number in [0, 1). libstdc++'s distribution would compute two logarithms for each number.
   double drawn() { return numbers_() * 0x1p-32; }
   double coin() { return 2 * drawn() - 1; }
 
@@ -161,7 +161,7 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& input
   return onnx::import_model(model, options);
 }
 
-/// Inputs that may be static (axes, for example): all but the float data.
+/// Returns inputs that may be static (axes, for example): all but the float data.
 std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tensors& inputs) {
   std::map<std::string, Tensor> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -282,7 +282,7 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// How far apart two elements are: infinitely if only one is finite or they are different infinities.
+/// Returns how far apart two elements are: infinity if only one is finite or they are different infinities.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : HUGE_VAL;
@@ -311,8 +311,8 @@ double largest_of(std::span<const double> values) {
   return largest;
 }
 
-/// Returns for each element the largest of the changes `most` of similar elements: those of at most four times its size,
-/// and the 16 smallest of all.
+/// Returns for each element the largest of the changes `most` over similar elements: elements of at most four times its
+/// size, and the 16 smallest elements.
 std::vector<double> moved_nearby(std::span<const double> right, std::span<const double> most) {
   std::vector<size_t> order(right.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -329,7 +329,7 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
   return result;
 }
 
-/// True if a change is so large beside the largest element that any answer would pass.
+/// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
 double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }  // unmoved integers must be equal
@@ -338,7 +338,8 @@ double f32_error(const Judged& j, double largest) {
   return is_float(j.right.dtype) ? f32_share * largest + f32_least : 0;
 }
 
-/// The error allowed for each element; nothing if rounding moves some elements so much that any answer would pass.
+/// Returns the error allowed for each element; nothing if rounding changes some elements so much that any answer would
+/// pass.
 std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right,
                                            std::span<const double> most) {
   double largest = largest_of(right);
@@ -361,7 +362,7 @@ struct Jumps {
   double most;
 };
 
-/// Nothing if rounding moves so many elements far that any answer would pass.
+/// Returns the allowed jumps; nothing if rounding changes so many elements by large amounts that any answer would pass.
 std::optional<Jumps> allowed_jumps(const Judged& j, std::span<const double> right, std::vector<double> most) {
   auto elements = double(most.size());
   auto quarter = most.begin() + int64_t(elements * (1 - max_share));
@@ -385,7 +386,7 @@ std::string difference(const Tensor& got, std::span<const double> right, std::sp
   return {};
 }
 
-/// Judges a tensor of which rounding moves some elements far.
+/// Judges a tensor in which rounding changes some elements by large amounts.
 void judge_jumps(const Judged& j, const Jumps& jumps, const std::string& name, Verdict& verdict) {
   for (const Tensor* answer : {&j.base, &j.got}) {
     size_t count = count_beyond(j.right, *answer, jumps.apart);
@@ -452,7 +453,7 @@ Verdict judged(const Tensors& got, const Answers& answers, const std::vector<Por
 
 // --- cases -----------------------------------------------------------------------------------------------------------
 
-/// One set of inputs.
+/// Runs one set of inputs and judges the answers.
 Verdict check_inputs(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
                      const std::map<std::string, Tensor>& constants, const CompileOptions& options) {
   Tensors got = executable.new_context()->run(without(constants, model, inputs));
@@ -460,7 +461,8 @@ Verdict check_inputs(const onnx::Model& model, const Executable& executable, con
   return judged(got, answers_of(model, inputs, known, options), executable.outputs());
 }
 
-/// Nothing if the model refuses the sizes with an error that it may give for them.
+/// Checks a run at other sizes. The verdict is empty if the model refuses these sizes with an error of usage or of the
+/// model.
 Verdict check_other(const onnx::Model& model, const Executable& executable, const Tensors& inputs,
                     const CompileOptions& options) {
   try {

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """replay.py FOLDER [--graphs N] [--objects] [--keep]: shows that a change leaves plans and kernels as they were.
 
-The first call, before the change, writes the bench models and N random graphs into FOLDER/models and what each is compiled to
-for six chips and two precisions into FOLDER/before (weft-plan prints it: steps, buffers, kernel sources). Every later call
-compiles the same models into FOLDER/after and prints where the two differ; exit code 1 if they do. --objects compares the machine
-code of kernels too, for changes of the kernel headers; it compiles every kernel and takes long. --keep makes the result the new
-FOLDER/before, after a change that was meant. WEFT_BUILD names another build than build/release.
+The first call, before the change, writes the bench models and N random graphs into FOLDER/models. It compiles each for
+six chips and two precisions and writes the plans into FOLDER/before (weft-plan prints steps, buffers and kernel
+sources). Every later call compiles the same models into FOLDER/after and prints where the two differ; exit code 1 if
+they do. --objects compares the machine code of kernels too, for changes of the kernel headers; it compiles every kernel
+and takes long. --keep makes the result the new FOLDER/before, after an intended change. WEFT_BUILD names another build
+than build/release.
 """
 
 import argparse

@@ -83,7 +83,7 @@ def ratio(value):
 
 
 def sources(rows, page):
-    """Returns the files, trees, machines and commands behind a table."""
+    """Returns the files, trees, machines and commands from which a table was made."""
     depth = len(page.relative_to(ROOT).parts) - 1
     found = collections.OrderedDict()
     for row in rows:
@@ -102,7 +102,7 @@ def sizes(of):
 
 
 def best(rows, key):
-    """Returns one row for each key: the newest; among rows of one day, that with the most rounds."""
+    """Returns one row for each key: the newest row or, among rows of the same day, the row with the most rounds."""
     found = {}
     for row in sorted(rows, key=lambda row: (row["date"], row["values"].get("rounds", 0))):
         found[key(row)] = row
@@ -114,7 +114,7 @@ def by_case(row):
 
 
 def place(row):
-    """Returns the sort key of a row: models in the order of MODELS, others behind them."""
+    """Returns the sort key of a row: models in the order of MODELS, then the others."""
     name = row["of"].get("model") or row["of"].get("network")
     return (MODELS.index(name) if name in MODELS else len(MODELS)), name
 
@@ -145,7 +145,8 @@ def against(row, peer):
 
 
 def by_machine(rows):
-    """Returns {kind of machine: its rows of batch 1, one for each case}; the kind measured last comes first."""
+    """Returns {kind of machine: its rows of batch 1, one for each case}; the machine that was measured last comes
+    first."""
     rows, found = [row for row in cpu_rows(rows) if first_sizes(row)], collections.defaultdict(list)
     for row in best(rows, lambda row: (short(row["machine"]), *by_case(row))).values():
         found[short(row["machine"])].append(row)
@@ -383,7 +384,8 @@ def fresh_of_machine(drawn, machine, networks, page):
 
 
 def tensorflow_cpu(rows, page):
-    """Makes tables of SavedModels beside TensorFlow and TensorFlow Lite models beside LiteRT; the slowest first."""
+    """Makes tables that compare SavedModels with TensorFlow, and TensorFlow Lite models with LiteRT; the slowest
+    first."""
     rows = [row for row in rows if row["what"] == "TensorFlow model on a CPU"]
     if not rows:
         return "\n\nNot measured yet: `python bench/tensorflow_models.py --out FILE`.\n\n"
@@ -612,7 +614,8 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """Returns a star if the float model's figure has changed since this row was measured, because the data changed."""
+        """Returns a star if the float model's figure is not the one that this row was measured with, because the data
+        changed."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:
             return ""
@@ -675,7 +678,8 @@ def filled(page, rows):
 
 
 def loose_numbers(page):
-    """Returns numbers of a status page that come from no file. Code and links are names."""
+    """Returns the numbers of a status page that do not come from a file of results. Code and links do not count as
+    numbers."""
     text = MARK.sub("", page.read_text())
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     return NUMBER.findall(text)

@@ -47,7 +47,7 @@ Ranges read_json(const std::string& path, std::string_view text) {
   return ranges;
 }
 
-/// Lines of "name: hexadecimal bits of the scale"; names may hold colons. The first line names the version.
+/// Parses lines of "name: hexadecimal bits of the scale"; names may contain colons. The first line names the version.
 Ranges read_text(const std::string& path, std::string_view text) {
   Ranges ranges;
   for (std::string_view rest = text; !rest.empty();) {

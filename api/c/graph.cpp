@@ -62,8 +62,8 @@ void give_graph(weft_graph** out, Imported imported) {
   *out = made.release();
 }
 
-/// Returns the program of a graph that accepts instructions; an error for a model with static inputs, which is read
-/// anew for each of their values.
+/// Returns the program of a graph that accepts instructions. Throws for a model with static inputs: such a model is
+/// read again for each of their values.
 Program& open_program(const weft_graph* graph) {
   Program& program = program_of(graph);
   if (graph->model)
@@ -72,7 +72,7 @@ Program& open_program(const weft_graph* graph) {
   return program;
 }
 
-/// Returned ports stay valid until the graph's ports change.
+/// Fills `out`; the pointers in it stay valid until the graph's ports change.
 void give_port(weft_graph::Ports& known, std::vector<Port> now, size_t index, weft_port* out,
                std::span<const StaticInput> statics = {}) {
   auto is_same = [](const Port& a, const Port& b) { return a.name == b.name && a.type == b.type; };

@@ -26,12 +26,12 @@ std::pair<std::string, int64_t> parse_symbol(std::string_view text);
 /// "past=present". Throws E203.
 DonationRequest parse_donation(std::string_view text);
 
-/// "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16", "half". Throws E203.
+/// Parses "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16" or "half". Throws E203.
 Precision parse_precision(std::string_view text);
 std::string_view name(Precision precision);
 
-/// "4GiB", "512 MB", "64k", "1048576": bytes. k, M, G and KiB, MiB, GiB are powers of 1024; KB, MB, GB are powers of
-/// 1000. `what` names the option in the error. Throws E203.
+/// Parses a number of bytes: "4GiB", "512 MB", "64k", "1048576". k, M, G and KiB, MiB, GiB are powers of 1024; KB, MB,
+/// GB are powers of 1000. `what` names the option in the error. Throws E203.
 int64_t parse_bytes(std::string_view text, std::string_view what);
 
 /// Parses a whole number; `what` names the option in the error. Throws E203.

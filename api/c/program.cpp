@@ -64,7 +64,7 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
 }
 
-/// Refuses a program if files of its constants have changed meanwhile.
+/// Throws if files that hold the program's constants have changed since it was compiled.
 std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
   for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
   return executable;
@@ -164,7 +164,7 @@ void take_executor(const weft_compile_options& c, HostExecutor& to) {
   if (c.executor) to = to_executor(*c.executor);
 }
 
-/// The stride of the array is the size of the caller's version of the struct.
+/// Reads the array of operators. Its stride is the size of the caller's version of weft_operator.
 void take_operators(const weft_compile_options& c, option::operators& to) {
   if (c.operator_count > 0) required(c.operators, "operators");
   for (size_t i = 0; i < c.operator_count; ++i) {

@@ -66,7 +66,8 @@ size_t bytes_of(const Tensor& tensor) {
   return static_cast<size_t>(byte_size(tensor.dtype, element_count(tensor.dims)));
 }
 
-/// Checks type and sizes, that `bytes` fits them, and that there are data; returns a tensor without data.
+/// Checks the type and the sizes, that `bytes` is their size in memory, and that the data pointer is set; returns a
+/// tensor without data.
 Tensor checked_tensor(weft_dtype type, const int64_t* dims, size_t rank, const void* data, size_t bytes) {
   Tensor tensor = checked_tensor(type, dims, rank);
   size_t wanted = bytes_of(tensor);

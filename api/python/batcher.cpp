@@ -20,8 +20,8 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// Tensors of the interpreter that nobody uses any more. Threads without the interpreter's lock leave them here; a
-/// thread with it frees them.
+/// Tensors over memory of Python objects that are no longer used. A thread without the interpreter's lock (GIL) leaves
+/// them here; a thread that holds the lock frees them.
 class Leftovers {
  public:
   void add(Tensor tensor) {
@@ -102,7 +102,7 @@ class Queue {
     });
   }
 
-  /// (id, outputs, None) or (id, None, error) for each request that was answered since the last call.
+  /// Returns (id, outputs, None) or (id, None, error) for each request that was answered since the last call.
   nb::list take() {
     std::vector<Finished> finished;
     {
@@ -166,7 +166,8 @@ class Queue {
     return inputs;
   }
 
-  /// Parts of a joint run do not overlap, so each array may own its part. Only ref shares memory of inputs.
+  /// Parts of a joint run do not overlap, so each array may own its part. Only on `ref` can an output share the memory
+  /// of an input.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

@@ -56,7 +56,7 @@ constexpr TypeRow type_rows[] = {
     {WEFT_C128, nb::dlpack::dtype_code::Complex, 128},
 };
 
-/// Types below a byte may have several lanes that fill one byte, such as torch.float4_e2m1fn_x2.
+/// Returns Weft's type for a DLPack type. A type below a byte may have several lanes, if they fill one byte.
 weft_dtype from_dlpack(nb::dlpack::dtype type) {
   for (const TypeRow& row : type_rows) {
     bool is_same = static_cast<uint8_t>(row.code) == type.code && row.bits == type.bits;
@@ -235,9 +235,8 @@ class Model {
   }
   const weft::Program& program() const { return program_; }
 
-  /// `out`: for each output an array to write it to, or none; an empty list means none for all. An output that was
-  /// written there is returned as its sizes. `is_bits`: the array holds integers of the same width instead of its
-  /// elements.
+  /// Runs the model. `out`: for each output an array to write it to, or none; an empty list: none for all. For an
+  /// output written to its array, returns only its sizes. `is_bits`: the array holds integers of the same width.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {

@@ -69,7 +69,8 @@ BatchRule rule_by_sizes(const std::vector<Port>& inputs, const std::vector<Port>
   return {.joins = true, .max_rows = first.dims[0].max};
 }
 
-/// Adds the axes of size `name`; returns false if it is part of another size.
+/// Adds the axes whose size is the symbol `name`. Returns false if the symbol is part of a larger expression, or if an
+/// input with such an axis has a default.
 bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vector<Axis>& axes) {
   for (size_t i = 0; i < ports.size(); ++i) {
     for (size_t axis = 1; axis < ports[i].rank; ++axis) {
@@ -123,7 +124,8 @@ class Examples {
     return sizes;
   }
 
-  /// Test data: masks hide nothing; other integers are 0 or 1, which every table of embeddings has.
+  /// Makes test data: masks are all 1, so they hide nothing; other integers are 0 or 1, which are valid indices of
+  /// every embedding table.
   Tensor fill(const Port& port, const std::vector<int64_t>& sizes) {
     int64_t count = 1;
     for (int64_t size : sizes) count *= size;
@@ -142,7 +144,7 @@ class Examples {
     else if (type == WEFT_F16) put_small(to, is_mask, 0x3c00, 10);
     else if (type == WEFT_BF16) put_small(to, is_mask, 0x3f80, 7);
     else
-      *to = std::byte{is_mask || value > 0};  // the low byte of an integer or bool; a small number of the other types
+      *to = std::byte{is_mask || value > 0};  // only the lowest byte: 1 as an integer or bool, a tiny number as a float
   }
 
   /// A 16-bit float: 1, or a random one in [1, 2).
@@ -177,7 +179,8 @@ double number_at(const Tensor& tensor, size_t i) {
   return value;
 }
 
-/// Equal up to rounding: kernels, and so the order of additions, may differ with the number of rows.
+/// True if the tensors are equal up to rounding: kernels, and so the order of additions, may differ with the number of
+/// rows.
 bool are_close(const Tensor& a, const Tensor& b) {
   if (!std::ranges::equal(a.dims(), b.dims())) return false;
   bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;

@@ -172,8 +172,8 @@ void Batcher::work(const Program& program) {
   }
 }
 
-/// Called with the lock held; waiting releases it. Empty when the batcher ends, or when all waiting requests have
-/// expired.
+/// Call it with the lock held; it releases the lock while it waits. Returns an empty batch when the batcher ends, or
+/// when all waiting requests have expired.
 Batcher::Batch Batcher::next_batch(std::unique_lock<std::mutex>& lock) {
   arrived_.wait(lock, [&] { return is_ending_ || !queue_.empty(); });
   if (is_ending_) return {};

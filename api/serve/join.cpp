@@ -53,7 +53,7 @@ Filled allocate(weft_dtype type, const Dims& dims) {
   return {Tensor(tensor), data};
 }
 
-/// `bytes` bytes of a tensor from `data` on, as a tensor that keeps the whole one alive.
+/// Returns a tensor over `bytes` bytes of `whole` from `data` on; it keeps the memory of `whole` alive.
 Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dims& dims) {
   auto owner = std::make_unique<Tensor>(whole);
   auto release = [](void* user) { delete static_cast<Tensor*>(user); };
@@ -70,8 +70,8 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
 
 using Memory = Joiner::Memory;
 
-/// Gives `memory` at least `bytes` bytes. It is replaced if it is too small or still in use, as an output may be a view
-/// of an input.
+/// Gives `memory` at least `bytes` bytes. Memory that is too small, or that an output still views (an output may be a
+/// view of an input), is replaced.
 void make_room(const Program& program, size_t bytes, Memory& memory) {
   bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
   if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone

@@ -17,7 +17,7 @@ using weft::i64, weft::i8, weft::u8;
 
 namespace {
 
-/// `direct`: rows of A are read in place, else they are converted to scratch.
+/// Measures a product. `direct`: rows of A are read in place, else they are converted to scratch.
 template <class Mac, class A, GemmTile tile = native_tile, bool direct = false>
 void bench(const char* what, i64 m, i64 n, i64 k) {
   const i64 units = tasks::gemm_units(k, Mac::group);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the kernel benchmarks share: the FMA limit of this core at this moment, and the best rate of some rounds, each
-/// beside its own measurement of the limit, in CPU seconds.
+/// What the kernel benchmarks share: the FMA limit of this core at this moment, and the best rate of several rounds.
+/// Each round is paired with its own measurement of the limit; times are CPU seconds.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
@@ -37,7 +37,7 @@ struct Rate {
   double gflops = 0, peak = 0;
 };
 
-/// The best of 8 rounds of at least 20 ms of `run`, which does `flop` operations.
+/// Returns the best of 8 rounds of at least 20 ms of `run`, which does `flop` operations.
 template <class Run>
 Rate best_rate(double flop, const Run& run) {
   Rate best;
@@ -62,7 +62,7 @@ struct Aligned {
 };
 using Floats = std::vector<f32, Aligned<f32>>;
 
-/// Small multiples of 1/8, so that nothing becomes denormal or infinite.
+/// Returns small multiples of 1/8, so that nothing becomes denormal or infinite.
 inline Floats numbers(i64 count) {
   Floats v(static_cast<size_t>(count));
   for (f32& x : v) x = static_cast<f32>(rand() % 17 - 8) / 8;

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks with onnxruntime that the models of the benchmark are fit to judge anything by.
+"""Checks with onnxruntime that the benchmark's models can show a wrong kernel.
 
   python bench/models/check.py [NAME ...]
 
-At every size of `NAME.json`: the outputs are finite, no output is the same number throughout, and any two members of a
-batch differ. At the first size, and at the smallest in which nothing is 1: every output moves when any one input
-moves. The outputs of a random network can be all but constant, and then a wrong kernel passes for a right one. Needs
-numpy, onnx and onnxruntime.
+At every size of `NAME.json`: the outputs are finite, no output is constant, and any two members of a batch differ. At
+the first sizes, and at the smallest sizes that are all above 1: every output changes when any one input changes.
+Without such checks a random network could be almost constant, and a wrong kernel would go unnoticed. Needs numpy, onnx
+and onnxruntime.
 """
 
 import sys
@@ -83,8 +83,8 @@ def check_moves(engine, name, feeds, outputs):
 
 
 def how_small(sizes):
-    """Returns the sort key: the product of the sizes, but sizes of 1 last, because a single position may ignore a mask, and a
-    past may be empty."""
+    """Returns a sort key for sizes: their product. Sizes that contain a 1 come last, because a single position may
+    ignore a mask and its past may be empty."""
     return 1 in sizes.values(), np.prod([size or 1 for size in sizes.values()])
 
 

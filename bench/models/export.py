@@ -28,10 +28,10 @@ HERE = Path(__file__).resolve().parent
 SMALL = 1024  # bytes up to which a weight stays in the graph
 SEED = 1
 
-# How inputs are drawn where standard normal numbers would not do, and the sizes at which a model is measured.
+# Distributions of inputs for which standard normal numbers are unsuitable, and the sizes at which a model is measured.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # the first cases, which are timed: their operations are counted in a run
+COUNTED = 2  # the number of cases that are timed; their operations are counted in a run
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},
@@ -74,9 +74,9 @@ CASES = {
 
 
 def enliven(module):
-    """Adds noise: a weight that is the same number everywhere hides mistakes (a forgotten bias of zero, a swapped axis). The
-    factors of batch normalisation stay 1, because they are folded into convolutions whose weights must stay easy to
-    describe."""
+    """Adds noise to constant weights, because they hide mistakes (a forgotten bias of zero, a swapped axis). The scale
+    factors of batch normalisation stay 1: they are folded into convolutions, whose weights must remain multiples of the
+    values that fill.py draws."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             factor = isinstance(module.get_submodule(name.rpartition(".")[0]), torch.nn.BatchNorm2d) and name.endswith(
@@ -120,7 +120,7 @@ def settle(network):
 
 
 def prepare(name):
-    """Returns the network ready for export, and those of its weights that are drawn already."""
+    """Returns the network ready for export, and the convolution weights that draw_convolutions has set ({} if none)."""
     torch.manual_seed(SEED)
     network = NETWORKS[name]()
     enliven(network.module)
@@ -193,8 +193,8 @@ def distribution(name, value):
 
 
 def describe_with(drawn):
-    """Describes a weight like `distribution`, but weights that were drawn are described by their recipe, and biases that come from
-    batch normalisation are kept."""
+    """Describes a weight like `distribution`, with two exceptions: weights that draw_convolutions has set are described
+    by their recipe, and biases that come from batch normalisation are kept."""
 
     def describe(name, value):
         if name.endswith("weight_bias"):

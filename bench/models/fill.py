@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes an ordinary ONNX file from a graph without weights.
 
-  python bench/models/fill.py resnet50 [resnet50.onnx]     # without a target: into the cache folder, and prints where
+  python bench/models/fill.py resnet50 [resnet50.onnx]     # without a target: writes into the cache folder and prints the path
   python bench/models/fill.py --list
 
 `NAME.onnx` beside this script is a valid model whose large weights are inputs. `NAME.json` says how to make each of

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: a network of keras.applications with random weights as a SavedModel with an open batch,
-and as .tflite files for one picture, in floats and in bytes.  keras_networks.py FOLDER NAME..."""
+"""Runs with the Python that has TensorFlow. Writes networks of keras.applications with random weights as SavedModels
+with an open batch, and as .tflite files for one picture, in f32 and in int8.  keras_networks.py FOLDER NAME..."""
 import os
 import sys
 from pathlib import Path
@@ -14,7 +14,8 @@ SIZE, PICTURES = 224, 4  # side of a picture; pictures from which the converter 
 
 
 def converter_of(model):
-    """Returns a converter with the variables as constants: variables could not be calibrated."""
+    """Returns a converter for the model with its variables frozen to constants, because calibration does not support
+    variables."""
     spec = tf.TensorSpec([1, SIZE, SIZE, 3], tf.float32, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}).get_concrete_function(spec)
     return tf.lite.TFLiteConverter.from_concrete_functions([convert_variables_to_constants_v2(function)])

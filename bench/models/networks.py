@@ -148,7 +148,8 @@ class PyramidPool(nn.Module):
 
 
 class DetectorHead(nn.Module):
-    """Boxes as a distribution over 16 distances per side, and 80 class scores, for every cell of three grids."""
+    """Predicts, for every cell of three grids, a box (for each side a distribution over 16 distances) and 80 class
+    scores."""
 
     def __init__(self, channels, classes=80, steps=16):
         super().__init__()
@@ -344,7 +345,7 @@ class LlamaLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Layers of the Llama kind on hidden states: `past` earlier positions (none in a prefill), then `seq` new ones."""
+    """Layers of the Llama kind on hidden states: `past` cached positions (0 in a prefill), then `seq` new ones."""
 
     def __init__(self, width=1024, heads=16, kv_heads=4, inner=2816, layers=2):
         super().__init__()

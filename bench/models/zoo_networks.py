@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forty networks of torchvision, timm and transformers with random weights, and lists of further ones in `FRESH`.
 
-`RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)` the
-path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
-forty is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them. A list of `FRESH` is named after the day on
-which it was drawn (the second of a day has a `b`). It is measured once before anybody looks at a network of it, and only these rows judge the heuristics.
+`RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)`
+the path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
+forty is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them. A list of `FRESH` is named after the day
+on which it was drawn (the second of a day has a `b`). Its networks are measured once before anybody tunes for them;
+only the rows of that first measurement judge the heuristics.
 """
 
 import sys
@@ -39,7 +40,8 @@ def segmentation(name):
 
 
 def timm_model(name, shape=PICTURE, fused=True):
-    """`fused=False` writes attention out: the export to ONNX refuses scaled_dot_product_attention of five axes."""
+    """Makes a network of timm. `fused=False` writes attention out as products and a softmax: the export to ONNX refuses
+    scaled_dot_product_attention of five axes."""
 
     def build():
         import timm
@@ -214,7 +216,7 @@ def volume_block(channels, out):
 
 
 class VolumeUNet(nn.Module):
-    """A U-Net over volumes, as for medical pictures: instance norms, strided and transposed convolutions."""
+    """A U-Net for volumes such as medical scans: instance norms, strided and transposed convolutions."""
 
     def __init__(self, widths=(16, 32, 64, 128)):
         super().__init__()
@@ -292,7 +294,8 @@ class StyleDecoder(nn.Module):
 
 
 class Detector(nn.Module):
-    """RetinaNet without its last step: ResNet-18, a feature pyramid, heads with group norms on five sizes."""
+    """RetinaNet without the non-maximum suppression at its end: ResNet-18, a feature pyramid, and heads with group
+    norms on five sizes."""
 
     def __init__(self, channels=128, classes=20):
         super().__init__()

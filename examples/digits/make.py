@@ -27,7 +27,8 @@ PIXEL_SCALE = 1 / 255
 
 
 def pixels():
-    """Returns all pictures as PNG would hold them, (1797, 8, 8) of 0..255, and their digits. The source has 17 grey levels."""
+    """Returns all pictures, u8 [1797, 8, 8] (0 to 255, as in a PNG), and their digits. The source has 17 grey
+    levels."""
     data = load_digits()
     return np.rint(data.images * (255 / 16)).astype(np.uint8), data.target
 
@@ -38,7 +39,8 @@ def to_input(images):
 
 
 class Network(nn.Module):
-    """Three convolutions, two halvings of the picture, two matrix products. GRAPH says the same to ONNX."""
+    """Three convolutions, two halvings of the picture, two matrix products. GRAPH is the same network in ONNX's text
+    form."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One network in three forms: which notes a sound holds, by basic-pitch (Spotify, Apache-2.0), whose package has it as a SavedModel, as a
-TensorFlow Lite model and as ONNX.
+"""Runs one network in three forms: basic-pitch (Spotify, Apache-2.0), which finds the notes in a sound. Its package has
+it as a SavedModel, as a TensorFlow Lite model and as ONNX.
 
     pip download --no-deps basic-pitch==0.4.0 && unzip -q basic_pitch-0.4.0-*.whl -d basic-pitch
     ./x python examples/tensorflow/pitches.py basic-pitch/basic_pitch/saved_models/icassp_2022
@@ -28,7 +28,7 @@ def main():
     forms = {"SavedModel": folder / "nmp", "TensorFlow Lite": folder / "nmp.tflite", "ONNX": folder / "nmp.onnx"}
     for form, path in forms.items():
         model = weft.compile(path)
-        answer = sorted(port.name for port in model.outputs)[1]  # contour, note, onset; in ONNX they have numbers in this order
+        answer = sorted(port.name for port in model.outputs)[1]  # contour, note, onset, in the order of ONNX's numbers
         said = []
         for note, number in NOTES.items():
             keys = model.run({model.inputs[0].name: sound(number).reshape(1, LENGTH, 1)})[answer][0]  # [steps, 88 keys from 21 on]

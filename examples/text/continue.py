@@ -28,7 +28,8 @@ def load(engine):
 
 
 def choose(logits, heat, random):
-    """Returns the likeliest byte when heat is 0; else a draw, the bolder the hotter."""
+    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so more heat gives
+    less likely bytes."""
     if heat == 0:
         return int(logits.argmax())
     chance = np.exp((logits - logits.max()) / heat, dtype=np.float64)

@@ -3,9 +3,9 @@
 
   python examples/text/make.py          # needs torch, onnx, onnxruntime; some two minutes of one core
 
-The text it learns from is this project's own: every Markdown page that git tracks, then the comments of every C++
-file, in order of path. One block of 256 bytes in twenty, chosen by a fixed seed, is never trained on and measures how
-well it reads.
+It is trained on this project's own text: every Markdown page that git tracks, then the comments of every C++ file, in
+order of path. One in twenty blocks of 256 bytes, chosen by a fixed seed, is never trained on; these blocks measure the
+model.
 """
 
 import math
@@ -63,7 +63,7 @@ class Layer(nn.Module):
 
 
 class Writer(nn.Module):
-    """Bytes in, for each place the next byte's logits out. GRAPH says the same to ONNX."""
+    """Maps bytes to the logits of the next byte at each position. GRAPH is the same network in ONNX's text form."""
 
     def __init__(self):
         super().__init__()
@@ -186,7 +186,7 @@ def train(net, text):
 
 
 def bits(session, blocks):
-    """Returns the mean bits that the model needs for each byte of the blocks but the first."""
+    """Returns the mean number of bits that the model needs for each byte of the blocks, their first bytes left out."""
     logits = session.run(None, {"bytes": blocks[:, :-1].astype(np.int64)})[0].astype(np.float64)
     chance = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -np.take_along_axis(chance, blocks[:, 1:, None].astype(np.int64), -1).mean() / math.log(2)

@@ -63,7 +63,7 @@ const GpuModel& gpu_model(std::string_view arch);
 /// Returns the chip of an NVIDIA device with this compute capability (90 is 9.0), as the architecture-specific form
 /// (sm_90a) if there is one. A device newer than all known ones gets the newest known chip. Throws E204 for others.
 Chip nvidia_chip(int capability);
-/// "cpu:x86-64-v3", "cpu:x86-64-v4" ...: the chips of a vendor that tests cover.
+/// Returns the chips of a vendor that tests cover: "cpu:x86-64-v3", "cpu:x86-64-v4" ...
 std::vector<std::string> tested_chips(std::string_view vendor);
 /// Returns the macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
 std::vector<std::string> kernel_macros(const Chip& chip);

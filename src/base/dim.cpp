@@ -51,7 +51,7 @@ struct DimTerms {
 namespace {
 
 /// Limits on the characters of an expression and the factors of a term. Real models need some hundred. Without a limit,
-/// a few nodes that square a size repeatedly would never end.
+/// a few nodes that square a size repeatedly would make expressions grow without end.
 constexpr size_t longest_expression = 16'384, max_factors = 512;
 
 [[noreturn]] void overflow() {
@@ -266,8 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Finds the terms that are multiples of the divisor by the bounds of their symbols. Returns their quotient and the
-  /// remaining terms.
+  /// Returns the sum of the terms that divide by the divisor whatever values their symbols have, divided by it, and the
+  /// sum of the other terms.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -509,7 +509,7 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True if `dim` is provably >= 0 after replacing some maximum in it (or subtracted minimum) by one of its operands.
+/// True if `dim` is provably >= 0 when a maximum in it (or a subtracted minimum) is replaced by one of its operands.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

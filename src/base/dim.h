@@ -93,8 +93,8 @@ bool known_equal(const Dim& a, const Dim& b);       ///< proved equal
 bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
-/// symbol_text returns a symbol's name as a program's text writes it: quoted and escaped unless it has only letters,
-/// digits and "_.$:". symbol_name is the inverse.
+/// Returns a symbol's name as a program's text writes it: quoted and escaped unless it has only letters, digits and
+/// "_.$:". symbol_name is the inverse.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 

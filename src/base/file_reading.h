@@ -26,7 +26,7 @@ class FileReading {
   ~FileReading();
   FileReading(const FileReading&) = delete;
 
-  /// Throws E106 if a file that this thread has mapped since then has changed.
+  /// Throws E106 if a file that this thread has mapped during this object's life has changed.
   void check() const;
   /// Notes that this thread has mapped a file.
   static void add(const Bytes& file);

@@ -49,7 +49,7 @@ class Table : public std::vector<T> {
     this->push_back(std::move(item));
     return end_id() - 1;
   }
-  /// Returns the id behind the last, which the next new item gets.
+  /// Returns the id after the last one, which the next new item gets.
   Key end_id() const { return Key(std::ssize(*this)); }
   /// Returns all ids, in order.
   auto ids() const { return std::views::iota(Key(0), end_id()); }

@@ -213,7 +213,8 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // Copies to huge pages, as for all weights of runs, and piece by piece, so that two whole copies never exist.
+  // Copies to huge pages, as all weights are held for runs. Copies piece by piece and drops the pages that it has read,
+  // so that the weights are never twice in memory.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
                                    [](std::byte* p) { ::operator delete(p, huge_page); });

@@ -5,10 +5,10 @@
 
 namespace weft {
 
-/// The name of the symbol that has another value in every run: the seed of random operators without a seed.
+/// The name of the symbol that gets a new value in every run: the seed of random operators without a seed of their own.
 inline constexpr std::string_view run_seed = "run_seed";
 
-/// Returns another number in [0, 2^62) at each call in every process: a counter mixed with the system's entropy.
+/// Returns a new number in [0, 2^62) at each call, different in every process: a counter mixed with entropy.
 int64_t fresh_seed();
 
 }  // namespace weft

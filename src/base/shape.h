@@ -40,7 +40,7 @@ struct Type {
 };
 bool operator==(const Type& a, const Type& b);
 
-/// "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
+/// Returns the type as text: "f32[2,3]", "sequence(f32[2])", "optional(...)", "map(string, f32[])".
 std::string to_string(const Type& type);
 
 // The elements of one container may differ in their sizes. The container's type then writes `_` for each size that
@@ -54,7 +54,7 @@ inline bool is_placeholder(const Symbol& symbol) {
 Dim placeholder(std::string_view name);
 /// True if `dims` consists of this placeholder only.
 bool is_placeholder(const Dims& dims, std::string_view name);
-/// Returns the type as a container's type states it: sizes that are not numbers become `_`.
+/// Returns the type in a form for elements of a container: sizes that are not numbers become `_`.
 Type as_element(const Type& type);
 /// Returns the narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
 std::optional<Type> common_element(const Type& a, const Type& b);

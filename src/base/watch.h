@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Tells whether a run or a compile must end early: its deadline has passed, or `stop` returns true. All its threads
-/// ask between pieces of work. `stop` must outlive the watch.
+/// Tells whether a run or a compile must end early: its deadline has passed, or `stop` returns true. Every thread of
+/// the run or compile checks it between pieces of work. `stop` must outlive the watch.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;

@@ -107,8 +107,8 @@ std::string make_identity() {
   return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
 }
 
-/// Returns a source's prelude; none if it has no includes, or if warnings are wanted, because a prelude shows those of
-/// headers only once.
+/// Returns a source's prelude; none if it has no includes, or if warnings are wanted, because a prelude shows the
+/// warnings of headers only the first time.
 Prelude prelude_of(const KernelSource& source, const Chip& chip) {
   if (source.warnings || source.code.find("#include") == source.code.npos) return nullptr;
   std::string why;

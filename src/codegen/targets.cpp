@@ -64,7 +64,7 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
   if (!target) return nullptr;
   llvm::TargetOptions options;
-  // An inner loop that begins anywhere can lose a tenth of its speed beside another thread of the core.
+  // Aligned loops: an unaligned inner loop can lose a tenth of its speed when another thread runs on the same core.
   if (chip.kind == ChipKind::x86) options.LoopAlignment = 64;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fuse as the source's contract flags allow
   std::unique_ptr<llvm::TargetMachine> machine(

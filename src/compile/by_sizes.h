@@ -9,7 +9,8 @@
 /// compiles a program for each set of such decisions, at the first run that needs it, and keeps it.
 namespace weft {
 
-/// `first` is the program for `decisions`; `options` say how the model is read and compiled for other decisions.
+/// Returns `first`, the program for `decisions`, extended: sizes with other decisions compile the model again, with
+/// `options`.
 std::shared_ptr<Executable> make_by_sizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions,
                                           std::shared_ptr<Executable> first, const CompileOptions& options);
 

@@ -18,7 +18,7 @@
 namespace weft {
 namespace {
 
-/// Copies constants that runs read out of their files into memory, because other processes may change a file.
+/// Copies constants that runs would read from a mapped file into memory, because other processes may change the file.
 void leave_files(Program& program) {
   for (const auto& module : program.modules()) {
     for (Instruction& i : *module) {

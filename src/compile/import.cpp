@@ -26,7 +26,7 @@ const onnx::ValueInfo& find_input(const std::string& name, const onnx::Graph& gr
                .hint = cat("the inputs are ", names)});
 }
 
-/// Adds one input's request to the importer's options. Bounds of a named size hold for the name, so everywhere.
+/// Adds one input's request to the importer's options. Bounds of a named size hold wherever the name occurs.
 void request_onnx_sizes(const ShapeRequest& request, const onnx::Graph& graph, onnx::ImportOptions& out) {
   const auto& declared = find_input(request.input, graph, "sizes are").type.dims;
   if (declared && declared->size() != request.sizes.size()) {

@@ -56,7 +56,7 @@ std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips)
   return best;
 }
 
-/// Finds the place. `auto` takes a GPU only if the file has code for it: no compilation is preferred.
+/// Finds the device. `auto` takes a GPU only if the file has code for it: loading without a compilation is preferred.
 Place place_for(const std::vector<Chip>& chips, const CompileOptions& options) {
   Place place = find_place(options);
   if (place.reference) {

@@ -30,9 +30,9 @@ class StaticModel {
   /// Returns the declared outputs. An output without a declared rank gets its rank in the likely program.
   std::vector<Port> outputs(const Program* likely) const;
   std::vector<Tensor> likely_values() const;
-  /// Returns the options with these values of the static inputs, in their order.
+  /// Returns the options for the given values of the static inputs, in the order of these inputs.
   CompileOptions fixed(std::span<const Tensor> values) const;
-  /// Returns the program for these values of the static inputs, in their order.
+  /// Returns the program for the given values of the static inputs, in the order of these inputs.
   std::unique_ptr<Program> program(std::span<const Tensor> values, onnx::SizeDecisions* decisions,
                                    onnx::StaticNeeds* needs = nullptr) const;
   /// Returns the program for the most likely values that compile; null if none do.

@@ -254,8 +254,8 @@ class Tuner {
     });
   }
 
-  /// Runs the trial and the favourites in turns. The candidate's time is the favourite's time multiplied by the median
-  /// ratio of the two.
+  /// Alternates runs of the trial and of the program of favourites. The candidate's time is the favourite's time
+  /// multiplied by the median ratio of the two.
   void compare(Trial& trial, size_t rank) {
     constexpr int fewest = 5, most = 25;
     constexpr auto enough = std::chrono::milliseconds(400);

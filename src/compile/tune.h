@@ -31,7 +31,7 @@ struct TuneReport {
 /// unless the options forbid caches. E501 if the chip is not present; errors of running the program are passed on.
 TuneReport tune(const ProgramSource& source, const Place& place, const CompileOptions& options);
 
-/// Measures likewise for the file of a model or a saved program.
+/// Measures in the same way for the file of a model or a saved program.
 TuneReport tune_file(const std::filesystem::path& path, const CompileOptions& options);
 
 }  // namespace weft

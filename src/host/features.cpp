@@ -51,7 +51,7 @@ struct Padding {
   int64_t width(int64_t run) const { return most < 0 ? run - 1 : std::min(most, run - 1); }
 };
 
-/// Joins tokens [first, last) of a row, with `pad` padding tokens before and behind them.
+/// Joins tokens [first, last) of a row, with `pad` padding tokens before and after them.
 std::string joined(const Padding& p, std::span<const std::string> row, int64_t first, int64_t last, int64_t pad) {
   std::string text;
   auto size = std::ssize(row);

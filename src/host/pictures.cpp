@@ -21,15 +21,15 @@ namespace {
 
 using File = std::span<const std::byte>;
 constexpr size_t max_pixels = size_t{1} << 28;
-/// Limits on pixels, so that a small file cannot take a gigabyte. A picture above the first limit may have at most this
-/// many pixels for each byte of its file; only blank pictures compress further.
+/// Limits on pixels, so that a small file cannot take a gigabyte. A picture above `pixels_for_all` may have at most
+/// `pixels_per_byte` pixels for each byte of its file; only blank pictures compress further.
 constexpr size_t pixels_for_all = size_t{1} << 24, pixels_per_byte = size_t{1} << 13;
 
 [[noreturn]] void refuse_picture(std::string what, std::string hint = "") {
   throw Error({.kind = ErrorKind::usage, .code = "E212", .what = std::move(what), .hint = std::move(hint)});
 }
 
-/// Makes an empty picture of these sizes; throws if it is too large, absolutely or for its file.
+/// Makes an empty picture of these sizes; throws if it has too many pixels, in total or for the size of its file.
 Picture canvas(File file, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0 || width > max_pixels || height > max_pixels || width * height > max_pixels)
     refuse_picture(cat("the picture is ", width, "x", height, "; 1 to 2^28 pixels are read"));

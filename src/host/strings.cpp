@@ -199,8 +199,8 @@ Values concat_text(Operands in) {
   return each_text(in[0], [&](const std::string& text) { return text + strings(in[1])[at++]; });
 }
 
-/// `split_text` by patterns. `numbers`: an unused value, whether ends are marked, the least characters of a token,
-/// whether patterns match tokens or the text between them. `strings`: the fill, then the patterns.
+/// Computes `split_text` by patterns. `numbers`: an unused value, whether ends are marked, the least characters of a
+/// token, whether patterns match tokens or the text between them. `strings`: the fill, then the patterns.
 static Values tokens_of(const HostCall& call, Operands in) {
   bool marks = call.numbers.at(1) != 0, is_token = call.numbers.at(3) != 0;
   std::vector<Pattern> patterns;

@@ -172,7 +172,7 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // usually the last user, since dead code is removed from the end
+  for (const Value& input : instruction.inputs) {  // usually its last user: dead code goes from the end
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }

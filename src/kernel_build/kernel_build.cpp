@@ -202,7 +202,7 @@ int default_threads() {
 /// The sources, followed by the shared parts that they request in lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // index of the kernel that needs each source (itself for kernels)
+  std::vector<size_t> asker;  // for each source, the index of the kernel that needs it (a kernel's own index)
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {

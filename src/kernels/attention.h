@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Attention, softmax(score(q k^T)) v, by online softmax, so that only a block of the scores exists at a time: keys
-/// pass in blocks; each row keeps its maximum and its sum, and rescales its earlier results when the maximum grows.
+/// Attention, softmax(score(q k^T)) v, by online softmax, so that only one block of the scores exists at a time. Keys
+/// come in blocks; each row keeps its maximum and sum, and rescales earlier results when the maximum grows.
 ///
 /// CPU: both products run on the kernel of micro.h; keys and values of a block are packed to scratch as words of four
-/// bytes, so any storage and strides cost little. Heads that share a key-value head share its packing.
+/// bytes, so any element type and any strides cost little. Query heads of a key-value head share its packing.
 #include "attention_sizes.h"
 #include "device.h"
 #include "gemm.h"
@@ -44,7 +44,7 @@ WEFT_INLINE void transpose8(Vec<f32, 8> (&r)[8]) {
   }
 }
 
-/// Returns 8 units of a row as words. `elements` are left in the row; words beyond them are 0.
+/// Returns 8 units of a row as words. The row has `elements` elements left; words beyond these are 0.
 template <class Mac, class T>
 WEFT_INLINE Vec<f32, 8> units_of_row(const T* from, i64 elements) {
   constexpr int E = 8 * Mac::group;
@@ -116,8 +116,8 @@ struct SeenRows : TileRows<Mac, tile> {
   WEFT_INLINE i64 units(i64 all) const { return summed ? least(all, tasks::gemm_units(seen, Mac::group)) : all; }
 };
 
-/// e^x for x <= 0 (and NaN), 0 where that is no normal number. The product is rounded: the error, a part of |x|, never
-/// exceeds 2^-24 of the row's largest weight, 1.
+/// Returns e^x for x <= 0 (and NaN); 0 where the result would be denormal. The product x log2(e) is rounded once: the
+/// error, which is proportional to |x|, never exceeds 2^-24 of the row's largest weight, which is 1.
 template <class V>
 WEFT_INLINE V quick_exp_not_above_0(V x) {
   const V y = x * constant<V>(1.44269504088896340736);
@@ -167,12 +167,12 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
 }
 
 /// Runs tasks [begin, end) of tasks::attention_blocks(tile, batch, kv_heads, heads / kv_heads * queries, keys).tasks.
-/// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` says which keys are seen (all, causal, a
-/// window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw products into
-/// scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the output; L is
-/// tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does; with no keys at
-/// all it gives 0. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 rounds the
-/// exponentials as well, but not their sum. Scratch: tasks::attention_scratch_bytes.
+/// q, k and v are of any float type. `range(batch, head, query) -> KeyRange` returns the keys that a query attends to
+/// (all, causal, a window, the valid length), `score(batch, head, query, key, Vec<f32, L>, lanes) -> Vec` turns raw
+/// products into scores (scale, soft cap, mask, bias), `store(batch, head, query, col, Vec<f32, L>, lanes)` takes the
+/// output; L is tile.lanes. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN as softmax does;
+/// with no keys at all it gives 0. `Mac` multiplies: MacF32, or MacBf16 on processors that multiply bf16. MacBf16 also
+/// rounds the exponentials to bf16, but not their sum. Scratch: tasks::attention_scratch_bytes.
 template <class Mac, GemmTile tile, bool nan_rows = false, class L, class Q, class K, class V, class Range, class Score,
           class Store>
 WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q, const K* k, const V* v,
@@ -218,7 +218,7 @@ WEFT_INLINE void attention(const L& launch, const AttentionSizes& s, const Q* q,
         states[row].begin = static_cast<i32>(tasks::clamp(seen.begin - key0, 0, count));
         states[row].end = static_cast<i32>(tasks::clamp(seen.end - key0, states[row].begin, count));
       }
-      // Two products with one inner kernel: 0, scores = q k^T; 1, out += exp(scores) v.
+      // Both products use the same inner kernel. Pass 0: scores = q k^T; pass 1: out += exp(scores) v.
       WEFT_NO_UNROLL for (int pass = 0; pass < 2; ++pass) {
         const i64 length = tasks::gemm_units(pass ? count : s.d, Mac::group);
         const i64 stride = pass ? at.score_stride : at.query_stride;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// attention_gpu.h for few queries, as in text generation: the time is that of reading the keys and values once (Dao et
-/// al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16 bytes to a lane. Each team
-/// has its own running softmax over its keys; the results are combined in a fixed order: of a wave, of the block and,
-/// on sm_90a, of the `Split` blocks of a cluster that share the keys.
+/// The attention of attention_gpu.h for few queries, as in text generation. The time is that of reading the keys and
+/// values once (Dao et al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16 bytes
+/// in each lane. Each team has its own running softmax over its keys. The results of the teams are combined in a fixed
+/// order: within a wave, within the block and, on sm_90a, among the `Split` blocks of a cluster that share the keys.
 
 #include "attention_wgmma.h"
 #include "gemm_operand.h"
@@ -30,7 +30,7 @@ struct FewState {
     sum += weight;
     out += Vec<f32, V>(weight) * value;
   }
-  /// Adds the results of the wave's other teams; every team then has the whole.
+  /// Adds the results of the wave's other teams; every team then has the result of the whole wave.
   template <int Team>
   WEFT_INLINE void join_teams() {
     f32 high = top;
@@ -49,9 +49,9 @@ struct FewKeys {
   Vec<T, V> k[AtOnce], v[AtOnce];
 };
 
-/// As attention_gpu, with four columns to `store`. D is at least d and dv, D * sizeof(T) / 16 a power of two of at most
-/// wave_size; `Rows` is at least heads / kv_heads * queries; rows of q, k and v begin on multiples of 16 bytes, d and
-/// dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of Split.
+/// As attention_gpu; `store` receives four columns at a time. D is at least d and dv, D * sizeof(T) / 16 a power of two
+/// of at most wave_size; `Rows` is at least heads / kv_heads * queries; rows of q, k and v begin on multiples of 16
+/// bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of Split.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
           class Store>
 WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
@@ -59,7 +59,7 @@ WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P 
   constexpr int V = stage_lanes<T>, team = D / V, waves = L::threads / wave_size, at_once = 2;
   constexpr int teams = L::threads / team, stride = D + 4;
   static_assert(team <= wave_size && D % V == 0);
-  WEFT_SHARED f32 parts[waves * Rows * stride];  // of a row of a wave: columns, largest score, sum of weights
+  WEFT_SHARED f32 parts[waves * Rows * stride];  // [wave][row]: columns of the result, largest score, sum of weights
   alignas(16) WEFT_SHARED f32 sums[Rows * stride];
   alignas(16) WEFT_SHARED f32 stats[Rows * 4];
   const i64 group = z.heads / most(z.kv_heads, 1), all_rows = group * z.queries;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Attention on GPUs, softmax(score(q k^T)) v, without ever storing the scores (Dao, "FlashAttention-2", 2023): a block
-/// takes the queries of one key-value head, 16 to a wave, and walks over the keys; running maxima and sums rescale what
-/// was added up before. The queries of all heads that share a key-value head follow each other as rows.
+/// takes the queries of one key-value head, 16 for each wave, and loops over the keys. When a row's running maximum
+/// grows, its earlier sums are rescaled. The queries of all heads that share a key-value head are consecutive rows.
 ///
 ///     attention_gpu<f16, 64>(WEFT_LAUNCH, sizes, q, k, v, keys_of, score, store);
 ///
 /// with keys_of(batch, head, query) -> KeyRange, score(batch, head, query, key, s, lanes) -> s, store(batch, head,
-/// query, col, v, lanes), all with one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
+/// query, col, v, lanes), all for one lane. q, k and v are global pointers to T; strides are in elements, rows dense.
 
 #include "attention_wgmma.h"
 #include "gemm_gpu.h"
@@ -57,7 +57,7 @@ struct AttentionWave {
   f32 top[slots], sum[slots];
 
   WEFT_INLINE AttentionWave() { WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0; }
-  /// Applies new scores: maxima rise, earlier sums shrink, scores become e^(score - maximum).
+  /// Takes in new scores: raises the maxima, shrinks earlier sums accordingly, replaces scores by e^(score - maximum).
   WEFT_INLINE void rescale(typename Core::C (&s)[n_keys]) {
     f32 high[slots], shrink[slots], fresh[slots];
     WEFT_UNROLL for (int i = 0; i < slots; i++) high[i] = top[i], fresh[i] = 0;
@@ -71,7 +71,7 @@ struct AttentionWave {
         const f32 other = shuffle_xor(high[i], mask);
         high[i] = other > high[i] ? other : high[i];
       }
-      // A row that has seen no key yet has nothing to shrink, and infinity minus infinity must be avoided.
+      // A row that has seen no key yet has no sums to shrink, and infinity minus infinity must be avoided.
       shrink[i] = high[i] == -__builtin_inff() ? 1 : exp(top[i] - high[i]);
       top[i] = high[i];
     }
@@ -92,9 +92,9 @@ struct AttentionWave {
   }
 };
 
-/// A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN.
-/// T is f16, bf16 or f32; D, a multiple of 16, is at least d and dv; `Keys` are taken at a time. The launch has whole
-/// waves; blocks: batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
+/// Computes attention. A query whose scores are all -infinity gives 0 or, with `nan_rows`, NaN. T is f16, bf16 or f32;
+/// D, a multiple of 16, is at least d and dv; `Keys` is the number of keys of one step. The threads of the launch are
+/// whole waves. Blocks: batch * kv_heads * ceil_div(heads / kv_heads * queries, 16 * waves), or fewer.
 template <class T, int D, int Keys, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,
                                const Score& score, const Store& store) {
@@ -123,7 +123,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
       head[at] = head_of(row), query[at] = row % z.queries;
       mine[at] = keys_of(batch, head[at], query[at]);
     }
-    // The keys that any row of the block may see. Range ends grow with the query: each head's last row decides.
+    // The keys that any row of the block may see. Range ends grow with the query, so the last row of each head decides.
     i64 last_key = 0;
     WEFT_NO_UNROLL for (i64 row = first; row < least(first + rows, all_rows);) {
       const i64 end = least(least(first + rows, all_rows), (row / z.queries + 1) * z.queries);

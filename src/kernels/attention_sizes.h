@@ -6,16 +6,16 @@
 
 namespace weft::kernel {
 
-/// Keys [begin, end) that a query may see. `sink` is the score of one more key whose value is 0.
+/// Keys [begin, end) that a query may see. `sink` is the score of an additional key whose value is 0.
 struct KeyRange {
   i64 begin, end;
   f32 sink = -__builtin_inff();
-  /// Returns the sum of weights before the first key: that of the sink. Each weight is e^(score - largest).
+  /// Returns the sum of weights before the first key: the weight of the sink. Each weight is e^(score - largest).
   WEFT_INLINE f32 first_sum() const { return sink == -__builtin_inff() ? 0 : 1; }
 };
 
 #ifdef WEFT_GPU
-/// Sizes and strides {batch, head, row}, as of attention.h.
+/// The sizes, and strides {batch, head, row}, as in attention.h.
 struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];

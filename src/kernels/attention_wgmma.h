@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// attention_gpu.h for sm_90a, f16 and bf16 and heads of at most 128: 64 queries to a warp group, 64 keys at a time.
-/// The matrix unit works on the next scores and the last sums while the threads turn the present scores into weights
-/// (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by cp.async; slot j
-/// holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks of a cluster
-/// share the keys, and their results are combined in a fixed order.
+/// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. A warp group takes 64 queries;
+/// a step takes 64 keys. The matrix unit works on the next scores and the last sums while the threads turn the present
+/// scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by
+/// cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks
+/// of a cluster share the keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -68,7 +68,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Turns scores into weights in `p`; earlier sums must shrink by `shrink`.
+/// Turns scores into weights, written to `p`, and notes in `shrink` the factors by which earlier sums must shrink.
 template <class T, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
   constexpr f32 max_exact = 0x1p12f;
@@ -83,7 +83,7 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
     rows.top[r] = high[r];
     rows.sum[r] *= shrink[r];
   }
-  // If all keys so far are masked by -1e9 or the lowest f32, the rounded product is useless or infinite.
+  // If all keys so far are masked by -1e9 or by the lowest f32, the rounded product is too inexact, or infinite.
   if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > max_exact) {
     WEFT_UNROLL for (int i = 0; i < 32; i++) s.v[i] -= base[i / 2 % 2];
     from[0] = from[1] = 0;
@@ -146,7 +146,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
   AttentionTask t{.length = u32(z.queries), .first = (number - part * blocks) * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
-  // The keys that any row sees: ranges move on with the query, so the first and last row of each head decide.
+  // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
   i64 begin_key = z.keys, end_key = 0;
   const u32 last = t.first + Rows < t.all_rows ? t.first + Rows : t.all_rows;
   WEFT_NO_UNROLL for (u32 row = t.first; row < last;) {
@@ -181,7 +181,7 @@ struct ThreadRows {
   }
 };
 
-/// Turns products q k of the keys from `key0` on into scores; -infinity for keys that a row does not see.
+/// Turns the products q k of the keys from `key0` on into scores; keys that a row does not see get -infinity.
 template <class Core, class Score>
 WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRows& rows, const Score& score) {
   const int past = key0 + attention_keys;
@@ -220,11 +220,11 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// As attention_gpu; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring keys, the first of
-/// even number, or on one; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q, k and v begin on
-/// multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads *
-/// queries, threads / 2), or fewer; threads are warp groups; dynamic shared memory of tasks::attention_group_bytes,
-/// clusters of Split.
+/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring
+/// keys, the first of even number, or on one; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q,
+/// k and v begin on multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads *
+/// ceil_div(heads / kv_heads * queries, threads / 2), or fewer, in clusters of Split. Threads are whole warp groups.
+/// Dynamic shared memory: tasks::attention_group_bytes.
 template <class T, int D, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
                                   const KeysOf& keys_of, const Score& score, const Store& store) {
@@ -238,7 +238,7 @@ WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 
   const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
             tasks = u32(z.batch * z.kv_heads) * blocks;
   WEFT_NO_UNROLL for (u32 turn = u32(launch.block()) / Split; turn < tasks; turn += u32(launch.blocks()) / Split) {
-    // If later rows see more keys (causal), start with the longest.
+    // With a causal mask later rows see more keys. The blocks with the most keys start first.
     const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
     const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
     const auto start_keys = [&](int slot, int step) WEFT_LAMBDA {

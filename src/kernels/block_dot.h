@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each block of k:
-/// y[m, n] = sum_k x[m, k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block]. Weights stay as they are in memory
-/// and become numbers in registers, so one row costs the time to read them.
+/// Products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each block of k: y[m, n] =
+/// sum_k x[m, k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block]. Weights stay packed in memory and are
+/// converted to numbers in registers, so the product of one row takes the time to read the weights.
 ///
 /// Two forms: rows of f32 (`FloatRows`), and rows of 8 bits with a scale for each block (`ByteRows`, written by
-/// `quantize_rows`), whose products are exact integers. An element of y is summed in one order whatever the number of
-/// rows and however tasks are split.
+/// `quantize_rows`), whose products are exact integers. The order in which an element of y is summed depends neither on
+/// the number of rows nor on how tasks are split.
 ///
 /// Packed weights: groups of `block_panels` panels of block_lanes columns. A group is a list of blocks. A block is its
 /// words [word][panel][column] of 32 / Bits weights each, then scales [panel][column] in f32, then zero points
@@ -26,7 +26,7 @@ inline constexpr int block_panels = tasks::block_dot_panels, block_lanes = nativ
 /// `k` is that of the rows; weights have whole blocks.
 struct BlockDotSizes {
   i64 m = 0, n = 0, k = 0, block = 32;
-  bool zeros = false;  ///< there are zero points; otherwise they are half the range
+  bool zeros = false;  ///< there are zero points; otherwise the zero point is half the range
   constexpr i64 blocks() const { return tasks::ceil_div(k, block); }
 };
 
@@ -90,7 +90,7 @@ WEFT_INLINE void pack_blocks(const L& launch, const BlockDotSizes& s, const u8* 
   });
 }
 
-/// Prefetches the words that a single row reads next. With several rows, weights are read slowly enough without it.
+/// Prefetches the words that the product of a single row reads next; products of several rows do not need this.
 template <int R>
 WEFT_INLINE void fetch_ahead(const u8* words) {
   constexpr int bytes = block_panels * block_lanes * 4;
@@ -98,8 +98,8 @@ WEFT_INLINE void fetch_ahead(const u8* words) {
   WEFT_UNROLL for (int line = 0; line < bytes; line += 64) __builtin_prefetch(words + 2048 + line, 0, 2);
 }
 
-/// Quantises rows to 8 bits. For each block: s = max|x| / 127, and x * (127 / max|x|) rounded to even, their sum, and
-/// zeros past k. `load(row, k, lanes) -> Vec<f32, block_lanes>`. Tasks: tasks::row_tasks(rows, k).
+/// Quantises rows to 8 bits. Writes for each block the scale max|x| / 127, the numbers x * (127 / max|x|) rounded half
+/// to even (0 past k), and their sum. `load(row, k, lanes) -> Vec<f32, block_lanes>`. Tasks: tasks::row_tasks(rows, k).
 template <class L, class Load>
 WEFT_INLINE void quantize_rows(const L& launch, i64 rows, i64 k, i64 block, const Load& load, i8* to, f32* scales,
                                i32* sums) {
@@ -133,7 +133,7 @@ WEFT_INLINE void quantize_rows(const L& launch, i64 rows, i64 k, i64 block, cons
 
 // --- rows of f32 -----------------------------------------------------------------------------------------------------
 
-/// Rows computed by `load(row, k, lanes) -> Vec<X, 8>`, any X.
+/// Rows that `load(row, k, lanes) -> Vec<X, 8>` computes, for any element type X.
 template <class Load>
 struct FloatRows {
   static constexpr bool bytes = false;
@@ -150,8 +150,8 @@ struct ByteRows {
   const i32* sums;
 };
 
-/// A row in scratch: `x`, numbers in the order of the parts of words, each divided by the value of its part's lowest
-/// bit, so that parts need no shift; `sums`, the sum of each block.
+/// A row in scratch. `x` has the row's numbers in the order of the parts of words. Each number is divided by the value
+/// of the lowest bit of its part, so that the parts of a word need no shift. `sums` has the sum of each block.
 struct SpreadRow {
   const f32 *x, *sums;
 };
@@ -176,8 +176,8 @@ WEFT_INLINE void spread_row(const BlockDotSizes& s, const Load& load, i64 row, f
   }
 }
 
-/// Adds R rows by V panels from `panel` on, over all blocks of the group at `b`. The upper parts of a word are shifted
-/// down once; otherwise the highest bit of a converted number would be its sign.
+/// Adds the products of R rows and V panels, from `panel` on, over all blocks of the group at `b`. The upper parts of a
+/// word are shifted down once; otherwise the highest bit of a converted number would be its sign.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const SpreadRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -276,7 +276,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The micro kernel for rows of bytes: 32 elements of k at a time, the most that sums of pairs can hold.
+/// The micro kernel for rows of bytes. A turn takes 32 elements of k, the most that sums of pairs can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -338,7 +338,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
 
 // --- all of it -------------------------------------------------------------------------------------------------------
 
-/// Sums R rows (the last of them perhaps repeated: `count` are real) by V panels at a time over one group of columns.
+/// Sums R rows and one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>
 WEFT_INLINE void block_rows(const BlockDotSizes& s, const Row* rows, i64 row, i64 count, i64 column, const u8* b,
                             const Store& store_to) {

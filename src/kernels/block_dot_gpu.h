@@ -17,7 +17,7 @@ namespace weft::kernel {
 template <int Bits_, int Block_, bool Zeros, class Scale>
 struct BlockWeights {
   static constexpr int Bits = Bits_, Block = Block_, part = 16 / Bits;
-  /// Weights that a lane loads at a time (tasks::block_piece).
+  /// The number of weights that a lane loads at a time (tasks::block_piece).
   static constexpr int piece = tasks::block_piece(Bits, Block);
   const WEFT_GLOBAL u8* w;
   const WEFT_GLOBAL Scale* scale;
@@ -32,7 +32,7 @@ struct BlockWeights {
   }
 };
 
-/// Weight `i` of a word times 2^(Bits * (i % part)), exactly: its bits become the last bits of the mantissa of 2^23.
+/// Returns weight `i` of a word times 2^(Bits * (i % part)), exactly: its bits become the end of the mantissa of 2^23.
 template <int Bits>
 WEFT_INLINE f32 weight_in_place(u32 word, int i) {
   constexpr int part = 16 / Bits;
@@ -40,7 +40,7 @@ WEFT_INLINE f32 weight_in_place(u32 word, int i) {
   return __builtin_bit_cast(f32, 0x4b000000u | (half & (((1u << Bits) - 1) << (i % part * Bits)))) - 8388608.0f;
 }
 
-/// `Lanes` weights of a column from k on, which are of one block, as T.
+/// Returns `Lanes` weights of a column from k on, as T; all of them belong to one block.
 template <class T, int Lanes, class W>
 WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
   constexpr int bytes = Lanes * W::Bits / 8, part = W::part;
@@ -57,8 +57,8 @@ WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
   return convert<T>(v);
 }
 
-/// Rows of A are Direct, k a multiple of 8. Blocks: ceil_div(n, Cols), or fewer; `Rows` is at least m. `Ahead`:
-/// weights, scales and zero points are constant.
+/// Computes products of up to four rows. Rows of A are Direct; k is a multiple of 8. Blocks: ceil_div(n, Cols), or
+/// fewer; `Rows` is at least m. `Ahead`: weights, scales and zero points are constant.
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int piece = W::piece, words = piece * W::Bits / 32, per = 32 / W::Bits, part = W::part;
@@ -211,12 +211,12 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 
   else store(i64(0), row0 + row, col + at, whole, Part{int(s.n - col - at)});
 }
 
-/// A product of a few rows of T (16 bits), 2 * Pairs at a time. A block's weights must be whole pieces of 16 bytes. For
-/// 16 columns a wave reads one piece each of four neighbouring blocks (or parts of blocks). One matrix instruction
+/// Multiplies a few rows of T (16 bits), 2 * Pairs rows at a time. A block's weights must be whole pieces of 16 bytes.
+/// For 16 columns a wave reads one piece each of four neighbouring blocks (or parts of blocks). One matrix instruction
 /// multiplies the four pieces by two rows: two of its eight columns hold the rows' elements for one piece, the others
 /// zeros. So each piece has sums of its own, which are scaled in f32. Pieces are prefetched into a ring buffer of each
-/// lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a multiple of 8. Thread blocks:
-/// ceil_div(n, 16) * ceil_div(m, 2 * Pairs), or fewer.
+/// lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a multiple of 8. Thread blocks: ceil_div(n,
+/// 16) * ceil_div(m, 2 * Pairs), or fewer.
 template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   using Of = WeightPairs<T, W::Bits>;
@@ -232,7 +232,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
   const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row; other lanes hold zeros
   const auto place = [&](int slot, int c)
                          WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; those of the same columns follow each other
+  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; pieces with the same columns are consecutive
   for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
     const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
     const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;

@@ -16,7 +16,7 @@ WEFT_INLINE BoxCorners corners_of(P box) {
   return {a < c ? a : c, b < d ? b : d, a < c ? c : a, b < d ? d : b};
 }
 
-/// Returns the intersection over union; 0 for boxes that share no area.
+/// Returns the intersection over union; 0 for boxes whose areas do not overlap.
 WEFT_INLINE f32 overlap(const BoxCorners& a, const BoxCorners& b) {
   const f32 y1 = a.y1 > b.y1 ? a.y1 : b.y1, x1 = a.x1 > b.x1 ? a.x1 : b.x1;
   const f32 y2 = a.y2 < b.y2 ? a.y2 : b.y2, x2 = a.x2 < b.x2 ? a.x2 : b.x2;
@@ -46,8 +46,9 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
   heap[at] = moved;
 }
 
-/// boxes [rows / classes, n, 4], scores [rows, n], out [rows, most]: numbers of boxes, then -1. Tasks: rows; scratch:
-/// 16 bytes for each of n. A box is compared with those that were taken, so time grows with n and the boxes taken.
+/// Takes boxes [rows / classes, n, 4] and scores [rows, n]. Writes the indices of the boxes that it keeps to out [rows,
+/// most], then -1. Tasks: rows; scratch: 16 bytes for each of n. Each box is compared with the boxes kept before it, so
+/// the time grows with n times the number of boxes kept.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {
@@ -73,8 +74,8 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// On GPUs a block does a row. `left` [rows, n] holds the scores of boxes that may still be taken, -infinity for
-/// others: each pass drops those that overlap the last box taken and finds the best of the rest.
+/// Suppresses boxes; on a GPU a block computes a row. `left` [rows, n] holds the scores of boxes that may still be
+/// taken, -infinity for others: each pass drops those that overlap the last box taken and finds the best of the rest.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
                                      f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {

@@ -4,11 +4,11 @@
 /// kernel, stride, dilation, padding and groups; also the transposed convolution (gather form).
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
-/// one row index. Direct mode reads X in place through a table of row pointers, taps outside the image point at a row
-/// of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), so that taps which only meet
-/// zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch: few channels,
-/// other types, odd groups. conv_padded.h is for matrix units. Weights come from pack_b with the kernel positions as
-/// taps, k = channels of a group, one batch for each group.
+/// one row index. Direct mode reads X in place through a table of row pointers, in which taps outside the image point
+/// to a row of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), so that taps which
+/// only meet zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch; they
+/// serve few channels, other types and groups whose channels are no whole units. conv_padded.h is for matrix units.
+/// Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each group.
 #include "device.h"
 #include "gemm.h"
 #include "vec.h"
@@ -99,7 +99,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
 template <class To, class From>
 inline constexpr int copied_lanes = is_same<To, From> ? whole_lanes<To> : native_lanes;
 
-/// Copies and converts `count` elements. Writes whole vectors: up to one past the end, for which filled rows have room.
+/// Copies and converts `count` elements. The last vector is written whole; filled rows have room for what is beyond.
 template <class To, class From>
 WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   constexpr int W = copied_lanes<To, From>;
@@ -108,7 +108,7 @@ WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   if (i < count) store(to + i, convert<To>(load<W>(from + i, Part{static_cast<int>(count - i)})), Full{});
 }
 
-/// Writes x `count` times; whole vectors are written, so up to one vector beyond the end.
+/// Writes x `count` times. The last vector is written whole, so elements past the end are overwritten.
 template <class T>
 WEFT_INLINE void set_row(T* to, T x, i64 count) {
   constexpr int W = copied_lanes<T, T>;
@@ -116,7 +116,7 @@ WEFT_INLINE void set_row(T* to, T x, i64 count) {
 }
 
 /// Copies the part of an image line that a window starting at column `w0` reads; columns outside the image become
-/// `outside`. Its taps and channels are contiguous in the line too. `line` is null for a line outside the image.
+/// `outside`. In the image, too, these taps and channels are contiguous. `line` is null for a line outside the image.
 template <class T, class X>
 WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
@@ -164,7 +164,7 @@ template <class T, class X>
 WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
                                       i64 stride) {
   const i64 step = s.stride[2], line_size = s.kernel[2] * s.channels_in;
-  // Pixels [low, high) of an output line have windows inside the lines of the image.
+  // The windows of pixels [low, high) of an output line lie inside the lines of the image.
   const i64 low = tasks::ceil_div(s.pad[2], step), high = tasks::ceil_div(s.in[2] + s.pad[2] - s.kernel[2] + 1, step);
   ConvPixel pixel = conv_pixel(s, row0);
   WEFT_NO_UNROLL for (i64 row = 0; row < rows;) {
@@ -286,7 +286,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
   }
   i64 table_of = -1;
   for_tasks(launch, g.tasks, [&](i64 task) WEFT_LAMBDA {
-    // All groups of some rows follow each other: they lie in the same cache lines, and share a table.
+    // Tasks with the same rows and different groups are neighbours: they read the same cache lines and share a table.
     const i64 columns = s.groups * g.n_blocks;
     const i64 mb = g.n_outer ? task % g.m_blocks : task / columns, at = g.n_outer ? task / g.m_blocks : task % columns;
     const i64 group = at / g.n_blocks, nb = at % g.n_blocks, row0 = mb * g.mc, col0 = nb * g.nc;

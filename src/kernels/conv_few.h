@@ -10,12 +10,12 @@
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-/// Output pixels of a tile for C channels: their sums and the weights of a tap stay in registers.
+/// The number of output pixels in a tile for C channels, so that their sums and the weights of a tap stay in registers.
 template <int C>
 inline constexpr int few_pixels = least(8, (native_lanes == 8 ? 12 : 25) / C);
 
 /// The taps of one dimension that an output coordinate can meet: `first`, `first + step` ..., which read the input at
-/// `source`, `source + source_step` ...; for a transposed convolution those that meet a pixel, not the zeros between.
+/// `source`, `source + source_step` ...; for a transposed convolution only taps that meet a pixel.
 struct TapWalk {
   i64 first, step, source, source_step;
 };
@@ -33,8 +33,8 @@ WEFT_INLINE void for_each_tap_of(const ConvSizes& s, int d, const TapWalk& walk,
   WEFT_NO_UNROLL for (i64 t = walk.first; t < s.kernel[d]; t += walk.step, source += walk.source_step) visit(t, source);
 }
 
-/// Computes `count` output pixels from `at` on, `apart` input columns from each other. With `edge`, windows may reach
-/// outside the image, or there are fewer pixels than a tile has. `w` is [taps][C][channels_in].
+/// Computes `count` output pixels from `at` on, whose windows begin `apart` input columns from each other. With `edge`,
+/// windows may reach outside the image, or there are fewer pixels than a tile has. `w` is [taps][C][channels_in].
 template <int C, bool edge, class X, class W>
 __attribute__((noinline)) static void few_tile(const ConvSizes& s, const ConvPixel& at, i64 count, const TapWalk& width,
                                                i64 apart, const X* x, const W* w, f32 (&out)[few_pixels<C>][C]) {

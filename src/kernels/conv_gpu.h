@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Convolution on GPUs as an implicit matrix product: rows are output pixels of all images, columns the output channels
-/// of a group, k runs over taps and then input channels. The input is channels last; weights lie as
-/// [group][channel out][tap][channel in]. Nothing is copied: a thread works out where its piece of a row lies.
+/// of a group, k runs over taps and then input channels. The input is channels last; weights lie as [group][channel
+/// out][tap][channel in]. No im2col matrix is built: each thread computes the addresses of its piece of a row.
 ///
 ///     conv_gpu<f16, default_block_tile<f16>, true>(WEFT_LAUNCH, sizes, x, w, [&](i64 group, i64 row, i64 col, auto v,
 ///         auto lanes) WEFT_LAMBDA { ... });
@@ -105,7 +105,7 @@ struct ConvRows {
       const Walk w = walk(k);
       if (is_there(r, w)) v = convert<T>(kernel::load<V>(at(r, w), lanes));
     } else if constexpr (sizeof(T) == 1) {
-      // The positions of 16 bytes would not all fit in registers: they are computed one by one and shifted in.
+      // The sixteen bytes are assembled one by one, because all 16 positions at once would not fit in registers.
       u64 low = 0, high = 0;
       WEFT_NO_UNROLL for (int i = 0; i < V; i++) {
         const Walk w = walk(k + i);
@@ -123,8 +123,8 @@ struct ConvRows {
   }
 };
 
-/// Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer. Rows and `k` are below
-/// 2^31.
+/// Computes the convolution. Blocks: groups * ceil_div(rows, tile.rows) * ceil_div(channels out, tile.cols), or fewer.
+/// Rows and `k` are below 2^31.
 template <class T, BlockTile tile, bool Whole, bool Few = true, bool Padded = false, int Lanes = gemm_lanes, class L,
           class X, class W, class Store>
 WEFT_INLINE void conv_gpu(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,

@@ -5,7 +5,7 @@
 /// all positions of these copied lines, so the rows of a tap stay at equal distances past the ends of output lines as
 /// well; results there are not stored.
 ///
-/// With a stride, lines that are a multiple of it apart follow each other: line l stands in plane l mod stride.
+/// With a stride, lines whose distance is a multiple of the stride are neighbours: line l is in plane l mod stride.
 #include "conv.h"
 
 #ifdef WEFT_CPU
@@ -72,7 +72,7 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   }
 }
 
-/// Writes the positions that the first position of a block reads, one for each tap.
+/// Writes for each tap the address that the first position of a block reads.
 template <class Unit, class X>
 WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
   const i64 pixels = b.grid * s.stride[2];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Depthwise convolution (one input and one output channel per group), channels last, vectors along the channels. On
-/// CPUs also of groups of G channels in and O channels out, 1 <= G <= O <= 8: a vector holds whole groups, and each
-/// channel of the input is spread over its group.
-/// Bound by loads: a tile of neighbouring output pixels reads each input column once and uses it for every output whose
-/// window holds it. Sums of a tile pass through a small buffer, so that the epilogue stands in one place.
+/// CPUs also convolutions with groups of G input and O output channels, 1 <= G <= O <= 8: a vector holds whole groups,
+/// and each channel of the input is spread over its group. Loads limit the speed, so a tile of neighbouring output
+/// pixels reads each input column once and uses it for every output pixel whose window contains it. The sums of a tile
+/// pass through a small buffer, so that the code of the epilogue exists once.
 #include "device.h"
 #include "tasks.h"
 #include "vec.h"
@@ -39,8 +39,8 @@ inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at mo
 inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
 inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
 
-/// sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened from 16
-/// bits).
+/// Returns sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened
+/// from 16 bits).
 template <int N>
 WEFT_INLINE Vec<f32, N> multiply_add(Vec<f32, N> a, Vec<f32, N> b, Vec<f32, N> sum) {
   return __builtin_elementwise_fma(a, b, sum);
@@ -75,8 +75,9 @@ WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
     return add_group<G, O, from + 1>(value, factors,
                                      multiply_add<lanes_of<V>>(spread<G, O, from>(value), factors[from], sum));
 }
-/// sums[i] += channels at pixels[i] times weights of one tap, `apart` elements from channel to channel. A group that
-/// fills a vector of AVX2 is spread by loads: its weights would take half of the registers, and permutations longer.
+/// sums[i] += channels at pixels[i] times weights of one tap, `apart` elements from channel to channel. For a group
+/// that fills an AVX2 vector, each channel is broadcast by a load: keeping all its weights would take half of the
+/// registers, and permutations are slower.
 template <int G, int O, int count, class X, class V, class W, class Lanes>
 WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart, Lanes lanes, V (&sums)[count]) {
   constexpr int L = lanes_of<V>;
@@ -95,8 +96,8 @@ WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart,
   }
 }
 
-/// A line of output: the lines of taps that lie inside the image, as pointers to channel 0 of input column 0 and to the
-/// weights of their first tap. Distances are in elements.
+/// The taps of one line of output: those lines of taps that lie inside the image, as pointers to channel 0 of input
+/// column 0 and to the weights of their first tap. Distances are in elements.
 template <class X, class W>
 struct DepthwiseLine {
   i64 pixel, weights;  // step between input pixels; step between the weights of taps
@@ -106,8 +107,8 @@ struct DepthwiseLine {
   const W* w[depthwise_lines];
 };
 
-/// Output pixels [0, count) of a line for channels [channel, channel + channels). Their windows begin at input column
-/// `first` of the line, of those columns [low, high) lie inside the image.
+/// Output pixels [0, count) of a line for channels [channel, channel + channels). The first window begins at input
+/// column `first`, which may be negative; columns [low, high) of the input lie inside the image.
 struct DepthwiseTile {
   i64 count, channel, channels, first, low, high;
 };
@@ -147,7 +148,7 @@ WEFT_INLINE void depthwise_vector(const DepthwiseTile& t, const DepthwiseLine<X,
     Sum factor[taps];
     WEFT_UNROLL for (int k = 0; k < taps; ++k) factor[k] = convert<Acc>(load<L>(w + k * l.weights, lanes));
     WEFT_UNROLL for (int j = 0; j < columns; ++j) {
-      if (j > 0 && j % 4 == 0) {  // one address register for four columns: the compiler would take one for each
+      if (j > 0 && j % 4 == 0) {  // one address register serves four columns; otherwise the compiler takes one for each
         at += 4 * pixel;
         asm("" : "+r"(at));
       }
@@ -201,8 +202,8 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// Computes the channels [0, result) of a tile into `out`, rows of pixels depthwise_channels apart. A rest of less than
-/// a vector is left to depthwise_any if masks are expensive.
+/// Computes the channels [0, result) of a tile into `out`, rows of pixels depthwise_channels apart. Where masked
+/// vectors are expensive, the last channels, fewer than a vector, are left to depthwise_any.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
@@ -344,7 +345,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
-            if constexpr (is_same<Acc, i32>) {  // packing bytes, or looking them up, takes fewer steps for more at once
+            if constexpr (is_same<Acc, i32>) {  // bytes of several vectors are packed in fewer steps
               constexpr int M = 4 * N;
               WEFT_NO_UNROLL for (; k + M <= channels; k += M) store(at + i, c + k, load<M>(from + k, Full{}), Full{});
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Everything that kernels know of their device; exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is set. Kernel
-/// entry, buffers, sizes, task ranges; on GPUs also thread ids, barriers, shuffles and shared memory. No standard
-/// header is used. On a host (tests) everything stands in namespace weft::kernel.
+/// Everything that kernels know about their device: kernel entry, buffers, sizes and task ranges; on GPUs also thread
+/// ids, barriers, shuffles and shared memory. Exactly one of WEFT_CPU, WEFT_AMD and WEFT_NVIDIA is set. Standard
+/// headers are not used. In host code (tests) everything is in namespace weft::kernel.
 
 #include "launch.h"
 
@@ -46,7 +46,7 @@ namespace weft::kernel {
 using f16 = _Float16;
 using f32 = float;
 using f64 = double;
-// Storage-only floats: their bits; arithmetic happens after convert<f32>.
+// Floats for storage only, as their bits; arithmetic happens after convert<f32>.
 enum class __attribute__((may_alias)) bf16 : u16 {};
 enum class __attribute__((may_alias)) f8e4m3fn : u8 {};
 enum class __attribute__((may_alias)) f8e4m3fnuz : u8 {};
@@ -69,7 +69,7 @@ struct RemoveConst<const T> {
 template <class T>
 using remove_const = typename RemoveConst<T>::type;
 
-/// Smallest and largest of two integers, and the quotient rounded up (b > 0, a >= 0).
+/// Return the smaller and the larger of two integers, and the quotient rounded up (b > 0, a >= 0).
 WEFT_INLINE constexpr i64 least(i64 a, i64 b) { return a < b ? a : b; }
 WEFT_INLINE constexpr i64 most(i64 a, i64 b) { return a > b ? a : b; }
 WEFT_INLINE constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
@@ -96,14 +96,14 @@ WEFT_INLINE void note_fault(WEFT_GLOBAL KernelFault* fault, FaultKind kind, i64 
 
 #ifdef WEFT_CHECKED
 
-/// For checked kernels: the task that wrote each byte of a buffer (launch.h). On GPUs a block is a task.
+/// Checked kernels only: the task that wrote each byte of a buffer (launch.h). On a GPU a block is a task.
 struct Writers {
   WEFT_GLOBAL u32* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 
   WEFT_INLINE bool is_others(u32 s) const { return s > earlier && s != stamp && s != unknown_stamp; }
-  /// Returns the fault of reading these bytes, if any. Counts from 0: ptxas (12.8, 13.0) miscompiles a loop from
-  /// `offset` on to 37 rounds instead of 16.
+  /// Returns the fault of reading these bytes, if any. The loop counts from 0, because ptxas (12.8, 13.0) miscompiles a
+  /// loop that starts at `offset`: it runs 37 times instead of 16.
   WEFT_INLINE FaultKind reads(i64 offset, i64 size) const {
     for (i64 i = 0; stamps && i < size; i++) {
       const u32 writer = __atomic_load_n(&stamps[offset + i], __ATOMIC_RELAXED);
@@ -268,7 +268,7 @@ WEFT_INLINE void barrier() {
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
-/// Returns the value of `v` in the lane whose number differs by the bits of `mask`.
+/// Returns the value of `v` in the lane whose number is this lane's number XOR `mask`.
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
   const int lane = thread_id() & (wave_size - 1);
   return u32(__builtin_amdgcn_ds_bpermute((lane ^ mask) << 2, int(v)));
@@ -283,7 +283,7 @@ WEFT_INLINE i64 block_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 WEFT_INLINE i64 block_count(int) { return __nvvm_read_ptx_sreg_nctaid_x(); }
 /// Waits for every thread of the block; shared and global writes before it are seen after it.
 WEFT_INLINE void barrier() { __nvvm_bar_sync(0); }
-/// Returns the value of `v` in the lane whose number differs by the bits of `mask`.
+/// Returns the value of `v` in the lane whose number is this lane's number XOR `mask`.
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_i32(-1u, int(v), mask, 31)); }
 #endif
 
@@ -312,7 +312,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
 }
 
 /// Part `part` of a launch that runs the same kernel `Parts` times, on different blocks and buffers. The buffers and
-/// sizes of the parts follow each other; the sizes of the launch begin with the number of blocks of each part.
+/// sizes of one part come after those of the other; the sizes of the launch begin with the number of blocks of each
+/// part.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;
@@ -440,9 +441,9 @@ WEFT_INLINE void fetch_ahead(const L& launch, const WEFT_GLOBAL T* from, i64 cou
   }                                                                                          \
   static WEFT_INLINE void name##_body([[maybe_unused]] const weft::kernel::Launch<__VA_ARGS__>& weft_launch)
 #define WEFT_KERNEL(name, ...) WEFT_KERNEL_ENTRY(name, true, __VA_ARGS__)
-/// An entry that calls wait_for_inputs() itself, before it reads or writes other kernels' data.
+/// Defines an entry that calls wait_for_inputs() itself, before it reads or writes data of other kernels.
 #define WEFT_KERNEL_AHEAD(name, ...) WEFT_KERNEL_ENTRY(name, false, __VA_ARGS__)
-/// The body of a kernel that a launch runs beside others: name(LaunchPart).
+/// Defines the body of a kernel that a launch runs together with others: name(LaunchPart).
 #define WEFT_KERNEL_PART(name) \
   template <class Part>        \
   static WEFT_INLINE void name([[maybe_unused]] const Part& weft_launch)
@@ -471,8 +472,8 @@ WEFT_INLINE Global<T> buffer(const L& launch, int i) {
 
 }  // namespace weft::kernel
 
-/// WEFT_KERNEL(name, buffers, threads) { ... } defines the entry `name`. Inside: WEFT_LAUNCH is what the families take
-/// as their first argument, WEFT_BUFFER(T, i) a typed buffer, WEFT_SIZE(i) a run-time size.
+/// WEFT_KERNEL(name, buffers, threads) { ... } defines the entry `name`. In the body, WEFT_LAUNCH is the first argument
+/// of the kernel templates, WEFT_BUFFER(T, i) a typed buffer and WEFT_SIZE(i) a run-time size.
 #define WEFT_LAUNCH weft_launch
 #define WEFT_BUFFER(T, i) (weft::kernel::buffer<T>(weft_launch, i))
 #define WEFT_SIZE(i) (weft::kernel::size_at(weft_launch, i))

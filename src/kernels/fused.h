@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What generated kernels use besides their family's header: the elementwise operators (fn_add, fn_exp ... from
-/// ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
+/// The functions that generated kernels use besides the header of their family: the elementwise operators (fn_add,
+/// fn_exp ... from ops/elementwise.def), conversions as the IR defines them, and access along a strided axis.
 #include "device.h"
 #include "math.h"
 #include "vec.h"
 
-/// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; }: how the host launches it for its sizes.
+/// WEFT_PLAN(name) { out[0] = tasks; out[1] = scratch bytes of a thread; } defines a function by which the host learns
+/// how to launch the kernel `name` for given sizes.
 #ifdef WEFT_CPU
 #define WEFT_PLAN(name) \
   extern "C"            \
@@ -52,8 +53,8 @@ inline constexpr f64 integer_low = is_signed<I> ? -f64(u64(1) << (sizeof(I) * 8 
 template <class I>
 inline constexpr f64 integer_high = f64(u64(1) << (sizeof(I) * 8 - 1)) * (is_signed<I> ? 1 : 2);
 
-/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; to bool
-/// is "not zero"; integers wrap; 8-bit floats saturate.
+/// Converts computed values as the IR defines it: floats to integers truncate and saturate, NaN gives 0; a number
+/// becomes a bool by "is not zero"; integers wrap; 8-bit floats saturate.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> cast(V v) {
   using From = Elem<V>;
@@ -106,8 +107,8 @@ WEFT_INLINE auto cast_to_bool(V v) {
   return as_bool(v != V(0));
 }
 
-/// Quantises: the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most 16 bits.
-/// x is never NaN.
+/// Quantises: returns the nearest integers (halves to even), clamped to [low, high], which fits the type To of at most
+/// 16 bits. x is never NaN.
 template <class To, class V, class I>
 WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
   const V least = convert<Elem<V>>(low), greatest = convert<Elem<V>>(high);
@@ -262,8 +263,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
 #endif
 }
 
-/// Returns an index into an axis of `limit` elements; negative ones count from the end. An index out of range is noted
-/// for the host, and element 0 is read.
+/// Returns an index into an axis of `limit` elements; negative ones count from the end. For an index out of range,
+/// records a fault for the host and returns 0.
 template <class L, class I>
 WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   const i64 at = i64(index) < 0 ? i64(index) + limit : i64(index);
@@ -271,7 +272,8 @@ WEFT_INLINE i64 checked_index(const L& launch, I index, i64 limit) {
   note_fault((WEFT_GLOBAL KernelFault*)checks(launch).fault, FaultKind::index, index, limit);
   return 0;
 }
-/// Matrix number `which` of `count` that are `elements` apart, null for a negative number; one out of range is noted.
+/// Returns matrix number `which` of `count` matrices, each of `elements` elements; null for a negative number. A number
+/// out of range is recorded as a fault for the host.
 template <class L, class T>
 WEFT_INLINE T* chosen_matrix(const L& launch, T* all, i64 which, i64 elements, i64 count) {
   return which < 0 ? nullptr : all + checked_index(launch, which, count) * elements;

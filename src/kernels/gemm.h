@@ -3,8 +3,8 @@
 /// Matrix product C[b, m, n] = A[b, m, k] B[b, k, n] with a fused epilogue, batched, for any sizes (0 and 1 included).
 ///
 /// CPU: A is read in place (DirectRows) or written to scratch block by block (FilledRows: conversion, prologue,
-/// padding); B comes in packed panels (pack.h). Every C element sums k in rising order, in the same partial sums
-/// whatever the blocks and the split of the task range: results never depend on the number of rows or threads.
+/// padding); B comes in packed panels (pack.h). Every element of C adds its products in the order of k, in the same
+/// partial sums for every choice of blocks and tasks. So results never depend on the number of rows or threads.
 #include "device.h"
 #include "vec.h"
 
@@ -27,11 +27,11 @@ struct DirectRows {
   i64 stride;
 };
 
-/// Lanes of the vectors that fill rows: one accumulator register.
+/// The lanes of the vectors that fill rows: as many as one accumulator register has.
 template <class Mac>
 inline constexpr int fill_lanes = sizeof(typename Mac::Acc) == 8 ? native_lanes / 2 : native_lanes;
 
-/// Rows of A computed by `load(batch, row, k, lanes) -> Vec<X, fill_lanes<Mac>>`, with any X: it is converted to the
+/// Rows of A computed by `load(batch, row, k, lanes) -> Vec<X, fill_lanes<Mac>>`. X is any type; it is converted to the
 /// Mac's Direct type.
 template <class Load>
 struct FilledRows {
@@ -56,8 +56,8 @@ WEFT_INLINE void fill_rows(const Load& load, i64 batch, i64 row, i64 count, i64 
   }
 }
 
-/// Passes the finished columns [col, end) of a tile to the epilogue: many of a row at once, so that independent vectors
-/// overlap, and the last columns vector by vector.
+/// Passes the finished columns [col, end) of a tile to the epilogue: several vectors of a row at once, so that they
+/// overlap in the pipeline, then the last columns vector by vector.
 template <GemmTile tile, class Acc, class Store>
 WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i64 col, i64 end, const Acc* acc,
                             i64 stride) {
@@ -81,7 +81,7 @@ struct BlockStep {
 };
 
 /// A block of rows x cols of C for `multiply_block`. `b` is its first panel; panels (with headers) are `panel_units`
-/// apart. `sums` (row stride `stride`) keeps accumulators between steps, null if one step does it all. `far`: B does
+/// apart. `sums` (row stride `stride`) keeps accumulators between steps; null if there is only one step. `far`: B does
 /// not fit the caches, so the next panel is worth prefetching. `zeros`: the row of padding that pointers may point to.
 template <class Mac>
 struct Block {
@@ -93,10 +93,10 @@ struct Block {
   const typename Mac::Unit* zeros = nullptr;
 };
 
-/// Has the next panel (of this step, of the next step, or of the columns after this block) prefetched while the tile at
-/// `row`, the `index`th of its block, is computed. A loop with turns of several units prefetches a line in each turn: in
-/// the first tile of the panel itself, which is not in L1 yet, and in later tiles of the next panel. Many lines at once
-/// would hold up the loads of the tile.
+/// Prefetches the next panel (of this step, of the next step, or of the columns after this block) while the tile at
+/// `row`, number `index` of its block, is computed. If an iteration of the inner loop takes several units, each
+/// iteration prefetches one cache line: for the first tile a line of the present panel, which is not in L1 yet, for
+/// later tiles a line of the next panel. More lines at once would delay the loads of the tile.
 template <class Mac, GemmTile tile, class Call>
 WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 index, i64 col,
                              const typename Mac::B* panel, Call& call) {
@@ -115,7 +115,7 @@ WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64
   }
 }
 
-/// Prefetches the rows that follow, if a run of one is too short for the hardware prefetcher.
+/// Prefetches rows of A whose runs are too short for the hardware prefetcher.
 template <class Mac, GemmTile tile, class Rows>
 WEFT_INLINE void fetch_rows(const BlockStep& step, const Rows& rows, const typename Mac::Unit* zeros) {
   constexpr i64 line = 64 / sizeof(typename Mac::Unit);
@@ -172,7 +172,7 @@ WEFT_INLINE auto joined(const V (&v)[n]) {
   if constexpr (count == 1) return v[from];
   else return join(joined<from, count / 2>(v), joined<from + count / 2, count / 2>(v));
 }
-/// Computes a whole tile over one short run; its sums go to `finish(row of the tile, Vec<nr>)` from registers.
+/// Computes a whole tile over one short run. Passes its sums from registers to `finish(row of the tile, Vec<nr>)`.
 template <class Mac, GemmTile tile, class Finish>
 WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, const typename Mac::B* b,
                             const Finish& finish) {
@@ -193,9 +193,9 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
 
 /// Runs one step for all tiles of a block. `pointers(tile index, row, left)` gives the row pointers of the tile that
 /// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
-/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). A small piece
-/// of B stays in the cache while tiles of rows pass, and each row of C is written whole; else one panel stays and the
-/// rows pass for each panel. With `thin` a block of one row has a kernel of its own.
+/// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). If the piece
+/// of B is small, it stays in the cache: the outer loop runs over tiles of rows, and each row of C is written whole.
+/// Else it runs over panels, each of which stays in the cache. With `thin` a block of one row has its own kernel.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish, const FinishRow& finish_row = {}) {
@@ -300,7 +300,7 @@ WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 st
   return rows;
 }
 
-/// One block of one batch. `sums` has mc x nc accumulators, for a k of several steps, and behind them filled rows.
+/// Computes one block of one batch. `sums`: mc x nc accumulators, if k takes several steps, then room for filled rows.
 template <class Mac, GemmTile tile, bool is_short, class Rows, class Store>
 WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks, i64 batch, i64 row0, i64 col0,
                             const Rows& a, const typename Mac::B* b, const Store& store, typename Mac::Acc* sums) {
@@ -341,10 +341,10 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
   } while (k0 < units);
 }
 
-/// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null
-/// where nothing is to be computed (or nothing is to be summed); `store(batch, row, col, v, lanes)` takes each finished
-/// row of a tile, or the last columns by vectors. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`:
-/// k is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which is inlined tile.mr times.
+/// Runs tasks [begin, end) of gemm_blocks(...).tasks. `b_at(batch)` is packed B of that batch, or null for a batch that
+/// is not computed (if k = 0, null gives sums of 0); `store(batch, row, col, v, lanes)` receives each finished row of a
+/// tile, and the last columns one vector at a time. Scratch: tasks::gemm_scratch bytes, 64-byte aligned. `is_short`: k
+/// is at most tasks::partial_sum, so whole tiles go from registers to the epilogue, which is inlined tile.mr times.
 template <class Mac, GemmTile tile, bool is_short = false, class L, class Rows, class BAt, class Store>
 WEFT_INLINE void gemm(const L& launch, const GemmSizes& s, const Rows& a, const BAt& b_at, const Store& store) {
   const auto blocks = tasks::gemm_blocks(tile, s.batch, s.m, s.n, tasks::gemm_units(s.k, Mac::group), Rows::filled);

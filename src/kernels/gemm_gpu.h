@@ -17,16 +17,16 @@
 #ifdef WEFT_GPU
 namespace weft::kernel {
 
-/// A vector held in registers. Bytes are kept as words: on AMD, LLVM spends a register on each byte of a vector that
-/// lives across basic blocks.
+/// Returns the form in which registers hold a vector between load and store. Bytes are kept as words: on AMD, LLVM uses
+/// a register for each byte of a vector that lives across basic blocks.
 template <class V>
 WEFT_INLINE auto held_vector(V v) {
   if constexpr (sizeof(Elem<V>) == 1) return __builtin_bit_cast(Vec<u32, sizeof(V) / 4>, v);
   else return v;
 }
 
-/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory, where k is
-/// side by side and rows are `stride` apart. What lies outside the operand is zero.
+/// Brings a `Rows` x `Depth` piece of an operand from global memory through registers into shared memory. There the
+/// elements of a row are contiguous along k, and rows are `stride` apart. Elements outside the operand are zero.
 template <class T, int Rows, int Depth, int Threads, class Operand>
 struct Stage {
   static constexpr int V = stage_lanes<T>, stride = tasks::step_stride(Depth, 8 * sizeof(T));
@@ -36,11 +36,11 @@ struct Stage {
   Held held[count];
   typename Operand::Row rows[Operand::k_first ? 1 : count];
 
-  /// Returns the first coordinates of this thread's piece i, in the operand's memory order.
+  /// Return the first coordinates of this thread's piece i along the slow and the fast axis of the operand's memory.
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
-  /// Called before the first load: the piece begins at row `row0` of `row_end`.
+  /// Call it before the first load; the piece begins at row `row0`, and the rows of the operand end at `row_end`.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end) {
     if constexpr (Operand::k_first) {
       rows[0] = batch;
@@ -53,7 +53,7 @@ struct Stage {
     if constexpr (Operand::k_first) return from.load(rows[0], slow_at, fast_at, lanes);
     else return from.load(rows[i], fast_at, lanes);
   }
-  /// `slow_at`, `fast_at`: where the piece begins; `slow_end`, `fast_end`: the operand's sizes.
+  /// Loads the piece. `slow_at`, `fast_at`: where it begins; `slow_end`, `fast_end`: the operand's sizes.
   WEFT_INLINE void load(const Operand& from, i64 slow_at, i64 slow_end, i64 fast_at, i64 fast_end) {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 s = slow_at + slow(i), f = fast_at + fast(i);
@@ -66,7 +66,7 @@ struct Stage {
     }
   }
 #ifdef WEFT_MMA
-  /// Starts the copies of the pieces at `k` straight into shared memory.
+  /// Starts asynchronous copies of the pieces at `k` directly into shared memory.
   WEFT_INLINE void start(const Operand& from, Shared<T> to, i64 k, i64 k_end) const {
     WEFT_UNROLL for (int i = 0; i < count; i++) {
       const i64 at = k + fast(i), left = (k_end - at) * i64(sizeof(T));
@@ -92,7 +92,7 @@ struct Stage {
 };
 
 /// Passes the sums of a wave to the epilogue, 16 rows at a time, through shared memory, where they become vectors along
-/// n. The loop stores c[0] and then moves the other pieces of c up by one, so the epilogue occurs once in the code.
+/// n. The loop stores c[0] and then moves the other pieces of c down by one, so the epilogue's code exists once.
 template <class Core, BlockTile tile, int FM, int FN, int Lanes, class Store>
 WEFT_INLINE void store_sums(typename Core::C (&c)[FM][FN], Shared<typename Core::Acc> shared, const GpuGemmSizes& s,
                             i64 batch, i64 row0, i64 col0, const Store& store) {
@@ -142,7 +142,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// Computes one block of C from part `part` of k. `store` gets `to`, the number of these sums, in place of the batch.
+/// Computes one block of C from part `part` of k. `store` receives `to`, the number of batch and part, as its batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {
@@ -189,7 +189,8 @@ WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int pa
 }
 
 #ifdef WEFT_MMA
-/// Computes a block of C, with tile.stages steps in flight. A step costs one barrier; registers hold no data in transit.
+/// Computes a block of C with copies of tile.stages steps in flight. A step needs one barrier and no registers for
+/// data.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                   const B& b, const Store& store) {
@@ -254,10 +255,10 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 }
 #endif
 
-/// Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The launch has
-/// tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere part p of
-/// those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a time
-/// (gemm_wgmma.h).
+/// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
+/// launch has tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere
+/// part p of those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at
+/// a time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");

@@ -16,7 +16,7 @@ using tasks::BlockTile;
 using tasks::gemm_lanes;
 
 /// An epilogue in two steps: `begin(batch, row, col, lanes)` loads its operands and returns a function of the sums. A
-/// kernel that begins several before it ends the first has all their loads in flight.
+/// kernel begins several epilogues before it ends the first, so that all their loads are in flight together.
 template <class Begin>
 struct Epilogue {
   Begin begin;
@@ -92,8 +92,8 @@ WEFT_INLINE Vec<Acc, Lanes> load_sums(const WEFT_SHARED_SPACE Acc* from) {
   }
 }
 
-/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. What is
-/// the same for all of a row is computed once, by row(): a thread keeps to its rows.
+/// An operand whose memory runs along k: load(batch, row, k, lanes), `row` being a row of A or a column of B. A thread
+/// keeps its rows during the whole loop, so row() computes once what is common to all elements of a row.
 template <class Load>
 struct AlongK {
   static constexpr bool k_first = false, direct = false, whole_vectors = false;
@@ -134,8 +134,8 @@ struct Direct {
   using Walk = i64;
   WEFT_INLINE Walk walk(i64 k) const { return k; }
   WEFT_INLINE void advance(Walk& walk, int by) const { walk += by; }
-  /// `at` returns the address of the vector at this position. If `is_there` is false, the vector lies in a gap: it is
-  /// zero, and its address is arbitrary.
+  /// Returns the address of the vector at this position. If `is_there` is false, the vector lies in a gap: it is zero,
+  /// and `at` returns any address.
   WEFT_INLINE const WEFT_GLOBAL T* at(Row row, Walk k) const { return row + k; }
   WEFT_INLINE bool is_there(Row, Walk) const { return true; }
 };

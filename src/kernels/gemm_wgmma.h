@@ -34,7 +34,7 @@ struct SwizzledStage {
       rows[i] = from.row(batch, least(row0 + first() + i * apart, row_end - 1));
     }
   }
-  /// Starts the copies of the next step, of which the operand has the first `left` elements of k.
+  /// Starts the copies of the next k step; the operand has `left` elements of k left.
   WEFT_INLINE void start(const Operand& from, u32 to, int left) {
     to += swizzled(first(), part());
     if (!Operand::has_gaps && inside == count && left * int(sizeof(T)) >= 128) {
@@ -127,13 +127,13 @@ WEFT_INLINE Vec<Acc, gemm_lanes> pairs_of_lanes(const Vec<Acc, 2> (&v)[4]) {
   return join(join(r[0], r[1]), join(r[2], r[3]));
 }
 
-/// Where eight sums of a lane belong; outside of C, the nearest place inside.
+/// The row and column of C of eight sums that a lane holds; if they lie outside of C, the nearest place inside.
 struct SumsPlace {
   i64 row, col;
   bool is_inside;
 };
 
-/// Begins the epilogues of sums I to Count - 1, then ends them.
+/// Begins the epilogues of vectors I to Count - 1, then ends them in reverse order.
 template <int I, int Count, class Place, class Sums, class Store>
 WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums, const Store& store) {
   if constexpr (I < Count) {
@@ -145,8 +145,8 @@ WEFT_INLINE void store_together(i64 batch, const Place& place, const Sums& sums,
   }
 }
 
-/// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop moves the sums down, so
-/// the epilogue occurs a few times in the code only. C has whole vectors of columns.
+/// Passes the sums of a warp group, FM x 64 rows, from its registers to the epilogue. The loop stores the first sums
+/// and moves the others down, so the epilogue's code exists only a few times. Columns of C are whole vectors.
 template <class Core, int FM, class Store>
 WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSizes& s, i64 batch, i64 row0, i64 col0,
                                   const Store& store) {
@@ -179,8 +179,8 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
 }
 
 /// c += a b for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the first.
-/// The unit keeps about 14 bits of a sum, so it sums 256 products, and the vector units add these sums, 64 rows at a
-/// time. `copies` starts the copies of later steps.
+/// The matrix unit keeps only about 14 bits of a sum. So it adds 256 products, and the vector units then add these sums
+/// to `c` in f32, 64 rows at a time. `copies` starts the copies of later steps.
 template <class T, int N, int FM, class Copies>
 WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
   using Core = Wgmma<T, N>;
@@ -195,14 +195,14 @@ WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>:
     wgmma_commit();
     if (i == 0) copies();  // here the largest tile spills 16 registers, but elsewhere the unit would wait for copies
     Core::wait_for(sums);
-    // In place: otherwise LLVM spreads the sums over more registers than there are.
+    // Adds in place: otherwise LLVM spreads the sums over more registers than there are.
     WEFT_UNROLL for (int e = 0; e < Core::c_count; e++) {
       asm volatile("add.f32 %0, %0, %1;" : "+f"(c[i].v[e]) : "f"(sums.v[e]));
     }
   }
 }
 
-/// The k steps of a block's pieces of C on their way through a ring in shared memory.
+/// The k steps of a block's pieces of C, which pass through a ring buffer in shared memory.
 template <class T, BlockTile tile, class A, class B>
 struct StepRing {
   static constexpr int groups_m = tile.waves_m / 4, groups_n = tile.waves_n, threads = tile.threads(wave_size);
@@ -244,15 +244,15 @@ struct StepRing {
       if (step < last) stage.start(from, shared + u32(to + i * stage_bytes), left(step + i));
     }
   }
-  /// Start the copies of the next step, number `step`, to a slot.
+  /// Starts the copies of step number `step` to a slot.
   WEFT_INLINE void start_a(int slot, int step) { start(stage_a, a, slot * together * stage_bytes, step); }
   WEFT_INLINE void start_b(int slot, int step) { start(stage_b, b, slot * together * stage_bytes + a_bytes, step); }
   WEFT_INLINE void start_both(int slot, int step) {
     if (step < last) start_a(slot, step), start_b(slot, step);
     end_async_group();
   }
-  /// Waits for the step in `slot`, adds its products to `c` and goes to the next slot. `copies` starts the copies to a
-  /// slot.
+  /// Waits for the step in `slot`, adds its products to `c` and advances `slot`. `copies` starts the copies of a later
+  /// step.
   template <class Copies>
   WEFT_INLINE void multiply(int& slot, typename Core::Sums (&c)[fm], const Copies& copies) const {
     wait_async_groups<ahead - 1>();
@@ -295,7 +295,7 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   Ring ring(s, a, b, rank);
   ring.begin(piece);
   barrier();  // waits until the previous piece's sums have been read
-  // Not unrolled, like every short loop here: loading code takes much of a short kernel's time.
+  // Not unrolled, like every short loop here: loading a kernel's code takes a large share of a short kernel's time.
   WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) ring.start_b(i, ring.first + i * Ring::together);
   if constexpr (tile.ahead) wait_for_inputs();
   WEFT_NO_UNROLL for (int i = 0; i < Ring::ahead; i++) {
@@ -334,7 +334,7 @@ WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const
   Ring ring(s, a, b, 0);
   const PieceOrder order(s, tile);
   const u32 apart = u32(launch.blocks());
-  u32 upcoming = u32(launch.block());  // the piece to load when the steps of the present one are on their way
+  u32 upcoming = u32(launch.block());  // the piece to load once all steps of the present piece are in flight
   int step = ring.last, slot = 0;      // the next step to load; the slot of the next step to multiply
   const auto start_next = [&](int to) WEFT_LAMBDA {
     if (step >= ring.last && upcoming < order.pieces) {

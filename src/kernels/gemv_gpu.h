@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// GEMV: matrix products of up to four rows on GPUs. The time is that of reading B once. All waves of a small block
-/// share the k of its few columns, with lanes along k. A thread issues its loads at once or nearly so, which hides
-/// everything else that it does; there are enough blocks to keep memory busy. Operands lie in memory as they are
-/// multiplied (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
+/// GEMV: matrix products of up to four rows on GPUs. Reading B once takes nearly all of the time. A small block
+/// computes a few columns; its waves share their k, with lanes along k. A thread issues nearly all of its loads at
+/// once, which hides its other work, and there are enough blocks to keep memory busy. Operands are read from memory
+/// without a conversion (gemm_operand.h: Direct); k is a multiple of stage_lanes<T>.
 ///
 ///     gemv_gpu<f16, 1, 4, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a), direct_rows<f16>(b), store);
 ///     gemv_gpu<f16, 1, 2, 1>(WEFT_LAUNCH, {batch, m, n, k}, direct_rows<f16>(a),
@@ -33,8 +33,8 @@ inline constexpr int matrices_of = 1;
 template <class First, class Second>
 inline constexpr int matrices_of<Twins<First, Second>> = 2;
 
-/// Rows x / sqrt(mean(x^2) + epsilon) * gain, with `gain` a vector along k. Each block sums the squares of the elements
-/// that it multiplies anyway, and divides at the end.
+/// Rows x / sqrt(mean(x^2) + epsilon) * gain, with `gain` a vector along k. Each block adds up the squares of the
+/// elements that it loads for the product, and divides at the end.
 template <class A, class G>
 struct NormedRows {
   using Row = typename A::Row;
@@ -52,7 +52,7 @@ inline constexpr bool is_normed = false;
 template <class A, class G>
 inline constexpr bool is_normed<NormedRows<A, G>> = true;
 
-/// The beginning of `Cols` columns of B, or of each of two matrices.
+/// The addresses at which `Cols` columns of B, or of each of two matrices, begin.
 template <class T, int Cols, int Count>
 struct FewColumns {
   const WEFT_GLOBAL T* at[Count * Cols];
@@ -72,8 +72,8 @@ struct FewColumns {
 };
 
 /// Adds this lane's part of the products of `Rows` rows of `a` and columns of `b`, `step` apart along k; for normed
-/// rows also their squares, as a last column. `AtOnce` loads of b are in flight. `Ahead`: B is constant and is loaded
-/// before wait_for_inputs() is called.
+/// rows also their squares, as a last column. `AtOnce` is the number of loads of b in flight. `Ahead`: B is constant
+/// and is loaded before wait_for_inputs() is called.
 template <class T, int AtOnce, bool Ahead, class Acc, int Rows, int All, int Columns, class A>
 WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typename A::Row (&rows)[Rows],
                                 const WEFT_GLOBAL T* const (&b)[Columns], i64 first, i64 step, i64 end) {
@@ -110,8 +110,8 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
   if constexpr (Ahead) wait_for_inputs();  // for lanes that had no turn of the loop
 }
 
-/// Adds the sums of a block's lanes for each column, those of two matrices side by side. Passes on `Cols` of each,
-/// multiplied by `factor` of the row's sums.
+/// Adds up the lanes' sums for each column, for two matrices those of the first and then those of the second. Passes
+/// `Cols` columns of each matrix to `store`, multiplied by `factor(sums of the row)`.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
 WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],
                                  const Factor& factor, const Store& store) {
@@ -143,7 +143,7 @@ WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64
   else hand_on(Part{int(s.n - col)});
 }
 
-/// Blocks: batch * ceil_div(n, Cols), or fewer. `Rows` is at least m.
+/// Computes the product of up to `Rows` rows, m <= Rows. Blocks: batch * ceil_div(n, Cols), or fewer.
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead = false, class L, class A, class B, class Store>
 WEFT_INLINE void gemv_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Acc = typename SumOf<T>::type;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// How kernels for GPUs cut their work into blocks, and the shared memory that a block needs. Read by the kernels and
-/// by the host, which chooses the sizes. Plain constexpr functions, as in tasks.h.
+/// The division of the work of GPU kernels into blocks, and the shared memory that a block needs. Both the kernels and
+/// the host, which chooses the sizes, include this file. Plain constexpr functions, as in tasks.h.
 #include "tasks.h"
 
 namespace weft::tasks {
@@ -12,14 +12,14 @@ inline constexpr int vector_bits = 128;
 inline constexpr int gpu_lanes = vector_bits / 32;
 /// Threads of a block by default.
 inline constexpr int block_threads = 256;
-/// Columns of sums that the epilogue of a matrix kernel gets at once.
+/// The number of columns of sums that the epilogue of a matrix kernel receives at once.
 inline constexpr int gemm_lanes = 8;
 
 /// The piece of C that a block of gemm_gpu.h makes, the k step, and how many waves lie side by side in each direction.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
   int stages = 1;        ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
-  int split = 1;         ///< blocks among which the k steps of one piece are split (shares_in_cluster)
+  int split = 1;         ///< number of blocks that share the k steps of one piece (shares_in_cluster)
   bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
   bool streams = false;  ///< groups: a block computes several pieces and loads the next while it stores the last
@@ -32,11 +32,11 @@ constexpr bool shares_in_cluster(const BlockTile& tile, bool has_warp_groups) {
   return has_warp_groups && (tile.groups || tile.stages > 1);
 }
 
-/// Elements from one row of sums in shared memory to the next: a few more than columns, which avoids bank conflicts.
+/// Returns the elements between rows of sums in shared memory: some more than columns, which avoids bank conflicts.
 constexpr int sums_stride(const BlockTile& tile) { return tile.cols + 8; }
 /// Bytes of a row of a k step that warp groups multiply.
 inline constexpr int group_row_bytes = 128;
-/// Elements from one row of a k step to the next, elsewhere.
+/// Returns the distance in elements between rows of a k step in shared memory.
 constexpr int step_stride(int depth, int element_bits) { return depth + vector_bits / element_bits; }
 
 /// Returns the dynamic shared memory of a block; sums have 4 bytes.
@@ -54,9 +54,9 @@ inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
 }
-/// Bytes of shared memory for these, and the keys of the least block, which has one wave.
+/// Bytes of shared memory for these, and the number of keys in a step of the smallest block, which has one wave.
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
-/// Returns the widest head: registers hold 256 elements, and the least block fits.
+/// Returns the largest head size: registers hold 256 elements, and the smallest block must fit shared memory.
 constexpr int attention_widest_head(int element_bits) {
   const int vector = vector_bits / element_bits;
   int d = 256;
@@ -65,8 +65,8 @@ constexpr int attention_widest_head(int element_bits) {
   return d;
 }
 
-/// Slots of the ring of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys of one
-/// step and the values of another.
+/// Slots of the ring buffer of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys
+/// of one step and the values of another.
 inline constexpr int attention_slots = 3, attention_keys = 64, attention_group_rows = 64;
 /// Returns the dynamic shared memory for elements of 16 bits.
 constexpr int attention_group_bytes(int d, int groups) {
@@ -77,8 +77,8 @@ constexpr int attention_group_bytes(int d, int groups) {
 constexpr int block_piece(int weight_bits, i64 block) { return weight_bits == 4 && block % 32 == 0 ? 32 : 16; }
 /// Weights that a thread of block_few reads at once, as one vector.
 constexpr int block_few_piece(int weight_bits) { return vector_bits / weight_bits; }
-/// The most rows that block_few multiplies at once, columns of a block, and bytes of a thread's ring in dynamic shared
-/// memory: two columns, each some vectors ahead.
+/// The most rows that block_few multiplies at once, columns of a block, and bytes of a thread's ring buffer in dynamic
+/// shared memory, which prefetches several vectors of two columns.
 inline constexpr int block_few_rows = 8, block_few_columns = 16, block_few_stages = 4;
 inline constexpr int block_few_ring = 2 * block_few_stages * vector_bits / 8;
 

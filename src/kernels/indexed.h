@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Reads and writes at positions given by data. Several updates of one element are applied in the order of the indices,
-/// whatever the number of threads: one task owns all elements that its updates may share.
+/// Reads and writes at positions given by data. Several updates of the same element are applied in the order of the
+/// indices, for any number of threads: one task owns all elements that conflicting updates touch.
 #include "fused.h"
 #include "pointwise.h"
 
@@ -9,7 +9,7 @@ namespace weft::kernel {
 
 enum class ScatterFn { replace, add, mul, min, max };
 
-/// Returns the position for an index, or -1 if it is out of range, which is noted for the host.
+/// Returns the position for an index. For an index out of range, records a fault for the host and returns -1.
 template <class L, class I>
 WEFT_INLINE i64 place_of(const L& launch, I index, i64 limit) {
   const i64 at = checked_index(launch, index, limit);
@@ -39,15 +39,15 @@ WEFT_INLINE void for_lines(const L& launch, i64 lines, [[maybe_unused]] i64 n, c
 #endif
 }
 
-/// Columns of a slice that a task of scatter_slices owns; on a GPU a thread.
+/// The number of columns of a slice that a task of scatter_slices owns; on a GPU a thread owns one.
 #ifdef WEFT_CPU
 inline constexpr i64 scatter_columns = 1024;
 #else
 inline constexpr i64 scatter_columns = 1;
 #endif
 
-/// `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for an index
-/// out of range. Tasks: ceil_div(length, 1024).
+/// Combines `count` slices of `length` elements: to[place(i) + ..] takes updates[i * length + ..]; place(i) is -1 for
+/// an index out of range. Tasks: ceil_div(length, 1024).
 template <ScatterFn Fn, class L, class P, class U, class Place>
 WEFT_INLINE void scatter_slices(const L& launch, i64 count, i64 length, P to, U updates, const Place& place) {
   for_items(launch, ceil_div(length, scatter_columns), [&](i64 task) WEFT_LAMBDA {

@@ -14,7 +14,7 @@ using u16 = __UINT16_TYPE__;
 using u32 = __UINT32_TYPE__;
 using u64 = __UINT64_TYPE__;
 
-/// Faults of a kernel. The numbers occur in saved programs.
+/// The faults of a kernel. Saved programs contain these numbers.
 enum class FaultKind : i32 {
   none = 0,
   out_of_bounds = 1,  // an access outside its buffer, which was dropped (a load gave zero)
@@ -24,7 +24,7 @@ enum class FaultKind : i32 {
   host_function = 5,  // the host's function of a custom operator failed with `offset`
 };
 
-/// The first fault of a launch. Indices and host functions are always watched, the rest in checked kernels only.
+/// The first fault of a launch. Indices and host functions are always checked, the rest in checked kernels only.
 struct KernelFault {
   FaultKind kind = FaultKind::none;
   i32 buffer = 0;  // index into the kernel's buffers
@@ -41,8 +41,8 @@ struct LaunchArgs {
   i64 scratch_bytes = 0;
   const i64* buffer_bytes = nullptr;  // per buffer; read by checked kernels only
   KernelFault* fault = nullptr;
-  // A stamp for each byte of the watched buffers: 0 if unwritten, otherwise that of the task that wrote it. Stamps up
-  // to `earlier` are those of the steps before this one. Checked kernels only.
+  // A stamp for each byte of the watched buffers: 0 if the byte is unwritten, otherwise the number of the task that
+  // wrote it. Stamps up to `earlier` belong to earlier steps. Checked kernels only.
   u32* const* stamps = nullptr;
   u32 earlier = 0, stamp = 0;
 };

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// A line of an inbox: eight bytes of data, each half with the number of its message. A half arrives whole.
+/// A line of an inbox: eight bytes of data in two halves, each written together with the number of its message.
 struct MailboxLine {
   u32 low = 0, low_message = 0, high = 0, high_message = 0;
 };
@@ -16,13 +16,14 @@ inline constexpr int mailbox_threads = 256, max_mailbox_blocks = 256;
 inline constexpr i64 mailbox_lines = i64(mailbox_threads) * max_mailbox_blocks;
 inline constexpr i64 max_mailbox_bytes = mailbox_lines * 8;  ///< of a message
 
-/// An inbox is MailboxLine[2][ranks][mailbox_lines]: messages with odd and even numbers, by sender. Two are enough:
-/// a rank sends message n + 2 when it has all of n + 1, which the others send after they have read n.
+/// An inbox is MailboxLine[2][ranks][mailbox_lines]: a buffer for even and one for odd message numbers, each with lines
+/// by sender. Two buffers are enough: a rank sends message n + 2 after it has received all of message n + 1, which the
+/// others send after they have read message n.
 struct Mailbox {
   i64 rank = 0;
   const u32* is_aborted = nullptr;        // in memory of the host: not 0 when a rank has failed
   u32 messages[max_mailbox_blocks] = {};  // each block's number of the last message
-  MailboxLine* inboxes[1] = {};           // one for each rank: the array has as many elements as there are ranks
+  MailboxLine* inboxes[1] = {};           // one for each rank: the array is allocated longer
 };
 
 }  // namespace weft

@@ -155,7 +155,7 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
-/// Returns the lesser, or the greater, of x and a bound that is neither NaN nor zero: one instruction of x86.
+/// Return the smaller (above), larger (below) of x and a bound that is neither NaN nor zero: one instruction on x86.
 template <class V>
 WEFT_INLINE V bounded_above(V x, V bound) {
   return select(bound < x, bound, x);
@@ -189,7 +189,7 @@ template <class V>
 WEFT_INLINE V logical_xor(V x, V y) {
   return from_mask<V>((x != 0) != (y != 0));
 }
-/// Shifts by the width or more give 0 (or the sign, to the right).
+/// Shifts by the width or more give 0; to the right, signed numbers give 0 or -1 by their sign.
 template <class V>
 WEFT_INLINE V shift_left(V x, V n) {
   constexpr int width = 8 * sizeof(Elem<V>);
@@ -226,7 +226,7 @@ WEFT_INLINE V power_of_two(IntOf<V> n) {
   using I = typename FormatOf<V>::Int;
   return __builtin_bit_cast(V, (n + IntOf<V>(I(FormatOf<V>::bias))) << I(FormatOf<V>::mantissa));
 }
-/// x * 2^n, rounded once; n may reach twice beyond the normal exponents.
+/// Returns x * 2^n, rounded once; |n| may be up to twice the largest normal exponent.
 template <class V>
 WEFT_INLINE V scale_by(V x, IntOf<V> n) {
   const IntOf<V> half = n >> 1;
@@ -269,7 +269,7 @@ struct Reduced {
   V r, rest;
   IntOf<V> n;
 };
-/// x = n ln(2) + r + rest, where rest is the rounding error of r.
+/// Splits x = n ln(2) + r + rest, where rest is the rounding error of r.
 template <class V>
 WEFT_INLINE Reduced<V> reduce_exp(V x) {
   using F = FormatOf<V>;
@@ -279,7 +279,7 @@ WEFT_INLINE Reduced<V> reduce_exp(V x) {
 }
 #ifdef WEFT_NVIDIA
 inline constexpr bool on_nvidia = true;
-/// 2^x in f32 by the special function unit: within 2 ulp; infinities and NaN as IEEE has them.
+/// Returns 2^x in f32 by the special function unit, within 2 ulp; infinities and NaN follow IEEE 754.
 template <class V>
 WEFT_INLINE V unit_exp2(V x) {
   V y{};
@@ -297,7 +297,7 @@ template <class V>
 WEFT_INLINE V exp(V x) {
 #ifdef WEFT_NVIDIA
   if constexpr (!is_f64<V>) {
-    // The product with log2(e) in two parts: the rounded one, and the rounding errors of product and log2(e).
+    // The product x log2(e) in two parts: the rounded product, and the rounding errors of the product and of log2(e).
     x = limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high);
     const V high = x * constant<V>(1.44269502162933349609375);
     const V low = fma(x, constant<V>(1.92596299112661746887e-8), fma(x, constant<V>(1.44269502162933349609375), -high));
@@ -319,14 +319,14 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
-inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to a whole number, leaves an exponent at the bottom
+inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to an integer, leaves an exponent in the low bits
 /// power * 2^r in f32 for |r| <= 1/2.
 template <class V>
 WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
   return fma(r, p, constant<V>(1)) * power;
 }
-/// 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
+/// Returns 2^x for softmax and gelu: x is NaN or in [-127, 128]; -127 gives 0, 128 infinity. f32: within 2 ulp.
 template <class V>
 WEFT_INLINE V exp2_within(V x) {
 #ifdef WEFT_NVIDIA
@@ -339,7 +339,7 @@ WEFT_INLINE V exp2_within(V x) {
     return exp2_split(__builtin_bit_cast(V, as_uint(shifted) << 23), x - (shifted - shift));
   }
 }
-/// Calls use(2^n, r) with e^x = 2^(n + r), |r| <= 1/2, for f32 x that is NaN or in [-88.03, 88]; -88.03 gives 2^n = 0.
+/// Splits e^x = 2^(n + r), |r| <= 1/2, and returns use(2^n, r). x is f32, NaN or in [-88.03, 88]; for -88.03, 2^n is 0.
 template <class V, class Use>
 WEFT_INLINE V with_split_log2(V x, const Use& use) {
   const V shift = constant<V>(exponent_shift), shifted = fma(x, constant<V>(FormatOf<V>::log2e), shift);
@@ -349,7 +349,7 @@ WEFT_INLINE V with_split_log2(V x, const Use& use) {
 template <class V>
 WEFT_INLINE V expm1(V x) {
   const Reduced<V> e = reduce_exp(limit(x, -40, FormatOf<V>::exp_high));
-  // Half of 2^n, so that the largest results do not overflow on the way.
+  // Computes with half of 2^n, so that the largest results do not overflow before the end.
   const V half = power_of_two<V>(e.n - 1), tail = exp_tail(e.r) + e.rest;
   const V y = fma(half, tail, fma(half, e.r, half - constant<V>(0.5))) * constant<V>(2);
   return select(x == constant<V>(0), x, select(e.n == 0, e.r + tail, y));
@@ -369,15 +369,15 @@ WEFT_INLINE V divide_by_many(V x, V d) {
 #endif
   return x / d;
 }
-/// e^x for x <= 0. In f32, results that would be denormal are 0: processors compute with denormals many times slower,
-/// and masked scores of -100 lead there.
+/// Returns e^x for x <= 0. In f32, results that would be denormal are 0: processors are many times slower with
+/// denormals, which masked scores of about -100 would give.
 template <class V>
 WEFT_INLINE V exp_not_above_0(V x) {
   if constexpr (is_f64<V> || on_nvidia) return exp(x);
   x = select(x < constant<V>(-87.33654), constant<V>(-88.03), x);
   return with_split_log2(x, [](V power, V r) WEFT_LAMBDA { return exp2_split(power, r); });
 }
-/// 1 / (1 + e^-x); in f32, results that would be denormal are 0.
+/// Returns 1 / (1 + e^-x); in f32, results that would be denormal are 0.
 template <class V>
 WEFT_INLINE V sigmoid(V x) {
   const V one = constant<V>(1);
@@ -385,7 +385,7 @@ WEFT_INLINE V sigmoid(V x) {
     const V e = exp_not_above_0(-absolute(x));
     return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
   } else {
-    // (1 + 2^n) + 2^n (2^r - 1) is rounded once near r = 0, where an error of 1 + e^-x weighs most.
+    // Near r = 0, where the relative error of 1 + e^-x matters most, (1 + 2^n) + 2^n (2^r - 1) is rounded only once.
     const V sum = with_split_log2(bounded_below(-x, constant<V>(-50)), [&](V power, V r) WEFT_LAMBDA {
       return fma(r * power,
                  poly(r, {0.6931472029, 0.2402264791, 0.05550332471, 0.009618437351, 0.001339887448, 0.0001535336377}),
@@ -440,7 +440,7 @@ WEFT_INLINE Split<V> split_any(V x) {
   s.k = select(tiny, s.k - constant<V>(is_f64<V> ? 54 : 25), s.k);
   return s;
 }
-/// Returns y where x is in (0, inf), else the logarithm of x in any base: infinity, -infinity or NaN.
+/// Returns y where x is in (0, inf). Elsewhere returns the logarithm of x in any base: infinity, -infinity or NaN.
 template <class V>
 WEFT_INLINE V log_edges(V x, V y) {
   y = select(x == infinity<V>(), x, y);
@@ -454,7 +454,7 @@ WEFT_INLINE V log(V x) {
   const V low = fma(s.k, constant<V>(F::ln2_lo), log_tail(s.f));
   return log_edges(x, fma(s.k, constant<V>(F::ln2_hi), s.f + low));
 }
-/// log of 1 + f in another base: (f + tail) / ln(base) with the product of f carried in two parts.
+/// Returns log(1 + f) in another base: (f + tail) / ln(base). The product of f and 1 / ln(base) is in two parts.
 template <class V>
 WEFT_INLINE V to_base(V f, f64 scale, f64 scale_lo, V whole_hi, V whole_lo) {
   const V tail = log_tail(f), s = constant<V>(scale);
@@ -480,7 +480,7 @@ WEFT_INLINE V log1p(V x) {
   using I = typename F::Int;
   const V one = constant<V>(1), u = one + x;
   const Split<V> s = split_mantissa(u);
-  // 1 + f = (1 + x) / 2^k without the rounding of 1 + x; for large x that rounding does not matter.
+  // Computes 1 + f = (1 + x) / 2^k without rounding 1 + x first; for large x that rounding does not matter.
   const auto large = s.n > IntOf<V>(I(60));
   const V down = power_of_two<V>(select(large, IntOf<V>(I(0)), -s.n));
   const V f = select(large, s.f, fma(x, down, down - one));
@@ -588,7 +588,7 @@ WEFT_INLINE V gelu(V x) {
     return x * select(x > constant<V>(0), one - tail, tail);
   }
 }
-/// GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+/// Returns GELU by the approximation with tanh: x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class V>
 WEFT_INLINE V tanh_gelu(V x) {
   const V z = x * x, one = constant<V>(1);
@@ -617,7 +617,7 @@ WEFT_INLINE u64 two_over_pi(int word) {
                                      0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d};
   return digits[word];
 }
-/// 64 of those digits, from digit `first` on (before the point they are 0).
+/// Returns 64 binary digits of 2 / pi, from digit `first` on (digits before the point are 0).
 WEFT_INLINE u64 digits_of_two_over_pi(int first) {
   const int word = first >> 6, shift = first & 63;
   const u64 high = word < 0 ? 0 : two_over_pi(word), low = word < -1 ? 0 : two_over_pi(word + 1);
@@ -629,7 +629,7 @@ WEFT_INLINE Turn<f64> turn_large(f64 x) {
   const int exponent = int(bits >> 52 & 2047) - 1075;  // |x| = mantissa * 2^exponent
   const u64 mantissa = (bits & ((1ull << 52) - 1)) | 1ull << 52;
   // product = mantissa * 2/pi * 2^exponent mod 4, in units of 2^-126.
-  const int first = exponent - 2;  // the first digit that counts: times 2^exponent it is 2; earlier ones are 0 mod 4
+  const int first = exponent - 2;  // the first digit that matters: earlier ones, times 2^exponent, are 0 mod 4
   const u64 d0 = digits_of_two_over_pi(first), d1 = digits_of_two_over_pi(first + 64),
             d2 = digits_of_two_over_pi(first + 128);
   using u128 = unsigned __int128;
@@ -794,7 +794,7 @@ WEFT_INLINE V power_of_magnitude(V x, V y) {
     return convert_plain<f32>(exp2(convert_plain<f64>(y) * log2(convert_plain<f64>(x))));
   } else {
     using F = FormatOf<V>;
-    // log2(x) = k + (f + tail) log2(e), the sum carried in two parts; then y times it likewise.
+    // log2(x) = k + (f + tail) log2(e), with the sum in two parts. It is then multiplied by y, also in two parts.
     const Split<V> s = split_any(x);
     const V two = constant<V>(2), d = two + s.f, q = s.f / d, z = q * q;
     const V q_lo = fma(-q, d, s.f) / d + q * ((two - d) + s.f) * (constant<V>(-1) / d);
@@ -837,7 +837,7 @@ WEFT_INLINE V pow(V x, V y) {
   }
 }
 
-/// x - trunc(x / y) y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
+/// Returns x - trunc(x / y) y, exactly, with the sign of x (C's fmod; for integers C's %, with x % 0 = 0).
 template <class V>
 WEFT_INLINE V fmod(V x, V y) {
   if constexpr (!is_float<V>) {

@@ -54,7 +54,7 @@ struct SumOf<i16> {
   using type = i32;
 };
 
-/// The product on vector units: a lane computes a few columns of 2 rows, and reads k in 16-byte pieces.
+/// The product on vector units: a lane computes a few columns of 2 rows and reads k in pieces of 16 bytes.
 template <class Element>
 struct VectorCore {
   using T = Element;
@@ -101,8 +101,8 @@ template <class T>
 struct MatrixCore : VectorCore<T> {};
 
 #ifdef WEFT_MFMA
-/// MFMA: lane l holds the `per` k elements from (l / 16) * per on of row l % 16, and the four rows from (l / 16) * 4 on
-/// of column l % 16.
+/// MFMA. Lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16, and rows (l / 16) * 4 .. + 3 of column l
+/// % 16 of the sums.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;
@@ -168,8 +168,9 @@ struct MatrixCore<i8> : Mfma<i8, i32, int, 16> {
 #endif
 
 #ifdef WEFT_RDNA_WMMA
-/// WMMA in waves of 32. RDNA 3: lane l holds all 16 k of row l % 16 (the halves of the wave hold the same) and every
-/// second row of a column. RDNA 4: the eight k from (l / 16) * 8 on of the row, and eight neighbouring rows.
+/// WMMA in waves of 32. RDNA 3: lane l holds all 16 k of row l % 16 (both halves of the wave hold the same) and every
+/// second row of a column of sums. RDNA 4: lane l holds eight k of the row, from (l / 16) * 8 on, and eight
+/// neighbouring sums.
 template <class Element, class Sum, class Fragment>
 struct Wmma {
   using T = Element;
@@ -226,7 +227,7 @@ struct MatrixCore<f8e5m2> : Wmma<f8e5m2, f32, Vec<int, wmma_k / 4>> {
 #endif
 
 #ifdef WEFT_MMA
-/// Returns the address form of instructions on shared memory.
+/// Returns an address in shared memory as the 32-bit number that PTX instructions take.
 WEFT_INLINE u32 shared_address(const WEFT_SHARED_SPACE void* p) { return u32(u64(p)); }
 /// Starts a copy of 16 bytes into shared memory; only the first `bytes` are read, the others become zero.
 WEFT_INLINE void copy_async_to(u32 shared, const WEFT_GLOBAL void* from, int bytes) {
@@ -253,8 +254,8 @@ WEFT_INLINE int cluster_rank_of() {
   else return 0;
 }
 
-/// mma.sync m16n8, two side by side. In 32-bit words (2 f16 or 4 i8 of one k): lane l holds words l % 4 and l % 4 + 4
-/// of rows l / 4 and l / 4 + 8, and two columns of the same rows.
+/// Two instructions mma.sync m16n8 side by side. Operands are held in 32-bit words (2 f16 or 4 i8, neighbours along k).
+/// Lane l holds words l % 4 and l % 4 + 4 of rows l / 4 and l / 4 + 8, and two columns of the same rows.
 template <class Element, class Sum>
 struct MmaSync {
   using T = Element;
@@ -311,7 +312,7 @@ struct MatrixCore<i8> : MmaSync<i8, i32> {
   static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k32.row.col.s32.s8.s8.s32", "r") }
 };
 #ifdef WEFT_FLOAT8
-/// The unit keeps about 14 bits of its sums, so it sums one k step, and the vector units add the steps in f32.
+/// The matrix unit keeps about 14 bits of a sum of 8-bit floats. So it sums one k step; vector units add steps in f32.
 #define WEFT_MMA_FLOAT8(instruction)                                                                         \
   WEFT_UNROLL for (int h = 0; h < 2; h++) {                                                                  \
     f32 step[4];                                                                                             \

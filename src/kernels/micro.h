@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The CPU's inner matrix kernel: a register tile of rows x nv vectors, fed by row pointers into A and one packed panel
-/// of B. Matrix product, convolution and attention all run on it. A `Mac` says what types it multiplies and how.
+/// of B. Matrix product, convolution and attention all run on it. A `Mac` defines types and instructions.
 #include "macs.h"
 #include "micro_amx.h"
 #include "tasks.h"
@@ -11,7 +11,7 @@ namespace weft::kernel {
 
 using tasks::GemmTile;
 
-/// The tile for 4-byte accumulators on the machine that is compiled for.
+/// The tile for 4-byte accumulators on the processor that kernels are compiled for.
 #if defined(__AVX512BF16__) && !defined(__AVXVNNI__) && !defined(__AMX_TILE__)
 inline constexpr GemmTile native_tile = tasks::cpu_tile({.avx512 = true, .narrow = true});
 #elif defined(__AVX512F__)
@@ -22,7 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for panels in the L1 cache: widening them once may be faster.
+/// The Mac for panels that are in the L1 cache. Widening such a panel once and using its Mac may be faster.
 template <class Mac>
 struct NearOf {
   using type = Mac;
@@ -131,7 +131,7 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 #pragma unroll
     for (int j = 0; j < NV; ++j) {
       const auto pairs = __builtin_convertvector(load<2 * L>(p + j * L * 2, Full{}), Vec<i16, 2 * L>);
-#if defined(__aarch64__)  // the first of all pairs, then the second: as its widening multiply-add takes them
+#if defined(__aarch64__)  // first elements of all pairs, then the second, for the widening multiply-add
       static_assert(L == 4);
       b[j] = __builtin_bit_cast(Vec<i32, L>, __builtin_shufflevector(pairs, pairs, 0, 2, 4, 6, 1, 3, 5, 7));
 #else
@@ -277,11 +277,11 @@ struct MacInt8 : MacIntegers<macs::MacInt8> {
 
 /// One call of an inner kernel. It sums `segments` runs of `length` units: run s multiplies rows[s * mr + i] + a_offset
 /// with the next `length` units of the panel at b. The tile goes to acc[i * stride + ...] (elements), added to the
-/// values there unless `first`. The panel is prefetched `ahead` bytes in advance; 0: it is in the cache already, and
-/// each turn of the loop prefetches a line from `next` on, unless it is null or a turn has but one unit.
-/// `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows of a run
-/// are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in which
-/// all rows are `zeros` (a tap that only meets padding) is skipped.
+/// values there unless `first`. The panel is prefetched `ahead` bytes in advance. 0: the panel is in the cache already;
+/// then each iteration of the loop prefetches a line from `next` on, unless `next` is null or an iteration takes only
+/// one unit. `terms`: the terms of these units of the rows, for a Mac with headers. `row_stride` (AMX only): the rows
+/// of a run are this many units apart, and the table has the first row of each run; 0: the table has all rows. A run in
+/// which all rows are `zeros` (a tap that only meets padding) is skipped.
 template <class Mac>
 struct MicroCall {
   const typename Mac::Unit* const* rows = nullptr;
@@ -300,7 +300,7 @@ struct MicroCall {
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
-/// Units of k in one turn of the inner loop: 1 for integers, whose sums would be spilled otherwise.
+/// The units of k in one iteration of the inner loop; 1 for integers, whose sums would otherwise be spilled.
 template <class Mac, GemmTile tile>
 inline constexpr int turn_units = has_partial_sums<Mac> ? tile.unrolled : 1;
 
@@ -323,8 +323,8 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// The kernel for `rows_now` rows; `vectors_now` < tile.nv omits the panel's last columns. The parameters are those of
-/// Micro::run.
+/// The inner kernel for `rows_now` rows. With `vectors_now` < tile.nv it leaves out the panel's last columns. The
+/// parameters are those of Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
   const auto* const* rows = call.rows;
@@ -388,12 +388,13 @@ __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64
   end_sums();
 }
 
-/// Panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and several streams of
-/// memory to load from.
+/// The number of panels that one row of A multiplies at a time: enough sums to hide the latency of additions, and
+/// several streams of loads.
 inline constexpr int thin_panels = 4;
 
-/// Which compiled row count to use next when `left` rows remain: the first step of the cheapest cover, found at compile
-/// time. A count above `left` repeats the last row. Cost: FMAs, but not less than their latency (4 cycles).
+/// For each number of remaining rows, the compiled row count to use next: the first one of the cheapest sequence of row
+/// counts that covers these rows, found at compile time. A row count above the number of remaining rows repeats the
+/// last row. The cost of a count is its number of FMAs, but at least their latency (4 cycles).
 template <GemmTile tile>
 struct RowPlan {
   signed char next[3 * tile.mr];
@@ -423,11 +424,11 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// Whether B lies in plain order, so that single vectors of a panel can be used.
+/// True if B lies in plain order, so that single vectors of a panel can be used.
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 
-/// `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
+/// Returns `micro` of all the tile's rows, for the fewest vectors that hold `cols` columns.
 template <class Mac, GemmTile tile, int vectors = has_plain_panels<Mac> ? 1 : tile.nv>
 WEFT_INLINE auto micro_of_columns(i64 cols) {
   if constexpr (vectors < tile.nv) {
@@ -444,11 +445,11 @@ struct Micro {
   using B = typename Mac::B;
   using Acc = typename Mac::Acc;
 
-  /// `micro` for tile.rows(which) rows; `cols` of the panel's columns count.
+  /// Runs `micro` for tile.rows(which) rows; only the first `cols` columns of the panel are needed.
   static void run(const MicroCall<Mac>& call, int which, i64 cols);
-  /// One row of A by thin_panels panels, `panel_stride` elements apart, over `length` units; the sums of all panels
-  /// follow each other in `acc` and are added to what is there unless `first`. As `micro`, each sum takes k in rising
-  /// order.
+  /// Multiplies one row of A by thin_panels panels, `panel_stride` elements apart, over `length` units. `acc` has the
+  /// sums of one panel after the other; they are added to its contents unless `first`. Each sum takes k in rising
+  /// order, as in `micro`.
   static void thin(const Unit* a, i64 length, const B* b, i64 panel_stride, Acc* acc, bool first, const Acc* terms);
 };
 

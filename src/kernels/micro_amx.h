@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The inner matrix kernel on AMX, the matrix unit of Intel's processors (Software Developer's Manual, volume 1,
-/// chapter 18): a register tile is 16 rows of 64 bytes, and one instruction adds 16 x 16 sums of 16 units, of two bf16
-/// or four bytes. Packed panels lie as it wants them: a row of a tile of B is a unit of 16 columns.
+/// chapter 18): a tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums the products of 16 units
+/// of k, each of two bf16 or four bytes. Packed panels have this layout: a row of a tile of B is a unit of 16 columns.
 #include "tasks.h"
 #include "vec.h"
 
 namespace weft::kernel {
 
-/// Surrounds all calls of a block: it configures the tile registers and releases them, so that thread switches need not
-/// save them. Without AMX it does nothing.
+/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
+/// `AmxTiles<false>` does nothing.
 template <bool>
 struct AmxTiles {};
 
@@ -48,13 +48,13 @@ WEFT_INLINE void multiply_tiles() {
   else __builtin_ia32_tdpbusd(Row * 2 + Col, amx_a + Row, amx_b + Col);
 }
 
-/// 16 rows of A: the first, and bytes from one to the next.
+/// 16 rows of A: the address of the first, and the distance of rows in bytes.
 struct TileRowsOfA {
   const void* first;
   i64 stride;
 };
 
-/// Multiplies one step of 16 units; units of B are `b_stride` bytes apart.
+/// Adds the products of one step of 16 units of k; units of B are `b_stride` bytes apart.
 template <class Mac, int RowTiles>
 WEFT_INLINE void amx_step(const TileRowsOfA (&a)[RowTiles], const void* b, i64 b_stride) {
   load_tile<amx_b>(b, b_stride);
@@ -88,7 +88,7 @@ WEFT_INLINE void clear_sums() {
   if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
 }
 
-/// Gathers 16 units of each of 16 rows, side by side; `count` units are real, the others 0.
+/// Gathers 16 units of each of 16 rows into contiguous rows; `count` units are real, the others are 0.
 template <class Unit>
 WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
   WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
@@ -133,7 +133,8 @@ WEFT_INLINE void add_even_rows(const Call& call) {
   }
 }
 
-/// As `micro` (micro.h), for 16 or 32 rows and 32 columns, while AmxTiles lives. No partial sums: AMX sums bf16 in f32.
+/// Computes what `micro` (micro.h) does, for 16 or 32 rows and 32 columns, while an AmxTiles object lives. Has no
+/// partial sums (tasks::partial_sum): AMX sums products of bf16 in f32.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;

@@ -9,8 +9,9 @@
 
 namespace weft::kernel {
 
-/// The source: element (batch, tap, k, column) is at batch * stride_batch + tap (three run-time digits, each with
-/// its stride) + k * stride_k + column * stride_n, all in elements. A plain matrix has no taps (all sizes 1).
+/// The layout of the source. Element (batch, tap, k, column) is at batch * stride_batch + offset of the tap + k *
+/// stride_k + column * stride_n, in elements. A tap has three coordinates, each with its size and stride. A plain
+/// matrix has no taps (all sizes 1).
 struct PackB {
   i64 batch = 1, n = 0, k = 0;
   i64 stride_batch = 0, stride_k = 0, stride_n = 1;
@@ -26,7 +27,7 @@ constexpr i64 pack_b_tasks(const PackB& p) {
   return p.batch * tasks::ceil_div(p.n, tile.nr());
 }
 
-/// Returns the place of element k of column j inside a unit of a panel.
+/// Returns the index, inside a unit of a panel, of element k of column j.
 template <class Mac, GemmTile tile>
 WEFT_INLINE int panel_slot(int j, int k) {
   constexpr int L = tile.lanes;
@@ -39,7 +40,7 @@ WEFT_INLINE int panel_slot(int j, int k) {
   }
 }
 
-/// Converts an element to the type that the Mac stores. u8 weights and their zero point become s8, less 128.
+/// Converts an element to the type that the Mac stores. u8 weights and their zero point become s8 by subtracting 128.
 template <class To, class From>
 WEFT_INLINE To pack_convert(From x) {
   if constexpr (__is_same(From, u8) && __is_same(To, i8)) return static_cast<i8>(x ^ 0x80);

@@ -8,8 +8,8 @@ namespace weft::kernel {
 
 enum class PadMode { reflect, edge, wrap };
 
-/// Returns the place that index i of a padded axis reads (i counts from the operand's first element); -1 if the operand
-/// is empty.
+/// Returns the index that index i of a padded axis reads (i is relative to the operand's first element); -1 if the
+/// operand is empty.
 WEFT_INLINE i64 padded_source(PadMode mode, i64 i, i64 size) {
   if (i >= 0 && i < size) return i;
   if (size == 0) return -1;

@@ -33,10 +33,10 @@ WEFT_INLINE Space<Rank> space(const L& launch, int first) {
   return s;
 }
 
-/// The distance of neighbours along the last dimension: adjacent, the same element, or a stride.
+/// The distance of neighbours along the last dimension: 1, 0 (all the same element), or a stride.
 enum class Along { contiguous, uniform, strided };
 
-/// A tensor seen through strides, in elements; stride[Rank - 1] counts only for Along::strided.
+/// A tensor seen through strides, in elements; stride[Rank - 1] is used only for Along::strided.
 template <class T, int Rank, Along along = Along::contiguous>
 struct Strided {
   using elem = remove_const<T>;

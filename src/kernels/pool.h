@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. Lambdas say what is
-/// combined and how, so max, average and Lp pooling are one template.
+/// Pooling over windows, channels last, 1 to 3 spatial dimensions, vectors along the channels. Lambdas define the
+/// elements and how they are combined, so max, average and Lp pooling share one template.
 #include "device.h"
 #include "row.h"
 #include "tasks.h"
@@ -35,9 +35,9 @@ struct PoolSizes {
   bool include_pad = false;
 };
 
-/// Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
-/// ([batch][spatial][pixel]), `combine(acc, x)` joins, beginning with `init`; `store(row, channel, Vec<Acc, L>, count,
-/// lanes)` takes the result with the number of taps that an average divides by. L is whole_lanes<Acc>. No scratch.
+/// Pools windows. Tasks: those of for_pixels (window.h). `load(element offset, lanes) -> Vec<Acc, L>` reads the input
+/// ([batch][spatial][pixel]), `combine(acc, x)` adds an element, beginning with `init`; `store(row, channel, Vec<Acc,
+/// L>, count, lanes)` takes the result and the taps that an average divides by. L is whole_lanes<Acc>. No scratch.
 template <class Acc, class L, class Load, class Combine, class Store>
 WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load& load, const Combine& combine,
                       const Store& store) {
@@ -66,7 +66,7 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
 
 /// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
 /// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
-/// the first of equals counts. L is native_lanes; otherwise like pool.
+/// of equal elements the first is taken. L is native_lanes; otherwise like pool.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` where the reduced axes are the last ones
-/// (inner = 1), `reduce_columns` else; and the same for the position of the largest or smallest element. The load reads
-/// and transforms the elements (x * x), the store applies the epilogue (mean, root). Op: Sum, Product, Max, Min of
-/// row.h. An empty reduction gives the neutral value of Op. Where a GPU has too few rows for its cores, row_parts.h and
-/// reduce_column_parts cut the reduced axis into parts, and a second launch reduces those.
+/// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` if the reduced axes are the last ones (inner
+/// = 1), else `reduce_columns`. `arg_rows` and `arg_columns` find the position of the largest or smallest element in
+/// the same way. The load reads and transforms the elements (x * x), the store applies the epilogue (mean, root). Op:
+/// Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op. If there are too few rows for the
+/// cores of a GPU, row_parts.h and reduce_column_parts cut the reduced axis into parts, whose results a second launch
+/// reduces.
 
 #include "row.h"
 
 namespace weft::kernel {
 
-/// y[row] = Op over cols of load(row, col, lanes) -> Vec<Acc, N>; store(row, Acc).
-/// CPU: tasks::row_tasks(rows, cols). GPU: a team a row.
+/// y[row] = Op over cols of load(row, col, lanes) -> Vec<Acc, N>; store(row, Acc). CPU: tasks::row_tasks(rows, cols).
+/// GPU: one team for each row.
 template <class Op, class Acc, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU
@@ -27,8 +28,8 @@ WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& lo
 #endif
 }
 
-/// Runs body(outer, first column, lanes) for every N columns of [outer, inner]; an element of the result is made by one
-/// thread. CPU: tasks::column_tasks(outer, reduce, inner, N). GPU: each thread of a block takes N columns.
+/// Runs body(outer, first column, lanes) for every N columns of [outer, inner]; one thread computes each element of the
+/// result. CPU: tasks::column_tasks(outer, reduce, inner, N). GPU: each thread of a block takes N columns.
 template <int N, class L, class Body>
 WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Body& body) {
   const i64 per_outer = ceil_div(inner, N), chunks = outer * per_outer;
@@ -50,12 +51,12 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 }
 
 #ifdef WEFT_GPU
-/// The reduced positions of one row of the result: [begin, end) of `outer`.
+/// The positions of `outer` that are reduced for one row of the result: [begin, end).
 struct ColumnSpan {
   i64 outer, begin, end;
 };
-/// store(row, col, Vec, lanes): Op over span(row), for `rows` spans of `inner` columns each. `Ways` threads (a divisor
-/// of the block's) share the reduced axis of each N columns.
+/// Reduces span(row) with Op for each of `rows` rows of `inner` columns, and calls store(row, col, Vec, lanes). `Ways`
+/// threads (a divisor of the block's threads) share the reduced axis of each N columns.
 template <class Op, class Acc, int N, int Ways, class L, class Span, class Load, class Store>
 WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const Span& span, const Load& load,
                                      const Store& store) {
@@ -126,8 +127,8 @@ WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inne
   });
 }
 
-/// Whether a candidate beats another: the larger (or smaller) value, NaN before all, then the lower index (or the
-/// higher one if `Last`).
+/// The order of candidates: the larger (or smaller) value is better, and NaN is better than any number; among equals
+/// the lower index is better (with `Last`, the higher one).
 template <bool Largest, bool Last>
 struct Best {
   /// True if b, which comes later in the row, replaces a.
@@ -157,7 +158,7 @@ struct Found {
     value = select(take, v, value);
     index = select(take, at, index);
   }
-  /// Takes v at position `at` if it is better, whatever the order of candidates: among equals the position decides.
+  /// Takes v at position `at` if it is better. Candidates come in any order: among equals the position decides.
   template <class Rule>
   WEFT_INLINE void meet(V v, Index at) {
     const bool later = lane(at, 0) > lane(index, 0);
@@ -253,8 +254,8 @@ WEFT_INLINE void arg_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 #endif
 }
 
-/// Finds the best position along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>, store(outer, inner, Vec,
-/// lanes).
+/// Finds the position of the best element along the middle axis: load(outer, r, inner, lanes) -> Vec<T, N>,
+/// store(outer, inner, Vec of positions, lanes).
 template <class Rule, class T, int N, class L, class Load, class Store>
 WEFT_INLINE void arg_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load, const Store& store) {
   using V = Vec<T, N>;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Resizing (nearest, linear, cubic): tables that say what each result coordinate of an axis reads, made once for given
-/// sizes, and sums over the taps of up to all axes. Coordinates are computed in f64, exactly as ops/resize.cpp does.
+/// Resizing (nearest, linear, cubic). For each axis a table, made once for given sizes, lists the operand elements
+/// (taps) that each result coordinate reads. A result is a weighted sum over the taps of all resized axes. Coordinates
+/// are computed in f64, exactly as ops/resize.cpp does.
 #include "pointwise.h"
 
 namespace weft::kernel {
@@ -17,7 +18,7 @@ enum class ResizeCoordinates {
 };
 enum class ResizeRounding { round_prefer_floor, round_prefer_ceil, floor, ceil };
 
-/// How one axis is resized. `scale` 0 stands for out / in; `step` is the distance of neighbours in the operand.
+/// How one axis is resized. `scale` 0 stands for out / in; `step` is the distance of its neighbours in the operand.
 struct ResizeAxis {
   ResizeMode mode;
   ResizeCoordinates coordinates;
@@ -69,8 +70,8 @@ WEFT_INLINE f64 resize_weight(const ResizeAxis& r, f64 distance) {
 
 WEFT_INLINE i64 resize_inside(i64 i, i64 size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/// Row `at` of the table: places[0] is the number of taps, -1 where the result is the extrapolation value; then the
-/// offsets of the taps in the operand; `weights` has one number for each tap.
+/// Fills row `at` of the table: places[0] is the number of taps, -1 if the result is the extrapolation value; then come
+/// the offsets of the taps in the operand. `weights` has one number for each tap.
 template <class Acc>
 WEFT_INLINE void resize_row(const ResizeAxis& r, i64 at, WEFT_GLOBAL i64* places, WEFT_GLOBAL Acc* weights) {
   const f64 x = resize_coordinate(r, at);

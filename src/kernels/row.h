@@ -5,8 +5,8 @@
 ///
 /// CPU: a thread takes whole rows and keeps the loaded row in its scratch (tasks::row_scratch bytes), so that the load
 /// runs once. GPU: a wave or a whole block takes a row (`Team`). Each thread keeps `Held` pieces of it in registers
-/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. Sums are taken in a fixed order on each
-/// device: by lanes, by blocks of a row, by halves.
+/// (`Fill`); if `Held` is 0, each pass loads the row again, from the cache. On each device sums are taken in a fixed
+/// order: within lanes, then over blocks of a row, then by halving the vector.
 
 #include "math.h"
 #include "tasks.h"
@@ -14,11 +14,12 @@
 
 namespace weft::kernel {
 
-/// The threads that share a row on a GPU: a block, a wave (for rows up to about 1,024 elements), or for short rows
-/// Team(n), a power of two of them; then the number of rows is a multiple of the teams of a wave.
+/// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
+/// Team(n), which is n threads, a power of two. Then the number of rows is a multiple of a wave's teams.
 enum class Team { block = 0, wave = -1 };
-/// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: in all threads; vectors: in
-/// some threads whole, in others not at all; any: in any way. Loads without a condition are in flight at the same time.
+/// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
+/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Loads without a condition are in
+/// flight at the same time.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -117,8 +118,8 @@ WEFT_INLINE Elem<V> reduce_with(V v) {
 }
 
 #ifdef WEFT_CPU
-/// Reduces f(col, lanes) -> Vec<Acc, N> over a row: `Ways` running vectors for each block of the row, then block by
-/// block. f stands Ways + 1 times in the code.
+/// Reduces f(col, lanes) -> Vec<Acc, N> over a row. Each block of the row has `Ways` running vectors; the results of
+/// the blocks are combined in order. f is inlined Ways + 1 times.
 template <class Op, class Acc, int N, int Ways, class F>
 WEFT_INLINE Acc fold_row(i64 cols, const F& f) {
   using V = Vec<Acc, N>;
@@ -211,7 +212,7 @@ WEFT_INLINE T team_reduce(T v) {
   return v;
 }
 
-/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold it all, otherwise by each pass.
+/// One row, shared by a team. It is loaded once if `Held` pieces for each thread hold all of it, else by each pass.
 template <class Acc, int N, Team team, int Threads, int Held, Fill fill, class Load>
 struct Row {
   static constexpr bool kept = Held > 0, in_registers = kept;
@@ -234,7 +235,7 @@ struct Row {
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for the one thread of the team that writes results which a row has once.
+  /// True for one thread of the team, which writes the results that a row has once.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {
@@ -268,7 +269,7 @@ struct Row {
   }
 };
 
-/// Runs body(row number, Row) for all rows, a team a row. Blocks: ceil_div(rows, teams of a block), or fewer.
+/// Runs body(row number, Row) for all rows, one team for each row. Blocks: ceil_div(rows, teams of a block), or fewer.
 template <class Acc, int N, Team team, int Held = 0, Fill fill = Fill::any, class L, class Load, class Body>
 WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Body& body) {
   constexpr int threads = L::threads, size = team_size<team>(threads), teams = threads / size;
@@ -280,8 +281,8 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
 }
 #endif
 
-/// e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded product with
-/// log2(e) is accurate enough.
+/// Returns e^d for the elements of a softmax, d <= 0. `narrow`: the result goes to 16 bits, for which one rounded
+/// product with log2(e) is accurate enough.
 template <bool narrow, class V>
 WEFT_INLINE V exp_of_difference(V d) {
 #ifdef WEFT_NVIDIA
@@ -290,7 +291,7 @@ WEFT_INLINE V exp_of_difference(V d) {
   return exp_not_above_0(d);
 }
 
-/// e^(x - max) / sum. A row whose largest value is infinite gives NaN, as IEEE arithmetic has it.
+/// Computes e^(x - max) / sum. A row whose largest value is infinite gives NaN, as in IEEE arithmetic.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, bool narrow = false, class L,
           class Load, class Store>
 WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
@@ -323,15 +324,15 @@ WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& lo
   });
 }
 
-/// (x - mean) / sqrt(variance + epsilon), in two passes. Scale and bias belong to the store. If mean and inverse
-/// deviation are outputs too, finish(row, mean, inverse deviation) takes them.
+/// Computes (x - mean) / sqrt(variance + epsilon) in two passes. `store` applies scale and bias. If mean and inverse
+/// deviation are outputs too, finish(row, mean, inverse deviation) receives them.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store, class Finish>
 WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store,
                             const Finish& finish) {
   using V = Vec<Acc, N>;
   for_rows<Acc, N, team, Held, fill>(launch, rows, cols, load, [&](i64 row, auto x) WEFT_LAMBDA {
-    // All values are taken relative to the first element, so a mean far from zero costs no accuracy.
+    // Statistics are computed relative to the first element, so that a mean far from zero costs no accuracy.
     const Acc origin = x.first();
     const V from = splat<Acc, N>(origin);
     const auto moved = [&](V v) WEFT_LAMBDA { return v - from; };
@@ -355,7 +356,7 @@ WEFT_INLINE void layer_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, co
   layer_norm<Acc, N, team, Held, fill>(launch, rows, cols, epsilon, load, store, [](i64, Acc, Acc) WEFT_LAMBDA {});
 }
 
-/// x / sqrt(mean of squares + epsilon); the scale belongs to the store.
+/// Computes x / sqrt(mean of squares + epsilon); `store` applies the scale.
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store>
 WEFT_INLINE void rms_norm(const L& launch, i64 rows, i64 cols, Acc epsilon, const Load& load, const Store& store) {

@@ -4,15 +4,15 @@
 /// the results of all parts, always in the same order, so that every run gives the same bits.
 ///
 /// `measure_row_parts` stores two numbers for each part; `finish_row_parts` combines those of its row and writes the
-/// results of its part. A rule defines the numbers: LayerNormParts, RmsNormParts, SoftmaxParts. Blocks of all: rows *
-/// parts.
+/// results of its part. A rule defines these numbers: LayerNormParts, RmsNormParts or SoftmaxParts. Both launches have
+/// rows * parts blocks.
 
 #include "reduce.h"
 
 namespace weft::kernel {
 
 #ifdef WEFT_GPU
-/// Elements of each part but the last ones, which may be shorter or empty.
+/// Returns the number of elements of a part; the last parts may be shorter or empty.
 template <int Threads, int N>
 WEFT_INLINE i64 part_length(i64 cols, i64 parts) {
   constexpr i64 unit = Threads * N;
@@ -64,7 +64,7 @@ struct RowParts {
   }
 };
 
-/// Mean and sum of squared differences from it, both relative to the row's first element.
+/// The mean, and the sum of squared differences from the mean, both of values relative to the row's first element.
 template <class Acc>
 struct LayerNormParts {
   Acc epsilon;
@@ -150,7 +150,8 @@ WEFT_INLINE Acc first_of_row(const Load& load, i64 row, i64 cols) {
   return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
 }
 
-/// The first kernel: measures each part of each row and calls store(row * parts + part, first, second).
+/// The first kernel of a launch pair: measures each part of each row and calls store(row * parts + part, first,
+/// second).
 template <class Acc, int N, class L, class Rule, class Load, class Store>
 WEFT_INLINE void measure_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Rule& rule, const Load& load,
                                    const Store& store) {

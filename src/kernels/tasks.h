@@ -13,18 +13,19 @@ constexpr i64 at_least(i64 a, i64 low) { return a < low ? low : a; }
 constexpr i64 at_most(i64 a, i64 high) { return a > high ? high : a; }
 constexpr i64 clamp(i64 a, i64 low, i64 high) { return at_least(at_most(a, high), low); }
 
-/// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Up to four row counts are
-/// compiled (mr first, falling) and cover the rows of a block at the least cost. B is packed in panels of nr() columns.
+/// The register tile of a CPU matrix kernel: `mr` rows by `nv` vectors of `lanes` columns. Kernels are compiled for up
+/// to four row counts (mr and smaller), which cover the rows of a block at the least cost. B is packed in panels of
+/// nr() columns.
 struct GemmTile {
   int mr = 6, nv = 2, lanes = 8;
   int rows2 = 4, rows3 = 0, rows4 = 0;
-  int fma = 2;         ///< vector FMAs that the machine starts per cycle; 0: its sums do not wait for each other
+  int fma = 2;         ///< vector FMAs that the processor starts per cycle; 0: the latency of sums does not matter
   int deep = 512;      ///< units of a panel in a step
   int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
   int columns = 1;     ///< the least number of columns of a task
   int short_runs = 0;  ///< runs of a row of at most so many units are too short for the hardware prefetcher
-  int near = 131072;   ///< the bytes of B that stay in the cache while all rows pass
-  int ahead = 0;       ///< the bytes that are fetched in advance of a panel that does not stay in L1
+  int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
+  int ahead = 0;       ///< the distance in bytes at which a panel that does not stay in L1 is prefetched
   int together = 1;    ///< panels whose sums of a row go to the epilogue at once
   int unrolled = 1;    ///< units of k in one turn of the loop over k
   bool amx = false;    ///< rows and columns are those of AMX (micro_amx.h)
@@ -33,7 +34,7 @@ struct GemmTile {
   constexpr int rows(int i) const { return i == 0 ? mr : i == 1 ? rows2 : i == 2 ? rows3 : rows4; }
 };
 
-/// Tiles for accumulators of 4 bytes (f32, i32); for f64 halve the lanes (`half_lanes`).
+/// The tiles for accumulators of 4 bytes (f32, i32); `half_lanes` makes the tile for f64.
 inline constexpr GemmTile avx2_tile{.unrolled = 4};
 inline constexpr GemmTile avx512_tile{
     .mr = 6, .nv = 4, .lanes = 16, .rows2 = 4, .rows3 = 1, .rows4 = 0, .fma = 1, .deep = 128, .short_runs = 1 << 20};
@@ -54,9 +55,9 @@ inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, 
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
-/// The properties of a processor that decide its tile. Kernels ask the compiler's macros, the host asks the processor;
-/// both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4, which multiplies bf16
-/// but has neither AVX-VNNI nor AMX.
+/// The properties of a processor that decide its tile. Kernels take them from the compiler's macros, the host from the
+/// processor's features; both must describe the same target. `narrow`: AVX-512 runs on units of 256 bits, as on Zen 4,
+/// which multiplies bf16 but has neither AVX-VNNI nor AMX.
 struct MatrixTarget {
   bool avx512 = false, narrow = false, aarch64 = false;
 };
@@ -86,7 +87,7 @@ struct GemmBlocks {
   bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
 };
 
-/// Returns the largest number of rows of a block, before and after rounding up to whole tiles.
+/// Return the largest number of rows of a block: before it is rounded up to whole tiles, and after.
 constexpr i64 block_rows(GemmTile tile) { return 16 * tile.mr > 128 ? 16 * tile.mr : 128; }
 constexpr i64 max_rows(GemmTile tile) { return round_up(block_rows(tile), tile.mr); }
 
@@ -114,7 +115,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   return b;
 }
 
-/// Units from one row of A in scratch to the next. At a distance of 4 KiB, rows would share cache sets.
+/// Returns the distance in units between rows of A in scratch. At a distance of 4 KiB, rows would share cache sets.
 constexpr i64 filled_stride(i64 kc) { return round_up(kc, 16) + 16; }
 
 /// Returns the scratch bytes of a thread for gemm: sums that wait for the next k block, then filled rows of A.
@@ -128,7 +129,7 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 /// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
 enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
-/// Units of an im2col window, with zeros: AMX takes 16 at a time.
+/// Returns the number of units to which an im2col window is filled up with zeros, or a multiple: AMX takes 16.
 constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
 constexpr i64 patch_units(GemmTile tile, i64 k, int group) {
   return round_up(gemm_units(k, group), patch_multiple(tile));
@@ -173,9 +174,9 @@ constexpr i64 conv_scratch(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i
 }
 
 inline constexpr i64 winograd_budget = 384 * 1024;
-/// Winograd convolution (winograd.h): the image is cut into tiles of `out` x `out` results of the `out` + 2 squared
-/// pixels under them; a task is `mt` tiles of all images by `nc` output channels of a group. Rows of transformed
-/// pixels, of `words` words of 4 bytes, are `stride` words apart.
+/// Winograd convolution (winograd.h): the result is cut into tiles of `out` x `out` elements, each computed from (`out`
+/// + 2)^2 pixels; a task is `mt` tiles of all images by `nc` output channels of a group. Rows of transformed pixels, of
+/// `words` words of 4 bytes, are `stride` words apart.
 struct WinogradBlocks {
   i64 tiles_h, tiles_w, tiles, positions, mt, nc, m_blocks, n_blocks, stride, tasks;
 };
@@ -198,7 +199,7 @@ constexpr WinogradBlocks winograd_blocks(GemmTile tile, int out, i64 batch, i64 
   return b;
 }
 
-/// How many times larger than the elements transformed pixels and weights can become.
+/// The factors by which transformed pixels and weights can exceed the original elements.
 struct WinogradGrowth {
   int pixels, weights;
 };
@@ -223,33 +224,33 @@ constexpr i64 window_tasks(i64 rows, i64 width, i64 channels, i64 taps) {
   return ceil_div(rows, window_pixels(rows, width, channels, taps));
 }
 
-/// Packing and unpacking of elements narrower than a byte: elements of a CPU task, and of a thread of a GPU.
+/// Packing and unpacking of elements narrower than a byte: the number of elements of a CPU task, and of a GPU thread.
 inline constexpr i64 unpack_task = 16384, unpack_thread = 16;
 
-/// Kernel widths and strides of depthwise convolutions that have a tile of their own (depthwise.h).
+/// The kernel widths and strides of depthwise convolutions for which a tile of their own is compiled (depthwise.h).
 struct DepthwiseForm {
   int taps, stride;
 };
 inline constexpr DepthwiseForm depthwise_forms[] = {{3, 1}, {3, 2}, {5, 1}, {5, 2}, {7, 1}};
 
-/// Pointwise loops: a CPU task is about 16 Ki elements, counted in chunks of `lanes`; on a GPU a chunk is a thread's.
+/// Pointwise loops: a CPU task has about 16 Ki elements, in chunks of `lanes`. On a GPU a thread computes a chunk.
 constexpr i64 pointwise_chunks(int lanes) { return 16384 / lanes; }
 constexpr i64 pointwise_tasks(i64 rows, i64 cols, int lanes) {
   return ceil_div(rows * ceil_div(cols, lanes), pointwise_chunks(lanes));
 }
 
-/// Copies between layouts: a task is a block of rows, as many as fill a cache line, by a run of columns.
+/// Copies between layouts: a task copies a block of as many rows as fill a cache line, by a fixed number of columns.
 inline constexpr i64 transpose_rows = 16, transpose_cols = 1024;
 constexpr i64 transpose_tasks(i64 outer, i64 rows, i64 cols) {
   return outer * ceil_div(rows, transpose_rows) * ceil_div(cols, transpose_cols);
 }
 
-/// Row kernels (softmax, norms, reductions of the last axis): rows of a CPU task, tasks, and scratch bytes of a thread.
+/// Row kernels (softmax, norms, reductions of the last axis): rows of a CPU task, tasks, and a thread's scratch bytes.
 constexpr i64 rows_per_task(i64 cols) { return clamp(ceil_div(8192, at_least(cols, 1)), 1, 256); }
 constexpr i64 row_tasks(i64 rows, i64 cols) { return ceil_div(rows, rows_per_task(cols)); }
 constexpr i64 row_scratch(i64 cols, int acc_bytes = 4) { return round_up(cols * acc_bytes, 64); }
 
-/// Reductions of [outer, reduce, inner] with inner > 1: chunks of `lanes` columns of a CPU task, and tasks.
+/// Reductions of [outer, reduce, inner] with inner > 1: chunks of `lanes` columns in a CPU task, number of tasks.
 constexpr i64 column_chunks(i64 reduce, int lanes) {
   return clamp(ceil_div(16384, at_least(reduce, 1) * lanes), 1, 256);
 }
@@ -257,8 +258,8 @@ constexpr i64 column_tasks(i64 outer, i64 reduce, i64 inner, int lanes) {
   return ceil_div(outer * ceil_div(inner, lanes), column_chunks(reduce, lanes));
 }
 
-/// Products with weights of a few bits in blocks of k (block_dot.h). Packed weights stand in groups of
-/// `block_dot_panels` panels of `lanes` columns; a task is `mc` rows by `groups` of these.
+/// Products with weights of a few bits in blocks of k (block_dot.h). Packed weights are groups of `block_dot_panels`
+/// panels of `lanes` columns; a task computes `mc` rows by `groups` of these groups.
 inline constexpr int block_dot_panels = 4;
 struct BlockDotBlocks {
   i64 mc, groups, all_groups, m_blocks, tasks;
@@ -288,8 +289,8 @@ constexpr i64 block_dot_scratch(int lanes, i64 m, i64 n, i64 k, i64 block) {
   return block_dot_blocks(lanes, m, n, k).mc * ceil_div(k, block) * (block + 1) * 4;
 }
 
-/// Attention: a task is a block of `mq` query rows of one key-value head; the rows of the heads that share it follow
-/// each other (rows = heads in the group x queries). Keys pass in blocks of `nk`.
+/// Attention: a task is a block of `mq` query rows of one key-value head; the rows of all heads that share the
+/// key-value head are consecutive (rows = heads in the group x queries). The loop takes `nk` keys at a time.
 struct AttentionBlocks {
   i64 mq, nk, row_blocks, tasks;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The k largest or smallest elements of rows, in order. A heap in scratch holds the best k so far, the worst on top:
-/// most elements of a long row are turned away by one comparison.
+/// The k largest or smallest elements of rows, in order. A heap in scratch holds the best k elements so far, with the
+/// worst of them at its root. So most elements of a long row are rejected by one comparison.
 #include "reduce.h"
 
 namespace weft::kernel {
@@ -35,8 +35,8 @@ WEFT_INLINE void sift_down(Ranked<T>* heap, i64 at, i64 count) {
   heap[at] = moved;
 }
 
-/// load(row, i) -> T, store(row, place, T, index) with place 0 to k - 1. Tasks: tasks::row_tasks(rows, n); scratch:
-/// 16 bytes for each of k.
+/// Calls load(row, i) -> T for each element, and store(row, place, T, index) with places 0 to k - 1. Tasks:
+/// tasks::row_tasks(rows, n); scratch: 16 bytes for each of k.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   auto* heap = static_cast<Ranked<T>*>(launch.args->scratch);
@@ -59,7 +59,8 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
-/// On GPUs a block does a row: each pass finds the best element that ranks after the last one found.
+/// Finds them on a GPU, where a block computes a row: each pass finds the best element that ranks after the last one
+/// found.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;

@@ -7,7 +7,7 @@
 
 namespace weft::kernel {
 
-/// Where bit `Half` of a lane and of a vector's number differ, elements of the two vectors change places.
+/// Exchanges elements of two vectors where bit `Half` of lane number and vector number differ (a stage of a transpose).
 template <int Half, class V, int... I>
 WEFT_INLINE void swap_quarters(V& a, V& b, Lanes<I...>) {
   constexpr int N = sizeof...(I);
@@ -35,7 +35,7 @@ WEFT_INLINE auto from_plain_bits(U bits) {
   else return bits;
 }
 
-/// to[r * to_step + c] = from[c * from_step + r] for `rows` r and `cols` c, N of each unless lanes are Part.
+/// to[r * to_step + c] = from[c * from_step + r] for r < `rows` and c < `cols`; both are N unless the lanes are a Part.
 template <int N, class T, class From, class Rows, class Cols>
 WEFT_INLINE void transpose_block(From from, i64 from_step, Global<T> to, i64 to_step, Rows rows, Cols cols) {
   decltype(plain_bits(Vec<T, N>{})) v[N] = {};
@@ -48,8 +48,8 @@ WEFT_INLINE void transpose_block(From from, i64 from_step, Global<T> to, i64 to_
   }
 }
 
-/// A copy over the space [..., rows, cols]: the operand is contiguous along `rows`, the result along `cols`.
-/// Tasks: tasks::transpose_tasks(all sizes but the last two multiplied, rows, cols).
+/// Copies over the space [..., rows, cols]: the operand is contiguous along `rows`, the result along `cols`. Tasks:
+/// tasks::transpose_tasks(all sizes but the last two multiplied, rows, cols).
 template <int N, int Rank, class From, class To, class L>
 WEFT_INLINE void transposed_copy(const L& launch, const Space<Rank>& s, From from, const Coords<Rank>& from_step, To to,
                                  const Coords<Rank>& to_step) {

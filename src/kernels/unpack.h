@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Elements of 2 or 4 bits, the first in the low bits of its byte, to bytes (i8 extends the sign) or, for f4e2m1, to
-/// f32; and back.
+/// Converts elements of 2 or 4 bits (the first in the low bits of its byte) to bytes (i8 extends the sign) or, for
+/// f4e2m1, to f32, and back.
 #include "device.h"
 #include "tasks.h"
 
@@ -43,7 +43,7 @@ WEFT_INLINE u32 f4_bits(f32 x) {
   return sign | (size < 2 ? u32(size * 2) : size < 4 ? 4 + u32(size >= 3) : 6 + u32(size >= 6));
 }
 
-/// Packs the low bits of bytes, or floats as f4e2m1; unused bits of the last byte are 0. Tasks as above.
+/// Packs the low bits of bytes, or floats as f4e2m1; unused bits of the last byte are 0. Tasks: as of `unpack`.
 template <int Bits, class L, class From, class To>
 WEFT_INLINE void pack(const L& launch, i64 count, From from, To to) {
   constexpr int per_byte = 8 / Bits;

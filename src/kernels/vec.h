@@ -138,7 +138,7 @@ WEFT_INLINE Vec<T, N> splat(T x) {
   else if constexpr (is_packed<T>) return {splat<typename BitsOf<T>::type, N>(typename BitsOf<T>::type(x))};
   else return Vec<T, N>(x);
 }
-/// A list of lanes. Shuffles by such lists compile faster than loops over lanes, which many passes would turn into them.
+/// A list of lanes. Shuffles by it compile faster than loops over lanes, which LLVM turns into shuffles in many passes.
 template <int... I>
 struct Lanes {};
 template <class T, T... I>
@@ -182,7 +182,7 @@ WEFT_INLINE Vec<T, lanes_of<U>> from_bits(U bits) {
   else return {bits};
 }
 
-// The halves of a vector are one shuffle each: kernels with loops over lanes take longer to compile.
+// Each half of a vector is taken by one shuffle, because kernels with loops over lanes take longer to compile.
 template <int N, class V>
 WEFT_INLINE Vec<Elem<V>, N> low_lanes(V v) {
   static_assert(2 * N == lanes_of<V>);
@@ -285,7 +285,7 @@ template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void*, V&, int) {}
 #endif
 inline constexpr int widest_register = sizeof(f32) * native_lanes;
-/// Lanes of a whole register, if the device can load a part of one.
+/// The number of lanes of a whole register, if the device can load a part of one.
 template <class T>
 inline constexpr int whole_lanes =
     has_masked<T, widest_register / sizeof(T)> ? widest_register / sizeof(T) : native_lanes;
@@ -295,8 +295,8 @@ inline constexpr int whole_lanes = native_lanes;
 #endif  // WEFT_CPU
 
 #ifdef WEFT_NVIDIA
-/// This GPU needs aligned wide accesses: up to 16 bytes at once if the address allows it, else element by element. (A
-/// vector type with lower alignment does not help: LLVM 19 emits wide accesses for 16 x i8 anyway.)
+/// On this GPU wide accesses must be aligned. So up to 16 bytes are accessed at once if the address allows it, else
+/// single elements. (A vector type with lower alignment does not help: LLVM 19 emits wide accesses for 16 x i8 anyway.)
 template <class T, int N>
 inline constexpr bool fits_access = sizeof(T) * N <= 16;
 template <int Bytes>
@@ -345,8 +345,8 @@ WEFT_INLINE Vec<remove_const<T>, N> load(WEFT_GLOBAL T* p, Part part) {
   }
 }
 
-/// Loads N lanes; a whole vector must be aligned to its size or, if larger, to 16 bytes. (Not an invariant load: LLVM
-/// could move that ahead of wait_for_inputs() of device.h.)
+/// Loads N lanes; a whole vector must be aligned to its size or, if larger, to 16 bytes. (It is not marked as an
+/// invariant load, which LLVM could move to before wait_for_inputs() of device.h.)
 template <int N, class T>
 WEFT_INLINE Vec<remove_const<T>, N> load_whole(WEFT_GLOBAL T* p, Full) {
 #ifdef WEFT_NVIDIA
@@ -393,8 +393,8 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
 #ifdef WEFT_CPU
-  // AVX2's masked stores take 12 cycles and more on processors of AMD. Storing half by half is faster: its branches go the
-  // same way in every row.
+  // AVX2's masked stores take 12 cycles and more on processors of AMD. Storing two halves separately is faster: its
+  // branches are well predicted, because they go the same way in every row.
   if constexpr (native_lanes == 16 && has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
   else if constexpr (N > 1) {
     if (part.n >= N) return store(p, v, Full{});
@@ -476,14 +476,14 @@ template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> bits_to(V v) {
   return __builtin_bit_cast(Vec<To, lanes_of<V>>, v);
 }
-/// Converts among types that compute (integers, f16, f32, f64), as C++ converts numbers.
+/// Converts between types that have arithmetic (integers, f16, f32, f64), as C++ converts numbers.
 template <class To, class V>
 WEFT_INLINE Vec<To, lanes_of<V>> convert_plain(V v) {
   if constexpr (lanes_of<V> == 1) return To(v);
   else return __builtin_convertvector(v, Vec<To, lanes_of<V>>);
 }
 
-/// bf16 <-> f32: round to nearest even; NaN stays a (quiet) NaN.
+/// Convert bf16 to f32 and back: round to nearest even; NaN stays a (quiet) NaN.
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> bf16_to_f32(V bits) {
   return bits_to<f32>(convert_plain<u32>(bits) << 16);
@@ -507,7 +507,7 @@ struct Float8 {
     for (int i = 0; i > n; i--) r *= 0.5f;
     return r;
   }
-  /// Places exponent and mantissa in an f32 and scales: right for denormals as well.
+  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is right for denormals as well.
   template <class U>
   static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
     using F = Vec<f32, lanes_of<U>>;
@@ -526,7 +526,7 @@ struct Float8 {
     const U bits = bits_to<u32>(x), sign = (bits >> 24) & U(0x80), low = U(bits & U(0x7fffffff));
     const F magnitude = bits_to<f32>(low);
     constexpr u32 drop = 23 - Mantissa;
-    // Denormals of the small format: adding a power of two lines the mantissa up and rounds it.
+    // For denormals of the small format: adding a power of two aligns the mantissa to the low bits and rounds it.
     constexpr f32 smallest_normal = two_to(1 - Bias);
     constexpr f32 lift = smallest_normal * two_to(int(drop));
     const U tiny = bits_to<u32>(magnitude + F(lift)) - bits_to<u32>(F(lift));
@@ -582,8 +582,8 @@ struct Float8Of<f8e8m0> {
   using type = PowerOfTwo;
 };
 
-/// f64 -> f32 rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most 22 bits
-/// gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
+/// Converts f64 to f32, rounded to odd: an inexact result gets an odd last bit. Rounding it again to a type of at most
+/// 22 bits gives the same as rounding once (Boldo and Melquiond, "When double rounding is odd", 2005).
 template <class V>
 WEFT_INLINE Vec<f32, lanes_of<V>> rounded_to_odd(V x) {
   using U = Vec<u32, lanes_of<V>>;

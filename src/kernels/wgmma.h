@@ -2,8 +2,8 @@
 #pragma once
 /// The matrix unit of Hopper as a warp group (four waves) uses it: wgmma multiplies a 64 x k piece of A by a k x N
 /// piece of B, both read from shared memory while the threads do other things; sums stay in registers. Rows of a piece
-/// are 128 bytes of k, their 16-byte parts swapped (`swizzled`) so that eight rows never meet in a bank. After the PTX
-/// ISA, "Asynchronous Warpgroup Level Matrix Instructions".
+/// are 128 bytes of k, their 16-byte parts swapped (`swizzled`) so that eight rows never conflict in a bank of shared
+/// memory. The layout follows the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".
 ///
 ///     Wgmma<f16, 128>::Sums c = {};
 ///     wgmma_begin();
@@ -37,7 +37,7 @@ WEFT_INLINE u64 operand_at(u32 address) {
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The distance from one k step to the next: 32 bytes of every row; of a transposed operand 16 rows.
+/// The distance of k steps in a descriptor, in units of 16 bytes: 32 bytes of every row; if transposed, 16 rows.
 inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
 /// Makes earlier writes to registers and shared memory visible to the following products.
@@ -49,7 +49,7 @@ template <int Left>
 WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
-/// Waits until all groups are finished; until then the registers `a` are operands of one.
+/// Waits until all groups of products are finished, and keeps the compiler from reusing their operands `a` before.
 WEFT_INLINE void wgmma_wait_for(const u32 (&a)[4][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::"r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
                "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]),
@@ -96,7 +96,7 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
 #define WEFT_WGMMA_TEXT(N, types, list, operands)                                                                   \
   "{ .reg .pred go; setp.ne.b32 go, %[add], 0; wgmma.mma_async.sync.aligned.m64n" #N types " {" list "}, " operands \
   ", go"
-/// c += a b for one width and type: `a` in shared memory or, as four registers, in the lanes.
+/// Computes c += a b for one width and type: `a` is in shared memory or in four registers of each lane.
 #define WEFT_WGMMA_SHARED(N, types)                                                           \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1, 0, %[turn]; }" \
                : WEFT_SUMS_##N("+f", 0)                                                       \
@@ -113,7 +113,7 @@ WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::ct
                : WEFT_SUMS_##N("+r", 0)                                     \
                : [a] "l"(a), [b] "l"(b), [add] "n"(int(!Fresh))             \
                : "memory")
-/// For 8-bit floats: `out` is "+f", or "=f" for the first product of a sum.
+/// Multiplies 8-bit floats; `out` is "+f", or "=f" for the first product of a sum.
 #define WEFT_WGMMA_FLOAT8(N, types, out)                                          \
   asm volatile(WEFT_WGMMA_TEXT(N, types, WEFT_LIST_##N, "%[a], %[b]") ", 1, 1; }" \
                : WEFT_SUMS_##N(out, 0)                                            \
@@ -145,8 +145,8 @@ struct Wgmma {
   static WEFT_INLINE int row(int i) { return thread_id() % 128 / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return i / 4 * 8 + lane_id() % 4 * 2 + i % 2; }
 
-  /// One k step. `Transposed`: B is transposed in memory, each row holding one k (16-bit types only). `Fresh`: c = a b,
-  /// whatever c was.
+  /// Computes one k step. `Transposed`: B is transposed in memory, so each row holds one k (16-bit types only).
+  /// `Fresh`: c = a b, whatever c was.
   template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(u64 a, u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {
@@ -165,10 +165,10 @@ struct Wgmma {
       WEFT_ANY_WIDTH(WEFT_WGMMA_BYTES, "k32.s32.s8.s8");
     }
   }
-  /// Waits until all products are finished; the sums are read after it.
+  /// Waits until all products are finished, and makes the compiler read the sums only after that.
   static WEFT_INLINE void wait_for(Sums& c) { WEFT_ANY_WIDTH(WEFT_WGMMA_WAIT, "+f"); }
-  /// One k step with the 64 x 16 piece of A in registers: pairs of k as in mma.sync. They must not change before
-  /// the product is done: see wgmma_wait_for.
+  /// Computes one k step with the 64 x 16 piece of A in registers, as pairs of k as in mma.sync. The registers must not
+  /// change before the product is done: see wgmma_wait_for.
   template <bool Fresh = false, bool Transposed = false>
   static WEFT_INLINE void multiply(const u32 (&a)[4], u64 b, Sums& c) {
     if constexpr (is_same<T, f16>) {

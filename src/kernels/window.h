@@ -8,9 +8,9 @@
 namespace weft::kernel {
 
 /// Sizes of a convolution. Spatial arrays are depth, height, width; unused leading dimensions have size and stride 1.
-/// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements, rows of pixels
-/// follow each other without gaps. For a transposed convolution `transposed` is set: output = (input - 1) * stride +
-/// ..., tap t of output o reads input (o + pad - t * dilation) / stride where that is whole.
+/// `pad` is before the first element. `pixel` is the distance of neighbouring input pixels in elements; there are no
+/// gaps between rows of pixels. For a transposed convolution `transposed` is set: output = (input - 1) * stride + ...,
+/// tap t of output o reads input (o + pad - t * dilation) / stride if that is an integer.
 struct ConvSizes {
   i64 batch = 1, groups = 1, channels_in = 0, channels_out = 0;  // channels of one group
   i64 in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
@@ -54,9 +54,9 @@ WEFT_INLINE void next_pixel(const ConvSizes& s, ConvPixel& p) {
   p.at[0] = 0, ++p.image;
 }
 
-/// Returns the output pixel of a row, in the order of Direct convolutions. A transposed one takes them phase by phase:
-/// pixels at equal positions modulo the stride read the same taps; other taps would meet the zeros between input
-/// pixels. All phases count as equally large, so some rows are no pixels: see `is_pixel`.
+/// Returns the output pixel of a row, in the order of Direct convolutions. For a transposed convolution the order is
+/// phase by phase: pixels at equal positions modulo the stride read the same taps (other taps would only meet the zeros
+/// between input pixels). All phases get the same number of rows, so some rows are no pixels: see `is_pixel`.
 WEFT_INLINE ConvPixel phased_pixel(const ConvSizes& s, i64 row) {
   if (!s.transposed) return conv_pixel(s, row);
   ConvSizes phase = s;
@@ -142,8 +142,8 @@ WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w)
 }
 
 /// Runs body(row, pixel, each) for every output pixel, and in it each(f): f(channel, lanes) for every W channels. CPU:
-/// tasks::window_tasks(rows, width, channels, taps). GPU: a thread for each W channels of a pixel, so that `each` runs
-/// f once.
+/// tasks::window_tasks(rows, width, channels, taps). GPU: one thread for each W channels of a pixel, so `each` calls f
+/// once.
 template <int W, class L, class Body>
 WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
                             const Body& body) {

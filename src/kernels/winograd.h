@@ -2,11 +2,12 @@
 #pragma once
 /// Convolutions of stride 1 with a 3x3 kernel by minimal filtering (A. Lavin and S. Gray, "Fast Algorithms for
 /// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
-/// pair of channels instead of 9 m^2, that is 4 times fewer for m = 4 and 2.25 times for m = 2. Channels last, CPU.
+/// pair of channels instead of 9 m^2, that is 4 times fewer for m = 4 and 2.25 times fewer for m = 2. Channels last,
+/// CPUs.
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
-/// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` is B^T along one side,
-/// `weights` G and `output` A^T; `finish` follows when both sides are done.
+/// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` applies B^T along one
+/// axis of a tile, `weights` applies G and `output` A^T. `finish` follows when both axes are done.
 #include "device.h"
 #include "gemm.h"
 #include "pack.h"
@@ -16,7 +17,7 @@
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-/// m = 4 for floats, with the points 0, +-sqrt(1/2), +-sqrt(2) and infinity: half the error of 0, +-1, +-2.
+/// m = 4 for floats, with points 0, +-sqrt(1/2), +-sqrt(2), infinity: half the rounding error of points 0, +-1, +-2.
 struct WinogradFloat4 {
   static constexpr int out = 4, size = 6;
   static constexpr f64 root = 1.41421356237309504880;
@@ -81,9 +82,9 @@ struct WinogradFloat2 {
 
 /// m = 4 for 8-bit integers, exactly. With the points 0, +-1, +-2 and infinity, B holds integers. The rows of G are
 /// scaled by 4, -6, -6, 24, 24, 1 to hold integers too, and A is scaled by 24 over these, so the result is 576 times
-/// too large. Pixels grow at most 100 times and weights 49 times: both fit 16 bits. Sums are exact modulo 2^32. A
-/// product with the inverse of 9 and a shift divide by 576 = 9 * 64; the caller must know that results fit 26 signed
-/// bits.
+/// too large. The transforms make pixels at most 100 times larger and weights 49 times: both fit 16 bits. Sums are
+/// exact modulo 2^32. A product with the inverse of 9 and a shift divide by 576 = 9 * 64; the caller must know that
+/// results fit 26 signed bits.
 struct WinogradInt4 {
   static constexpr int out = 4, size = 6;
   using Wide = i32;
@@ -115,8 +116,9 @@ struct WinogradInt4 {
   }
 };
 
-/// m = 2 for 8-bit integers, exactly: G without its halves, four times the result. Pixels grow at most 4 times, weights
-/// 9 times; results must fit 30 bits with their sign.
+/// m = 2 for 8-bit integers, exactly. G is taken without its factors 1/2, so the result is four times too large;
+/// `finish` divides by 4. The transforms make pixels at most 4 times larger and weights 9 times. The caller must know
+/// that results fit 30 signed bits.
 struct WinogradInt2 {
   static constexpr int out = 2, size = 4;
   using Wide = i32;
@@ -139,8 +141,8 @@ struct WinogradInt2 {
   }
 };
 
-/// Applies `side` to the columns, then to the rows of a square of vectors: `from(i, j)` reads one, `to(i, j, v)` takes
-/// one; `between` has room for the columns.
+/// Applies `side` to the columns, then to the rows of a square matrix of vectors. `from(i, j)` returns an element,
+/// `to(i, j, v)` stores one; `between` has room for the transformed columns.
 template <int In, int Out, class V, class Side, class From, class To>
 WEFT_INLINE void both_sides(V* between, const Side& side, const From& from, const To& to) {
   WEFT_NO_UNROLL for (i64 j = 0; j < In; ++j) {
@@ -157,7 +159,7 @@ WEFT_INLINE void both_sides(V* between, const Side& side, const From& from, cons
   }
 }
 
-/// Pointers to the pixels under a tile of a plane, row by row; those outside the plane point at `zeros`.
+/// Writes pointers to the pixels under a tile of a plane, row by row; pixels outside the plane get `zeros`.
 template <class Form, class X>
 WEFT_INLINE void fill_tile_pointers(const ConvSizes& s, i64 plane, i64 tile_y, i64 tile_x, const X* x, const X* zeros,
                                     const X** to) {
@@ -198,7 +200,7 @@ WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64
   }
 }
 
-/// Sums of one tile to results: `sums` has a panel's columns for each position, `to` gets them for each pixel.
+/// Turns sums of one tile into results. `sums` has a panel's columns for each position, `to` gets them for each pixel.
 template <class Form, GemmTile tile, class Acc>
 WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   constexpr int L = tile.lanes, N = Form::size, M = Form::out, nr = tile.nr();
@@ -212,7 +214,7 @@ WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   }
 }
 
-/// The row terms (see MacQuads) of transformed tiles: [position][tile].
+/// Computes the row terms (see MacQuads) of transformed tiles: [position][tile].
 template <class Mac, int lanes>
 WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::Unit* v, i64 step, i64 stride, i64 units,
                                  typename Mac::Acc* terms) {
@@ -225,14 +227,14 @@ WEFT_INLINE void make_tile_terms(i64 positions, i64 tiles, const typename Mac::U
   }
 }
 
-/// The range of a sum: `planes` of the kernel's depth, each of `units` units. Rows and panels hold all planes.
+/// The range of k of a sum: `planes` of the kernel's depth, each of `units` units. Rows and panels hold all planes.
 struct WinogradDepth {
   TapRange planes;
   i64 all_planes, units;
 };
 
-/// Products at all positions of `tiles` tiles with one panel; the sums of a tile follow each other by position.
-/// `terms`: those of make_tile_terms, for a Mac with headers.
+/// Multiplies `tiles` tiles by one panel, at all positions; the sums of a tile are ordered by position. `terms` comes
+/// from make_tile_terms, for a Mac with headers.
 template <class Mac, GemmTile tile>
 WEFT_INLINE void multiply_panel(i64 positions, i64 tiles, i64 cols, const typename Mac::Unit* v, i64 step, i64 stride,
                                 const WinogradDepth& depth, const typename Mac::B* panel, typename Mac::Acc* sums,
@@ -296,9 +298,9 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
 /// does, for kernels of 3x3 by any depth. Stride and dilation are 1 along height and width; groups, sizes and padding
-/// are any. The planes along the depth that a result reads lie along k, as channels do. X is Mac::Direct. `w`: packed
-/// by pack_winograd.
-/// `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
+/// may have any value. The planes along the depth that a result reads are summed along k, like channels. X is
+/// Mac::Direct. `w`: packed by pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, with
+/// words of 4 bytes for units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -323,7 +325,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
     const i64 block = task / b.n_blocks, group = block / b.m_blocks, col0 = task % b.n_blocks * b.nc;
     const i64 first = block % b.m_blocks * b.mt, count = least(b.mt, b.tiles - first);
     const i64 per_plane = b.tiles_h * b.tiles_w, plane0 = first / per_plane, plane1 = (first + count - 1) / per_plane;
-    // Skips planes that lie wholly in the padding of floats. Padding of integers may differ from 0, so it is summed.
+    // Skips planes that lie in the padding of floats. The padding of integers may differ from 0, so it is summed.
     WinogradDepth depth{{0, s.kernel[0]}, s.kernel[0], plane_units};
     if (has_partial_sums<Mac> && plane0 / s.out[0] == plane1 / s.out[0]) {
       const TapRange inside = depth_taps(s, plane0 % s.out[0], plane1 % s.out[0]);
@@ -361,8 +363,8 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
   });
 }
 
-/// Transforms and packs weights: as pack_b with the taps {depth, 3, 3}, each position of the transformed kernel being a
-/// tap with the units of all depths. Sums of weights are made in Form::Wide and rounded once. Tasks: pack_b_tasks.
+/// Transforms and packs weights, given as for pack_b with the taps {depth, 3, 3}. Each position of the transformed
+/// kernel becomes a tap with the units of all depths. Computes in Form::Wide and rounds once. Tasks: pack_b_tasks.
 template <class Mac, GemmTile tile, class Form, class L, class Src>
 WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;

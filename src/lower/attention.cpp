@@ -40,7 +40,7 @@ bool has_even_rows(const View& mask) {
   return even;
 }
 
-/// Emits the lambda that returns the range of keys of a row (which ends at `last`) and its attention sink's score.
+/// Emits the lambda that returns a row's range of keys, whose end is at most `last`, and its attention sink's score.
 void emit_keys(Lowering& lowering, KernelBuilder& kernel, const Instruction& i, const std::string& last) {
   const auto& op = *i.as<Attention>();
   kernel.line(
@@ -123,8 +123,8 @@ int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t f
   return split;
 }
 
-/// Returns the kernel for few query rows per key head, as in text generation: as many as the chip's registers hold
-/// (GpuModel::short_rows, wide_rows).
+/// Returns the kernel for few query rows per key head, as in text generation; the limit is what the chip's registers
+/// hold (GpuModel::short_rows, wide_rows).
 std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   int64_t most = bits(q.dtype) <= 16 ? lowering.gpu().short_rows : lowering.gpu().wide_rows;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
@@ -140,8 +140,8 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel with one warp group per block; two are slower because they wait for each other's keys. If there
-/// are few blocks, the keys are split among more.
+/// Returns the kernel with one warp group per block; two warp groups are slower because each waits until the other has
+/// used the keys. If there are few blocks, the keys are split among more.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);

@@ -185,7 +185,7 @@ class LoopLowering {
     std::vector<SizeCheck> checks;
     for (size_t a = 1; a < dims(k).size(); ++a) {
       if (!contains(op_.sets, dims(k)[a])) continue;
-      // After the first trip, checks that each row has the size of the row before.
+      // From the second trip on, checks that each row has the size of the row before.
       Dim differs = row.dims()[a - 1] - Dim::symbol(waiting(dims(k)[a]));
       checks.push_back({true, min(op_.counter, 1) * differs, 0, row.source(), "rows of a loop differ in size"});
       settings.push_back(set(waiting(dims(k)[a]), row.dims()[a - 1]));

@@ -17,9 +17,9 @@ struct Family {
   void (*lower)(Lowering&, const Region&) = nullptr;         ///< null: the family has no kernels
   void (*lower_on_gpu)(Lowering&, const Region&) = nullptr;  ///< the same for GPUs, if their kernels differ
   Narrow narrow = Narrow::never;
-  bool takes_prologue = false;    ///< its kernel can compute elementwise instructions on its first operand
-  bool takes_epilogue = false;    ///< its kernel can compute elementwise instructions on its result
-  bool places = false;            ///< its kernel can store with any strides, as into a part of a concatenation
+  bool takes_prologue = false;    ///< its kernels can apply elementwise instructions to their first operand
+  bool takes_epilogue = false;    ///< its kernels can apply elementwise instructions to their result
+  bool places = false;            ///< its kernels can store with any strides, as into a part of a concatenation
   bool takes_packed = false;      ///< its kernel reads operands with several elements per byte
   bool takes_containers = false;  ///< its operands may be containers (sequences, optionals, maps)
   std::string (*why_not)(const Instruction&) = nullptr;  ///< returns why no kernel computes it; "" if one does
@@ -28,8 +28,8 @@ struct Family {
 /// Returns the family of an instruction; leaves (is_leaf) have none.
 const Family& family_of(const Instruction& instruction);
 
-/// Returns the i32 or i64 input of the program from which a Bind reads its sizes, at most converted or reshaped; else
-/// null. Such sizes are known before the run begins.
+/// If a Bind reads its sizes from an i32 or i64 input of the program, which may be converted or reshaped before,
+/// returns that input; else null. Such sizes are known before the run begins.
 Value input_bound_by(const Instruction& instruction);
 
 // Declares the lowering function of each family.

@@ -62,7 +62,7 @@ bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-/// Returns the byte type to whose range a Nearest clamps, if it has this type or its only reader converts it to that.
+/// Returns the byte type to whose range a Nearest clamps, if that is its type or that of a conversion, its only reader.
 std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;
@@ -81,8 +81,8 @@ std::vector<Value> operands(const Instruction& i) {
 
 }  // namespace
 
-/// Finds the instructions that only the f64 sums need for which a Nearest has a guess (passes/guess_roundings.h): they run
-/// late, where the guess is in doubt.
+/// Finds the instructions that are needed only for the f64 sum of a Nearest that has a guess
+/// (passes/guess_roundings.h). The kernel runs them only where the guess is in doubt.
 void FusedBody::find_late(const std::vector<Value>& outputs) {
   for (const Instruction* i : instructions_ | std::views::reverse) {
     Value value{const_cast<Instruction*>(i), 0};
@@ -103,7 +103,7 @@ void FusedBody::plan(const std::vector<Instruction*>& instructions, const std::v
            std::ranges::find(instructions_, value.def) != instructions_.end();
   };
   for (const Instruction* i : instructions_) {
-    // The limits of a Nearest are loaded where that costs nothing, so that layers with other zero points share a kernel.
+    // The limits of a Nearest are loaded where that costs nothing, so that layers with different limits share a kernel.
     bool is_literal = !i->is<Nearest>() || !iteration_.loads_early;
     for (const Value& input : operands(*i)) {
       if (!is_inside(input) && !(is_literal && literal_of(input))) add_access(loads_, input, load_view_);
@@ -279,7 +279,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Rounds and clamps. Results of small numbers are 32-bit integers, because most readers convert them back to floats.
+/// Rounds and clamps. Where numbers are small the result is a 32-bit integer, as most readers convert it back to
+/// floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

@@ -11,14 +11,14 @@
 
 namespace weft {
 
-/// How a kernel walks the result. Each coordinate that it passes to the store lambda covers some neighbouring axes: a
-/// pointwise loop has one coordinate per axis; a matrix product has (batch, row, column).
+/// How a kernel loops over the result. Each coordinate that the kernel passes to the store lambda stands for a group of
+/// neighbouring axes: a pointwise loop has one coordinate per axis; a matrix product has (batch, row, column).
 struct Iteration {
   Dims dims;                             ///< axes of the region
   std::vector<size_t> group_begin;       ///< the first axis of each coordinate, in rising order from 0
   std::vector<std::string> coordinates;  ///< names of the coordinates in the kernel, one for each group
-  bool whole_vectors = true;             ///< the size of the last coordinate is a multiple of the lanes
-  bool loads_early = false;              ///< loads values without coordinates once, at the start of the kernel
+  bool whole_vectors = true;             ///< the size of the last group is a multiple of the lanes
+  bool loads_early = false;              ///< values without coordinates are loaded once, at the start
   std::string after_loads = {};          ///< a line that comes after all loads and before the arithmetic
 };
 
@@ -41,7 +41,7 @@ class FusedBody {
   /// `loads`: values that are loaded even if no instruction reads them.
   void plan(const std::vector<Instruction*>& instructions, const std::vector<Value>& outputs,
             const std::vector<Value>& given, const std::vector<Value>& loads = {});
-  /// True if the last coordinate is one merged axis, so that neighbouring lanes are neighbours in every view.
+  /// True if the last coordinate stands for a single merged axis, so that adjacent lanes are adjacent in every view.
   bool last_coordinate_is_axis() const;
 
   /// Declares that the kernel's variable `name` holds `value` in the compute type `type`.

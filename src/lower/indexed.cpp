@@ -121,7 +121,7 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
-/// Updates collide only along `axis`: lines run in parallel, and each line applies its updates in order.
+/// Updates can collide only along `axis`. So lines run in parallel, and each line applies its updates in order.
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
@@ -141,7 +141,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
 }
 
-/// Any two updates may collide, so each task applies all updates, but only to some columns of the slices.
+/// Any two updates may collide. So each task applies all updates, but only to its own columns of the slices.
 void lower_scatter_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   View indices = lowering.contiguous_view_of(i.inputs[1]), updates = lowering.contiguous_view_of(i.inputs[2]);

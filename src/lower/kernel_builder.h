@@ -41,8 +41,9 @@ struct PlanDraft : Plan {
 };
 
 /// Writes the source of one kernel and collects its launch arguments. Buffers and sizes are numbered in order of first
-/// use, so equal work has equal text whatever the sizes. Two sizes that happen to be equal (as many channels out as in)
-/// still get two numbers, because the coincidence would otherwise make a different kernel.
+/// use, so equal work has equal text whatever the sizes. Two different sizes with equal values (such as equal numbers
+/// of input and output channels) still get two numbers; otherwise layers in which they are equal would need a kernel of
+/// their own.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
@@ -56,7 +57,7 @@ class KernelBuilder {
   std::string buffer(BufferId buffer, DType type, bool written);
   /// Returns a variable for a size, or the literal for 0 and 1, which lets the compiler specialise the kernel for them.
   std::string size(const Dim& dim);
-  /// Returns a variable and never a literal, for sizes that make no kernel faster: offsets, window geometry.
+  /// Returns a variable, never a literal, for sizes whose values make no kernel faster: offsets, window geometry.
   std::string number(const Dim& dim);
 
   void set_header(std::string header) { header_ = std::move(header); }
@@ -90,7 +91,7 @@ class KernelBuilder {
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }
-  /// Returns the launch argument for kernel functions that check indices, and notes that the kernel may report a fault.
+  /// Returns the launch argument for functions that check indices; notes that the kernel may report a fault.
   const char* launch_noting_faults() {
     notes_faults_ = true;
     return "WEFT_LAUNCH";
@@ -98,7 +99,7 @@ class KernelBuilder {
 
   /// Sets buffers whose memory the result may overwrite (PlanStep::in_place).
   void set_in_place(std::vector<BufferId> buffers) { in_place_ = std::move(buffers); }
-  /// True if a line written so far reads or writes this buffer.
+  /// True if the lines written so far read or write this buffer.
   bool uses(BufferId buffer) const;
 
   /// Adds the kernel to the plan unless it has an equal one; returns the launch step.

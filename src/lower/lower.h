@@ -13,7 +13,7 @@ struct LowerOptions {
   VendorLibraries libraries = {};          ///< GPUs: libraries on this machine, candidates besides Weft's kernels
   Chooser choose = {};                     ///< chooses among kernels for the same work; empty: by the cost model
   bool are_connected = false;              ///< see Ranks (passes/pipeline.h)
-  int compute_units = 0;                   ///< GPUs: of the device; 0: as many as the usual model of this chip has
+  int compute_units = 0;                   ///< GPUs: of the device; 0: as many as the chip's usual model has
 };
 
 /// Turns an optimised program into a plan of kernel calls for a chip: regions, views, buffers and kernel sources. The

@@ -192,7 +192,7 @@ BufferId Lowering::slot_of(Value value) const {
   auto found = all_.slots.find(value.def);
   if (found == all_.slots.end() || !found->second[value.index]) return {};
   BufferId slot = found->second[value.index];
-  // The value behind a reshape may be computed before the step that sets the output's sizes.
+  // The value before a reshape may be computed before the step that sets the output's sizes.
   const Dims& sizes = all_.plan.buffers[slot].shape.dims;
   return std::ranges::all_of(sizes, [&](const Dim& size) { return has_value(size); }) ? slot : BufferId();
 }
@@ -341,7 +341,7 @@ void Lowering::copy(const View& from, const View& to, Value value, const std::st
   step.source = value.source();
   step.bytes = bytes_of({from.dtype, from.dims}) * Dim(2);
   bool is_read = std::ranges::find(step.buffers, from.buffer) !=
-                 step.buffers.end();  // false if all elements are one number: the kernel has it as a literal
+                 step.buffers.end();  // false if all elements are one number, which is a literal in the kernel
   if (is_read && is_same_place(from, to)) step.moves = from.buffer;
   add_step(std::move(step), reason, load_time);
 }
@@ -351,7 +351,7 @@ View Lowering::pixel_view_of(Value value) {
   size_t channels = view.dims.size() - 1;
   bool is_dense = known_equal(view.strides[channels], 1) || known_equal(view.dims[channels], 1);
   if (is_dense && even_stride(view, 0, channels)) return view;
-  // On CPUs that store 16 bits, the kernel reads each pixel once for each tap, so the copy stays in 16 bits.
+  // On CPUs that store 16 bits, a kernel reads each pixel once for each tap, so the copy keeps 16 bits.
   return copy_of(view, value, "its reader needs channels side by side",
                  on_gpu() ? view.dtype : stored_type(view.dtype));
 }

@@ -57,7 +57,7 @@ class Lowering {
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
   /// Returns the number of compute units of the target GPU.
   int compute_units() const;
-  /// Returns the lanes for a loop over elements of this width in bits; on a GPU those of a load of 16 bytes.
+  /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of a load of 16 bytes.
   int lanes_for(int widest_bits) const;
   /// Sets the launch of a kernel that calls `pointwise<lanes>` over rows x cols.
   void set_loop(KernelBuilder& kernel, const Dims& rows, const Dim& cols, int lanes) const;
@@ -81,7 +81,7 @@ class Lowering {
   }
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
-  /// Copies the value's own view likewise, but elements that a broadcast repeats only once.
+  /// Copies the elements of the value's own view in the same way; copies those that a broadcast repeats only once.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
@@ -131,7 +131,7 @@ class Lowering {
   StepId add_control(PlanStep step);
   /// Makes this branch or jump continue at the next step that is added.
   void end_jump(StepId step) { *all_.plan.steps[step].target() = next_step(); }
-  /// Returns a view of a whole buffer with the value's elements in row-major order; for a container, of its place.
+  /// Returns a view of a whole buffer, with elements in row-major order; for a container, its place (no memory).
   View whole_view_of(Value value);
   StepId next_step() const { return all_.plan.steps.end_id(); }
   /// Makes a working buffer for a tensor, or a place for a container.
@@ -149,7 +149,7 @@ class Lowering {
   /// Lowers the body of a loop or branch. `parameters`: the views of its parameters. `slots`: the buffer to write each
   /// result to; none if the caller reads the result's view instead.
   void lower_body(const Module& body, const std::vector<View>& parameters, const std::vector<BufferId>& slots);
-  /// Notes if a body's parameter depends on constants only (is_load_time).
+  /// Records whether a body's parameter depends on constants only (is_load_time).
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
   /// Emits the region's epilogue into a store lambda of `kernel`. The lambda has the coordinates of `iteration` and the
@@ -183,10 +183,10 @@ class Lowering {
 
   LoweredProgram& all_;
   std::string source_ = {};
-  bool runs_at_load_ = false;  // all its values depend on constants: it is computed when the program is loaded
-  bool may_place_ = false;     // its kernel can store results with any strides
-  bool may_narrow_ = false;    // its store lambda converts to LowerOptions::storage
-  std::set<BufferId> part_buffers_ = {};  // buffers of which it writes only a part that no other step touches
+  bool runs_at_load_ = false;             // all its values depend on constants: it runs when the program is loaded
+  bool may_place_ = false;                // its kernel can store results with any strides
+  bool may_narrow_ = false;               // its store lambda converts to LowerOptions::storage
+  std::set<BufferId> part_buffers_ = {};  // buffers of which the region writes only a part that no other step touches
   DecisionId decision_ = {};              // its choice among kernels, if any
   std::string choice_reason_ = {};        // why the choice differs from the cost model's
 };

@@ -19,9 +19,9 @@ int lanes_for(const Lowering& lowering, const std::vector<Instruction*>& instruc
   return lowering.lanes_for(widest);
 }
 
-/// Reduces the lanes for long chains of instructions on few elements (the cell of a recurrent network). Each thread
-/// computes its lanes in sequence, so fewer lanes give work to more threads of the GPU. Elements that share a byte stay
-/// in one thread.
+/// Reduces the lanes for long chains of instructions on few elements (the cell of a recurrent network). A GPU thread
+/// computes its lanes one after another, so fewer lanes give work to more threads. Elements that share a byte stay in
+/// one thread.
 int fewer_lanes(const Lowering& lowering, const Region& region, int lanes) {
   constexpr size_t long_chain = 8;
   constexpr int64_t enough = 64;  // threads per compute unit
@@ -100,8 +100,8 @@ void lower_pointwise(Lowering& lowering, const Region& region) {
 }
 
 /// If the last axis of a copy is short and the source is contiguous along the axes before it (channels-first images),
-/// makes the loop run along those: vector loads and strided stores. On CPUs it always turns an axis of two: a part of a
-/// vector takes as long as a whole one.
+/// makes the loop run along those axes, with vector loads and strided stores. On CPUs an axis of size 2 is always
+/// treated this way, because a part of a vector takes as long as a whole one.
 static void turn_short_axis(View& from, View& to, int lanes, bool on_gpu) {
   size_t rank = to.dims.size();
   if (rank < 2) return;

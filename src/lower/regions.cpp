@@ -58,7 +58,7 @@ class Grouping {
     }
     if (set_by.empty()) return;
     setters_.resize(module_.id_limit());
-    Instruction* last = nullptr;  // instructions that set sizes keep their order, which guards rely on
+    Instruction* last = nullptr;  // the last one that sets sizes; guards rely on their order
     for (Instruction& i : module_) {
       auto& found = setters_[i.id];
       if (sets_symbols(i) && last) found.push_back({last, 0});
@@ -122,7 +122,7 @@ class Grouping {
            });
   }
 
-  /// True if the region's anchor runs once at load time (sums of weights, for example) but `i` in each run.
+  /// True if the region's anchor runs once, at load time (sums of weights, for example), but `i` runs each time.
   bool is_settled_before(const Region& region, const Instruction& i) const {
     return region.anchor && fixed_[region.anchor->id] && !fixed_[i.id];
   }
@@ -166,7 +166,7 @@ class Grouping {
   }
 
   /// True for a conversion to a wider type whose result is read much later (as in a residual connection) and only by
-  /// elementwise functions, or is summed while others read the narrow value. The reader then widens the narrow value.
+  /// elementwise functions, or is summed while others read the narrow value. The reader then widens it.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || !region_of(i.inputs[0])) return false;

@@ -245,7 +245,7 @@ KeptRow kept_row(const Lowering& lowering, const Dim& rows, const Dim& cols, int
   if (!lowering.on_gpu() || !cols.is_constant() || cols.value() == 0) return kept;
   constexpr int max_held = 8;
   int64_t pieces = (cols.value() + lanes - 1) / lanes;
-  // Each thread keeps several loads in flight; fewer threads make the reduction across the block cheaper.
+  // Each thread keeps several loads in flight. Fewer threads make the reduction across the block cheaper.
   if (!takes_wave(cols)) kept.threads = pieces <= 256 ? 64 : pieces <= 768 ? 128 : pieces <= 2048 ? 256 : 512;
   int64_t wave = lowering.gpu().wave, team = std::bit_ceil(static_cast<uint64_t>(pieces));
   if (team < wave && rows.is_multiple_of(wave / team)) kept.team = static_cast<int>(team);

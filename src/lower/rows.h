@@ -12,7 +12,7 @@ class Lowering;
 
 /// Returns the text for the lanes of one vector register of this type.
 std::string register_lanes_text(DType type);
-/// Returns the name of the operation in kernels/row.h that combines elements; a mean adds, and is divided afterwards.
+/// Returns the name of the operation in kernels/row.h that combines elements; a mean is a sum, divided afterwards.
 const char* combine_text(ReduceFn fn);
 
 /// How the threads of a GPU keep a row of known length in registers (kernels/row.h).

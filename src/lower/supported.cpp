@@ -43,8 +43,8 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Returns why only the reference can run an instruction; empty if a target can. It finds early what a family would
-/// otherwise refuse during lowering.
+/// Returns why only the reference can run an instruction; empty if a target can. Such instructions are found here,
+/// before a family would refuse them during lowering.
 std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

@@ -27,7 +27,7 @@ static Dim broadcast_dim(const Dim& a, const Dim& b, std::string_view what) {
   if (known_equal(a, 1)) return b;
   if (known_equal(b, 1) || known_equal(a, b)) return a;
   require_equal(a, b, what);
-  // Returns the simpler of two equal sizes, so that an expression such as min(512, seq) does not spread.
+  // Returns the simpler of two equal sizes, so that expressions such as min(512, seq) do not spread.
   return a.is_constant() || (a.as_symbol() && !b.is_constant()) ? a : b;
 }
 

@@ -52,7 +52,7 @@ Types Convolution::infer(Operands in) const {
 namespace {
 
 /// The sizes of one convolution, channels first. A transposed convolution swaps input and output: its taps give the
-/// output offset to which each input position adds.
+/// output offset to which each input position is added.
 struct WindowSizes {
   int64_t batch, groups, in_channels, out_channels;  // channels per group
   int64_t in, out, taps;                             // numbers of positions and taps
@@ -71,7 +71,7 @@ window::Taps convolution_taps(const Convolution& c, const Wide& x, const Wide& w
   return taps;
 }
 
-/// Convolves one group of one image as im2col: columns of window contents times weights, for some positions at a time.
+/// Convolves one group of one image by im2col: multiplies columns of window contents by weights, in batches.
 template <class T>
 void convolve(const WindowSizes& s, std::span<const int64_t> table, const T* x, const T* w, T outside, T* out,
               int64_t begin, int64_t end) {

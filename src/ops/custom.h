@@ -51,7 +51,7 @@ struct BoundRule {
   std::vector<std::pair<std::string, Dim>> sizes;  ///< in order of appearance; "count" is the elements of "..."
 };
 /// Returns the first rule that fits the operands' types and ranks, with its sizes bound. Throws E141 if none fits, E151
-/// if sizes contradict (a guard if that is only known in a run), E191 for a malformed rule.
+/// if sizes contradict each other (if only a run can tell, adds a guard), E191 for a malformed rule.
 BoundRule bind_rule(const Custom& op, Operands in);
 
 /// Appends a call and returns all its results. Throws E217 if the operator has no code.

@@ -40,7 +40,7 @@ Value collect(Module& module, const Type& type, Values items);
 /// Returns the items of a container that was built in the same module; nothing for other containers.
 std::optional<Values> known_items(Value container);
 /// Returns item `index` (i64[]; negative: from the end). Binds sizes that the container's type leaves open; throws E134
-/// if that does not even state the rank.
+/// if that type does not even state the rank.
 Value item_of(Module& module, Value container, Value index);
 Value item_of(Module& module, Value container, int64_t index);
 Value length_of(Module& module, Value container);  ///< i64[]

@@ -29,7 +29,7 @@ Types Pool::infer(Operands in) const {
     size_t axis = window::spatial_axis(layout, i);
     Dim room = x.dims[axis] + pads_begin[i] + pads_end[i] - Dim(dilations[i] * (kernel[i] - 1) + 1);
     Dim size = (round_up ? ceildiv(room, strides[i]) : floordiv(room, strides[i])) + 1;
-    // The last window must start inside the input or in the padding before it.
+    // With round_up, the last window must start inside the input or in the padding before it.
     if (round_up) size = min(size, ceildiv(x.dims[axis] + pads_begin[i], strides[i]));
     window::check_output(name, i, size);
     result.dims[axis] = size;
@@ -45,7 +45,7 @@ template <class T>
 struct PoolWindow {
   const T* plane;
   const int64_t* offsets;  // the table of positions, from this window's tap 0 on
-  int64_t taps, step;      // number of taps; entries of the table from one tap to the next
+  int64_t taps, step;      // number of taps; distance of two taps in the table
 
   template <class F>
   void for_each(F f) const {

@@ -99,7 +99,7 @@ double number(const Wide& x, size_t i) {
 }
 
 /// Divides x by scale with the precision of the model: f32, or f64 if an operand is f64. The reference does not round
-/// between operators, so x may be more precise than f32; it is not rounded first, because that could move a quotient
+/// between operators, so x may be more precise than f32; x is not rounded first, because rounding could move a quotient
 /// near half a step to the wrong side.
 double scaled_down(double x, double scale, DType type) {
   if (type == DType::f64 || static_cast<double>(static_cast<float>(x)) != x) return x / scale;

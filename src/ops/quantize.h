@@ -37,8 +37,8 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
-/// The integer nearest to x (halves to even), clamped to [low, high], in type `to`; NaN gives 0. Operands: x, low and high
-/// (both i32, low <= 0 <= high), and in the programs of CPUs `guess` and `width` (both f32): where x is not clamped, it
+/// The integer nearest to x (halves to even), clamped to [low, high], in type `to`; NaN gives 0. Operands: x, low and
+/// high (both i32, low <= 0 <= high), and in programs for CPUs `guess` and `width` (both f32): an x that is not clamped
 /// lies in [guess, guess + width]. If both ends round to the same integer, a kernel need not compute x.
 struct Nearest {
   static constexpr std::string_view name = "nearest";

@@ -93,7 +93,7 @@ template <class S>
 Wrapping<S> maximum(Wrapping<S> x, Wrapping<S> y) {
   return x < y ? y : x;
 }
-/// A shift by the width or more (or by a negative count) gives 0.
+/// Shifts to the left; by the width or more (or by a negative count) the result is 0.
 template <class S>
 Wrapping<S> shift_left(Wrapping<S> x, Wrapping<S> y) {
   return y.bits() > 63 ? Wrapping<S>(0) : Wrapping<S>::of(x.bits() << y.bits());

@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// Sets the pool for the strings of this thread while it lives; a nested scope uses the pool of the outer one.
+/// While it lives, strings of this thread belong to this pool; a nested scope uses the pool of the outer one.
 class StringScope {
  public:
   StringScope();
@@ -79,8 +79,8 @@ void for_each_offset(std::span<const int64_t> dims, int64_t start, std::span<con
   }
 }
 
-/// The rows of a tensor along one axis: row (outer, inner) starts at element outer * size * inner_count + inner and has
-/// `size` elements at distances of `inner_count`.
+/// The rows of a tensor along one axis. Row number outer_index * inner + inner_index starts at element outer_index *
+/// size * inner + inner_index and has `size` elements at distances of `inner`.
 struct Rows {
   int64_t outer, size, inner;
   Rows(std::span<const int64_t> dims, int64_t axis);

@@ -15,8 +15,8 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// Shortens the longest chain of reshapes and transposes that ends in `i`; with `alone`, a chain whose other values have
-/// no other users. The length is limited: trying every part of every chain would take the third power of it.
+/// Shortens the longest chain of reshapes and transposes that ends in `i`; with `alone`, a chain whose other values
+/// have no other users. The length is limited: the time to try every part of all chains grows with its cube.
 template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
@@ -99,7 +99,7 @@ std::optional<Value> without_positions(Module& module, Instruction& i) {
   return module.append(less, i.inputs);
 }
 
-/// A depthwise convolution of one tap only scales channels, and factors join the work around them.
+/// A depthwise convolution with one tap only scales channels: a multiplication can be merged with other factors.
 std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
@@ -199,7 +199,7 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// True for a product of matrices, and for what functions with no other reader compute from one.
+/// True for a product of matrices, and for the results of functions of one that have no other reader.
 bool follows_product(Value value) {
   constexpr int max_functions = 8;
   for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {

@@ -18,7 +18,8 @@ namespace weft {
 ///     %3 = transpose %0 {permutation=[0, 1, 3, 2]}
 bool canonicalise_views(Module& module);
 
-/// Only shortens chains of reshapes and transposes, if no instruction that is needed has their other values as operands.
+/// Shortens chains of reshapes and transposes whose other values are not operands of needed instructions; does nothing
+/// else.
 bool shorten_chains(Module& module);
 
 }  // namespace weft

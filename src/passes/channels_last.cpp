@@ -79,7 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// Returns the channels-first image that `i` restores after a norm over all its elements, in whatever order.
+  /// Returns the channels-first image that `i` restores after a norm over all its elements, in whatever order they are.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};

@@ -7,8 +7,8 @@ namespace weft {
 /// The largest head sizes that a target's attention kernels support.
 struct AttentionHeads {
   int64_t widest = INT64_MAX, widest_of_f32 = INT64_MAX;
-  /// A smaller limit for attention without a mask whose number of keys is at most the head size. Its scores are its
-  /// smallest tensor, so two products are faster (cross-covariance attention, whose keys are channels).
+  /// A smaller limit for attention without a mask whose number of keys is at most the head size. There the scores are
+  /// smaller than q, k and v, so two products are faster (cross-covariance attention, whose keys are channels).
   int64_t widest_of_few_keys = INT64_MAX;
 };
 

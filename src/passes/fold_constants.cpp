@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// Returns the sizes of the loop for each result element: summed products, a window, other boxes.
+/// Returns the sizes of the loop for one result element: products to sum, taps of a window, keys, or other boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
@@ -43,7 +43,7 @@ std::vector<int64_t> looked_at(const Instruction& i) {
   return {};
 }
 
-/// Returns the number of elements to read and visit, at most INT64_MAX.
+/// Estimates the work as a number of elements that are read and visited, at most INT64_MAX.
 int64_t work(const Instruction& i) {
   int64_t total = 0;
   for (const Type& type : i.types) total += elements(type);

@@ -19,7 +19,7 @@ bool is_constant(Value value) {
   return value.def->is<Constant>();
 }
 
-/// A bound on the sum of the terms that have one, and the number of the others (wide integers times a constant).
+/// A bound on the sum of the bounded terms, and the number of the other terms (wide integers times a constant).
 struct Terms {
   double bounded = 0;
   int open = 0;
@@ -27,7 +27,7 @@ struct Terms {
 
 Terms operator+(const Terms& a, const Terms& b) { return {a.bounded + b.bounded, a.open + b.open}; }
 
-/// Splits a sum of constants and of integers times constants into its terms; nothing for other values.
+/// Splits a sum into its terms, each a constant or an integer times a constant; returns nothing for other values.
 std::optional<Terms> terms_of(Value x, int depth = 4) {
   if (depth == 0 || x.dtype() != DType::f64) return std::nullopt;
   if (const Instruction* sum = as_fn(x, Fn::add)) {
@@ -48,14 +48,14 @@ std::optional<Terms> terms_of(Value x, int depth = 4) {
   return size > 0x1p16 ? Terms{.open = 1} : Terms{.bounded = size * factor};
 }
 
-/// Returns a bound on the error of computing the operand of a `nearest` in f32, as a power of two; nothing if f32 would
-/// often be in doubt, or if the operand is no such sum.
+/// Returns a bound, a power of two, on the error of computing the operand of a `nearest` in f32. Returns nothing if the
+/// operand is not a sum of constants and integers times constants, or if f32 would often leave the rounding in doubt.
 std::optional<double> error_in_f32(const Instruction& nearest) {
   auto low = splat_number(nearest.inputs[1]), high = splat_number(nearest.inputs[2]);
   auto sum = terms_of(nearest.inputs[0]);
   if (!low || !high || !sum || sum->open > 1 || !(interval_of(nearest.inputs[0]).size() < 0x1p31)) return std::nullopt;
-  // Bounds the error: each conversion, product and sum (at most four) rounds by 2^-24 of `size` if the result is within
-  // the limits; other results are clamped. Subtracting and adding the error itself rounds twice more.
+  // The bound on the error: each conversion, product and sum (at most four) rounds by at most 2^-24 of `size` if the
+  // result is within the limits; other results are clamped. Subtracting and adding the error bound rounds twice more.
   double size = std::max(-*low, *high) + 2 + sum->bounded;
   double error = std::exp2(std::ceil(std::log2(size * 6 * 0x1p-24)));
   return error <= 0x1p-11 ? std::optional(error) : std::nullopt;
@@ -70,7 +70,7 @@ Value narrow_constant(Module& module, Value value, double less) {
   return weft::constant(module, make_tensor(DType::f32, constant->tensor.dims, std::span<const double>(numbers)));
 }
 
-/// Returns the sum minus `less`, computed in f32. Subtracting costs nothing where a term is a constant or a product.
+/// Returns the sum minus `less`, computed in f32. If a term is a constant, subtracts from it at compile time.
 Value narrow(Module& module, Value x, double less) {
   if (is_constant(x)) return narrow_constant(module, x, less);
   Instruction& i = *x.def;

@@ -31,8 +31,8 @@ Form form_of(Value value, Memo& memo);
 
 IndexForm number(Dim offset, int64_t rank) { return {std::move(offset), std::vector<int64_t>(rank, 0)}; }
 
-/// Assumes that a tensor of sizes `dims` has elements: raises the lower bound of a symbol from 0 to 1 if a size of the
-/// tensor is 0 whenever the symbol is.
+/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements: if a size of the tensor is 0
+/// whenever a symbol is 0, raises the symbol's lower bound from 0 to 1.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
     auto vanishes = [&](const Dim& size) {
@@ -283,7 +283,7 @@ std::optional<Dim> lower_triangle(Value value) {
   Form first = index_form(value.def->inputs[is_swapped ? 1 : 0]),
        second = index_form(value.def->inputs[is_swapped ? 0 : 1]);
   if (!first || !second) return std::nullopt;
-  // column <= row + offset: the difference grows by 1 with the row and falls by 1 with the column.
+  // For column <= row + offset, the difference of the two sides grows by 1 with the row and falls by 1 with the column.
   IndexForm difference = combined(*second, *first, -1);
   std::vector<int64_t> wanted(difference.slopes.size(), 0);
   wanted[wanted.size() - 2] = 1;

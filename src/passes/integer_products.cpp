@@ -49,7 +49,7 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   return s;
 }
 
-/// Returns how a value of bytes (or of another type) was dequantised, looking through views.
+/// Returns how a value of bytes (or of the types that `is_of_type` accepts) was dequantised, looking through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -136,8 +136,8 @@ bool fits_i32(const Steps& a, const Steps& b, const Dim& count) {
   return count.upper_bound() <= limit;
 }
 
-/// Multiplies two scales, each along an axis of a result of this rank. Does not fold the product, because fold_scales
-/// needs the unrounded factors.
+/// Multiplies two scales, each of which varies along an axis of a result of this rank. Does not fold the product of
+/// constants, because fold_scales needs the unrounded factors.
 Value product_scale(Module& module, Value a, int64_t axis_a, Value b, int64_t axis_b, int64_t rank) {
   return apply(module, Fn::mul, {along(module, a, axis_a, rank), along(module, b, axis_b, rank)});
 }
@@ -185,7 +185,7 @@ Value dot_of_integers(Module& module, const Steps& a, const Steps& b, Factors fa
   int64_t rank = weight.rank();
   Dims dims = weight.dims();
   dims[rank - 2] = 1;
-  // Computes the share before the product, whose epilogue then subtracts it.
+  // Computes the zero point's share before the product, so that the epilogue of the product can subtract it.
   Value share = zero_share(module, x, weight, {rank - 2}, dims);
   return without(module, module.append(Dot{.type = DType::i32}, {x.x, weight}), share);
 }
@@ -321,7 +321,7 @@ std::optional<ByteOperand> bytes_of(Module& module, Value value) {
   if (is_byte(value.dtype())) return ByteOperand{value, {}};
   if (value.dtype() != DType::i16 && value.dtype() != DType::i32) return std::nullopt;
   Instruction& i = *value.def;
-  // Weights that are broadcast to a symbolic size stay constants.
+  // Looks through a broadcast to its constant: a constant with a symbolic size cannot be computed now.
   auto known = i.is<Broadcast>() ? std::nullopt : moved_constant(module, value);
   if (known) return known;
   if (i.is<Convert>()) return bytes_of(module, i.inputs[0]);
@@ -398,7 +398,7 @@ bool is_same_along(Value zero, int64_t from_end) {
   return !zero || zero.rank() <= from_end || known_equal(zero.dims()[zero.rank() - 1 - from_end], 1);
 }
 
-/// Returns the sums of x along an axis in i32. Sums a broadcast value before its broadcast.
+/// Returns the sums of x along an axis, in i32. If x is a broadcast, sums the value before the broadcast.
 Value sums_of(Module& module, Value x, int64_t axis) {
   if (x.def->is<Broadcast>()) {
     Value once = x.def->inputs[0];
@@ -429,7 +429,7 @@ std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   return without(module, without(module, product, share_b), share_a);
 }
 
-/// Rewrites a convolution likewise, if its weights have no zero point.
+/// Rewrites a convolution in the same way, if its weights have no zero point.
 template <Factors factors>
 std::optional<Value> bytes_convolved(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
@@ -477,7 +477,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Changes values quantised to u8 that are read as x - zero to i8.
+/// Changes values that were quantised to u8 and are read as x - zero to i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;

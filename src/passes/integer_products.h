@@ -16,7 +16,7 @@ enum class IntegerFactors : uint8_t {
 };
 
 /// Replaces matrix products and convolutions of dequantised values by products of integers. A quantised x stands for (x
-/// - zero) * scale; both scales move behind the product, whose integer sums are exact.
+/// - zero) * scale; the product is computed on integers, with exact sums, and multiplied by both scales afterwards.
 ///
 ///     convolution (dequantize %x, %s, %z), (dequantize %w, %t, %u)
 /// -> shorts:
@@ -36,7 +36,8 @@ enum class IntegerFactors : uint8_t {
 /// sums might overflow i32. Also makes max pooling of a dequantised value pool its integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
-/// Replaces products of dequantised 8-bit floats on GPUs: both scales move behind the product, which sums in f32.
+/// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in
+/// f32, and multiplied by both scales afterwards.
 ///
 ///     dot (dequantize %x, %s), (dequantize %w, %t)   ->   (dot %x, %w {type=f32}) * (s * t)
 bool float8_products(Module& module);

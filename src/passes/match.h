@@ -22,7 +22,7 @@ Value without_broadcast(Value value);
 Value before_widening(Value value);
 /// Returns the instruction if it applies `fn`, else null.
 Instruction* as_fn(Value value, Fn fn);
-/// Splits x * c or x / c into x and the factor (c or 1 / c), if c is a number.
+/// The operand and the factor of x * c or x / c (c or 1 / c), for a number c.
 struct Scaled {
   Value x;
   double factor;

@@ -90,7 +90,7 @@ bool block_dots(Module& module, const PassContext& context, PassCounts&) {
   return expand_block_dots(module, is_cpu(context.chip.kind));
 }
 
-/// Expands attention. GPUs limit the head size; with a narrow precision their kernels store f32 in 16 bits.
+/// Expands attention. GPUs limit the head size; in a 16-bit precision their kernels store f32 in 16 bits.
 bool attention(Module& module, const PassContext& context, PassCounts&) {
   int64_t widest = tasks::attention_widest_head(16),
           widest_of_f32 = tasks::attention_widest_head(bits(context.precision));

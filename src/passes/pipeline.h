@@ -65,7 +65,7 @@ class Pipeline {
   /// True once the pass named by stop_after has run; later passes are skipped.
   bool stopped() const { return stopped_; }
   const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
-  /// Returns how often each pass changed something; a pass that runs other passes adds their counts here.
+  /// Returns how often each pass changed something. A pass that runs other passes adds the counts of these here.
   PassCounts& changes() { return changes_; }
 
  private:

@@ -178,8 +178,8 @@ class Sharding {
     return reshaped_to_groups(i, axis);
   }
 
-  /// Reshapes the columns of a joint product of queries, keys and values to groups of heads: the rank takes its part of
-  /// each group.
+  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: the rank takes
+  /// its part of each group.
   bool reshaped_to_groups(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     if (axis + 1 != i.inputs[0].rank()) return false;

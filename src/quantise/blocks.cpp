@@ -31,7 +31,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
   Scale found;
   if (format.is_symmetric) {
-    // The integers have one level more below the zero point; the end of the range further from 0 goes there.
+    // Below the zero point the integers have one level more; the end of the range that is further from 0 goes there.
     double most = -low > high ? low : high, middle = (format.greatest() + 1) / 2;
     found = {.scale = static_cast<float>(-most / middle), .zero = static_cast<uint8_t>(middle)};
   } else {
@@ -52,9 +52,9 @@ double robust_error(std::span<const float> block, const Scale& scale, int greate
   return sum;
 }
 
-/// Half-quadratic quantisation (HQQ: Badri and Shaji, 2023) of the scale: large errors are treated as outliers, and
-/// least squares over the rest decide the scale. (The paper moves the zero point instead, but kernels need an integer
-/// zero point.)
+/// Chooses the scale by half-quadratic quantisation (HQQ: Badri and Shaji, 2023): large errors count as outliers, and
+/// least squares over the rest decide. (The paper moves the zero point instead, but kernels need an integer zero
+/// point.)
 Scale hqq_scale(std::span<const float> block, const BlockFormat& format) {
   constexpr double growth = 1.01;
   constexpr int rounds = 20;

@@ -8,7 +8,7 @@
 /// that the product changes least.
 namespace weft::quantise {
 
-/// What GPTQ computes for a layer from its Hessian, the sum of x x' over the rows x of its inputs.
+/// The data that GPTQ computes for a layer from its Hessian, which is the sum of x x' over the rows x of its inputs.
 struct GptqData {
   std::vector<float> importance;  ///< of each column: sum of the squares of its inputs
   std::vector<size_t> order;      ///< order of rounding: columns by falling importance

@@ -404,7 +404,7 @@ std::string ModelEdit::graph_text(External* external) const {
   put_weights(graph, read, external);
   for (const Field& field : source_->graph_fields) {
     if (field.number == in_graph::node || field.number == in_graph::weight) continue;
-    // A replaced weight may also be listed as an input, which callers must not give any more.
+    // A weight that was replaced may also be listed as an input, which is removed: callers must not give it any more.
     bool is_dead = field.number == in_graph::input && is_dead_input(std::string(text_field(field.content, 1)));
     bool is_replaced = field.number == in_graph::output && !outputs_.empty();
     if (!is_dead && !is_replaced) graph += as_text(field.whole);

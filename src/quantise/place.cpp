@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Lets each Add that reads the same value as a quantised convolution read the quantised form.
+  /// Lets each Add that reads the same value as a quantised convolution read that value's quantised form.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;
@@ -119,7 +119,7 @@ class Pairs {
     return weights_.emplace(key, result).first->second;
   }
 
-  /// Returns the bias plus the correction; empty if the bias is not a constant list with one number for each channel.
+  /// Returns the bias plus the correction; empty if the bias is not a constant with one number for each channel.
   std::vector<double> bias_of(const StaticLayer& entry) const {
     const Layer& layer = *entry.layer;
     std::vector<double> bias(layer.channel_count());
@@ -193,7 +193,8 @@ struct Result {
   std::string whole, product;
 };
 
-/// Removes the node and adds its bias to the result of the replacement.
+/// Removes the node. Returns the names of its result and of the value that must replace it: the result itself, or with
+/// a bias the product to which put_bias adds the bias.
 Result replace(ModelEdit& edit, const Layer& layer) {
   std::string whole(edit.model().graph.nodes[layer.node].outputs[0]);
   edit.remove(layer.node);
@@ -319,7 +320,7 @@ void place_blocks(ModelEdit& edit, const Layer& layer, const BlockWeights& weigh
                .inputs = std::move(inputs),
                .outputs = {result.product},
                .integers = {{"K", weights.k}, {"N", weights.n}, {"bits", format.bits}, {"block_size", format.block}}};
-  // Not for f16: onnxruntime 1.32 then returns 0 for a product that reads a Mul.
+  // No accuracy_level for f16: onnxruntime 1.32 would then return 0 for a product that reads the result of a Mul.
   if (format.is_for_bytes && layer.type == DType::f32) node.integers.emplace_back("accuracy_level", 4);
   edit.put_before(layer.node, std::move(node));
   put_bias(edit, layer, result);

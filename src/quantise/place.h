@@ -26,7 +26,7 @@ struct StaticLayer {
 /// Casts a value of a layer's type to f32, because the 8-bit layers that Weft writes compute in no other float type.
 std::string as_f32(ModelEdit& edit, const std::string& value, DType type);
 
-/// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, whose own have no scales by channel.
+/// Returns the domain of (De)QuantizeLinear: com.microsoft below opset 13, because ONNX's have no scales per channel.
 std::string domain_of_pairs(ModelEdit& edit);
 
 /// Adds QuantizeLinear and DequantizeLinear around the input of each layer (once for each value), and DequantizeLinear
@@ -34,8 +34,8 @@ std::string domain_of_pairs(ModelEdit& edit);
 /// quantised form too, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
-/// An input whose rows are quantised by their own values: an element is about (steps - zero) * step + least. Steps are
-/// i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
+/// An input whose rows are quantised by their own range: an element is about (steps - zero) * step + least. The steps
+/// are i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
 struct RowSteps {
   std::string steps, zero, step, least;
 };

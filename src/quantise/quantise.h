@@ -36,7 +36,7 @@ std::string_view name(WeightMethod method);
 class Samples {
  public:
   virtual ~Samples() = default;
-  /// Called first, with the names of the inputs of the model to quantise.
+  /// Is called first, with the names of the inputs of the model to quantise.
   virtual void open(std::vector<std::string>) {}
   virtual void rewind() = 0;
   /// Returns the next item: all inputs of `model`, in its order; nothing after the last. `model` may lack inputs of the
@@ -50,7 +50,7 @@ struct Settings {
   double percentile = 99.99;
   bool is_symmetric = false;   ///< int8: inputs are i8 with zero point 0, not u8; blocks: the middle is the zero point
   bool is_per_tensor = false;  ///< one scale for a whole weight, not one for each channel
-  /// int8: weights of 7 bits, so that the sum of two products by u8 fits 16 bits; some engines need that without VNNI.
+  /// int8: weights have 7 bits: two products by u8 then fit 16 bits, which some engines need on CPUs without VNNI.
   bool is_range_reduced = false;
   /// If not set: gptq for int4 and fp8 with data, else nearest.
   std::optional<WeightMethod> weights;
@@ -61,7 +61,7 @@ struct Settings {
   /// int8_dynamic with data choose one for each input, where it costs nothing at run time.
   std::optional<double> smooth;
   std::vector<std::string> keep;  ///< names (* and ?) of nodes that stay in floats
-  std::optional<double> budget;   ///< allowed loss; as many layers stay in floats as it takes
+  std::optional<double> budget;   ///< allowed loss; layers stay in floats until it is met
   /// Returns the quality of a model (the path of an ONNX file); greater is better, and the loss is its relative drop.
   /// Without a metric, the loss is the relative error of the outputs (root mean square), or for integers the share that
   /// differs.

@@ -136,7 +136,7 @@ Grid grid_of(Range range, DType type) {
   double most = std::max(-range.low, range.high);
   if (type == DType::u8) grid.scale = (range.high - range.low) / 255;
   else grid.scale = most / greatest_of(type);
-  // Rounded as the file stores it; a value that is always 0 gets a scale of 1.
+  // The scale is rounded as the file stores it; a value that is always 0 gets a scale of 1.
   grid.scale = static_cast<float>(grid.scale);
   if (!(grid.scale >= FLT_MIN)) grid.scale = 1;
   if (type == DType::u8) grid.zero = std::clamp<int64_t>(std::llrint(-range.low / grid.scale), 0, 255);

@@ -47,8 +47,8 @@ double greatest_of(DType type);
 Grid grid_of(Range range, DType type);
 
 /// Chooses the range of values from a histogram. `percentile` is the share in percent that stays inside, for that
-/// method. mse minimises the squared error on the grid of `type`; entropy the divergence of the clipped distribution
-/// from the one in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
+/// method. `mse` minimises the squared error on the grid of `type`; `entropy` minimises the divergence between the
+/// clipped distribution and its form in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
 /// Returns the power of the rounding errors over that of the values (or of the `smallest` share of them); 0: all are 0.

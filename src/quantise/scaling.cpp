@@ -26,7 +26,7 @@ Readers layers_by_input(const std::vector<Layer>& layers, const Observation& see
   return readers;
 }
 
-/// Maps an element of a weight to the input channel that it multiplies.
+/// Maps each element of a weight to the input channel that the element multiplies.
 class Meeting {
  public:
   Meeting(const Layer& layer, size_t inputs)
@@ -50,14 +50,14 @@ Tensor times(const Layer& layer, std::span<const double> factors) {
   return make_tensor(DType::f32, layer.values.dims, values);
 }
 
-/// Adds a Mul after the value; returns the name of its result.
+/// Adds a Mul that divides the value's channels by the factors; returns the name of its result.
 std::string divided(ModelEdit& edit, const std::string& input, const std::vector<double>& inverse, DType type) {
   std::string divisor = edit.new_name(input + "_factors");
   edit.add_weight(divisor, make_tensor(type, {std::ssize(inverse)}, inverse));
   return edit.put_behind(input, {.op = "Mul", .inputs = {input, divisor}}, "_scaled");
 }
 
-/// Divides the channels of the value that these layers read. With `only_folded`, does so only if no Mul is needed.
+/// Divides the channels of the value that these layers read by factors; with `only_folded` only if no Mul is needed.
 bool divide(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const std::vector<size_t>& readers,
             std::span<const double> factors, bool only_folded = false) {
   std::vector<double> inverse(factors.size());
@@ -104,8 +104,8 @@ std::vector<double> centred(std::vector<double> factors) {
   return factors;
 }
 
-/// Returns the expected squared error of int8 products after division by these factors, with one scale for the input
-/// and one weight scale per output channel.
+/// Returns the expected squared error of int8 products after inputs are divided by these factors. The input has one
+/// scale, the weight one scale per output channel.
 double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers, const Observed& values,
             std::span<const double> factors) {
   constexpr double steps = 127;
@@ -130,7 +130,7 @@ double lost(const std::vector<Layer>& layers, const std::vector<size_t>& readers
   return sum;
 }
 
-/// Returns the expected squared change of the products by rounding; takes input channels as independent.
+/// Returns the expected squared change of the products by rounding; treats input channels as independent.
 double changed(const Layer& layer, std::span<const double> factors, std::span<const double> squares,
                const BlockFormat& format, size_t threads) {
   Layer scaled = layer;

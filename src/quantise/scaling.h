@@ -7,8 +7,8 @@
 #include "quantise/observe.h"
 
 /// Divides the input channels of layers by factors and multiplies the weights by them. Results stay the same, but
-/// inputs become easier to round and weights harder, or the reverse. The operator that computes the input takes the
-/// division if it can (fold.h). Otherwise products get a Mul in front; convolutions stay unchanged.
+/// inputs become easier to round and weights harder, or the reverse. If possible the division is folded into the
+/// operator that computes the input (fold.h). Otherwise products get a Mul in front; convolutions stay.
 namespace weft::quantise {
 
 /// SmoothQuant (Xiao and others, 2022): the factor is greatest input ^ strength / greatest weight ^ (1 - strength).
@@ -17,8 +17,8 @@ namespace weft::quantise {
 bool smooth(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
             std::optional<double> strength);
 
-/// AWQ (Lin and others, 2023): factors are a power of the inputs' mean square. Tries twenty powers and takes the one
-/// whose rounded weights change the products least.
+/// AWQ (Lin and others, 2023): factors are a power of the inputs' mean square. Tries twenty exponents and takes the one
+/// with which rounding the weights changes the products least.
 void protect(ModelEdit& edit, Constants& constants, std::vector<Layer>& layers, const Observation& seen,
              const BlockFormat& format, size_t threads);
 

@@ -138,8 +138,8 @@ class Search {
     return difference.value();
   }
 
-  /// Measures for each part of the layers the loss if only that part is quantised. Scales the shares of its layers by
-  /// that loss over the part's noise.
+  /// For each part of the layers, measures the loss if only that part is quantised. Scales the noise shares of the
+  /// part's layers by that loss divided by the part's noise.
   void measure(const std::vector<size_t>& part_of) {
     std::vector<double> found(std::ranges::max(part_of) + 1);
     for (size_t part = 0; part < found.size(); ++part) {
@@ -150,7 +150,7 @@ class Search {
         else noise += noise_[i];
       }
       double lost = std::max(loss(floats), 0.0);
-      // The loss by a metric grows with the power of the noise, an error of outputs with its square root.
+      // A metric's loss grows with the power of the noise, the relative error of outputs with that power's square root.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
     for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= found[part_of[i]];
@@ -164,7 +164,7 @@ class Search {
     return part_of;
   }
 
-  /// Groups layers of the same sizes, because they have similar roles. All rare sizes form one group.
+  /// Groups layers of the same sizes, because they have similar roles. All layers with rare sizes form one group.
   std::vector<size_t> alike() const {
     std::map<std::pair<std::string, std::vector<int64_t>>, std::vector<size_t>> kinds;
     for (size_t i = 0; i < count(); ++i) kinds[{work_.layers()[i].op, work_.layers()[i].values.dims}].push_back(i);
@@ -177,7 +177,7 @@ class Search {
     return part_of;
   }
 
-  /// Returns the multiplications of a layer on the data, or else its number of weights.
+  /// Returns the number of multiplications of a layer on the data or, if that is unknown, the number of its weights.
   double size(size_t i) const {
     const Layer& layer = work_.layers()[i];
     auto seen = work_.seen().find(layer.input);
@@ -193,7 +193,7 @@ class Search {
     return order;
   }
 
-  /// Spares layers that lose most for their size, at most a fifth of all.
+  /// Keeps those layers in floats that lose most for their size, at most a fifth of all.
   void spare_few() {
     double left = 0, least = HUGE_VAL;
     for (size_t i = 0; i < count(); ++i) left += size(i) / 5, least = std::min(least, size(i));

@@ -16,12 +16,12 @@ struct ChannelWeights {
   bool is_per_tensor() const { return scales.size() == 1; }
 };
 
-/// Returns the smallest scales with which no weight of a channel (or of the layer) exceeds `most` steps.
+/// Returns the smallest scales with which no rounded weight of a channel (or of the layer) is larger than `most`.
 std::vector<float> weight_scales(const Layer& layer, DType type, bool is_per_tensor, double most);
 /// Raises scales so that the bias, in units of input scale times weight scale, fits i32.
 void hold_bias(std::vector<float>& scales, const Tensor& bias, double input_scale);
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type);
-/// Rounds a matrix by GPTQ, each weight to at most `most` steps.
+/// Rounds a matrix by GPTQ; each rounded weight is at most `most` in magnitude.
 ChannelWeights round_weights(const Layer& layer, std::vector<float> scales, DType type, const GptqData& gptq,
                              double most, size_t threads);
 

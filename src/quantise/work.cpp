@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes the sum of x x' to that of the x with their mean subtracted.
+/// Changes the sum of x x' to the sum for inputs whose mean is subtracted.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets the grid and the noise of an input whose mean is subtracted; the noise falls with the power of the values.
+/// Sets grid and noise of an input less its mean: noise falls with the power of the values.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;
@@ -110,7 +110,7 @@ void Work::check_any() const {
 }
 
 BlockFormat Work::block_format() const {
-  bool is_int4 = settings_.to == Target::int4;  // beside the errors of 4 bits, those of inputs in 8 bits are small
+  bool is_int4 = settings_.to == Target::int4;  // errors of 8-bit inputs are small beside those of 4 bits
   return {.bits = is_int4 ? 4 : 8,
           .block = settings_.block,
           .is_symmetric = settings_.is_symmetric,
@@ -156,7 +156,7 @@ void Work::prepare() {
   auto prepare_one = [&](size_t i) {
     if (!takes_gptq(layers_.chosen[i])) prepared_[i] = prepared(layers_.chosen[i], {});
   };
-  // One layer at a time, because rounding in blocks uses several threads itself.
+  // Layers in blocks are rounded one at a time, because rounding one such layer uses several threads already.
   run_parallel(prepared_.size(), is_blocked() ? 1 : settings_.threads, prepare_one);
 }
 
@@ -247,7 +247,7 @@ std::vector<double> Work::means_of(const std::string& input) const {
 void Work::add_lost_bias(const Layer& layer, Prepared& prepared) const {
   std::vector<double> means = means_of(layer.input);
   bool is_centred = centred_.contains(layer.input);
-  // Without an Add after the MatMul the correction would need a further node.
+  // Without an Add after the MatMul the correction would need an additional node.
   if (means.empty() || (layer.op == "MatMul" && layer.added.empty() && !is_centred)) return;
   prepared.added_bias = mean_loss(layer, prepared.channels, means, is_centred);
   if (is_centred) prepared.means = std::move(means);

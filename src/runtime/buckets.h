@@ -20,7 +20,7 @@ struct BucketPlan {
   PerStep<int64_t> work;        ///< the most work of each step
   int64_t arena_bytes = 0;
 
-  /// True if the plan has room for buffers of these sizes and has chosen the kernel variants for steps with this work.
+  /// True if the plan has room for buffers of these sizes, and its variants were chosen for steps with this work.
   bool holds(const PerBuffer<int64_t>& wanted_bytes, const PerStep<int64_t>& wanted_work) const;
 };
 
@@ -37,8 +37,8 @@ struct DeviceLayout {
 /// Places every buffer, inputs and outputs included, in one arena. `bytes` are the buffers' sizes.
 DeviceLayout place_on_device(const Plan& plan, const PerBuffer<int64_t>& bytes);
 
-/// `values` are the actual sizes, `bound` the bucket's. An expression may be smaller at `bound` (it need not grow with
-/// its symbols), so the larger of both results is used.
+/// Plans a bucket for the actual sizes `values` and the bucket's sizes `bound`. An expression may be smaller at `bound`
+/// (it need not grow with its symbols), so the larger of both results is used.
 BucketPlan plan_bucket(const Plan& plan, const SymbolValues& values, const SymbolValues& bound);
 
 }  // namespace weft

@@ -20,8 +20,8 @@ class CheckedRun {
   /// `bytes` are the sizes of the buffers.
   explicit CheckedRun(PerBuffer<int64_t> bytes) : bytes_(std::move(bytes)), stamps_(bytes_.size()) {}
 
-  /// Marks the buffer as unwritten and fills its memory with NaNs. Buffers that never begin (inputs, constants) are
-  /// checked for their bounds only.
+  /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers for which this is never called (inputs,
+  /// constants), only accesses outside their bounds are found.
   void begin(BufferId buffer, std::byte* memory);
   /// Sets the size of a buffer whose size the run computes. Reads of its unwritten bytes are not detected.
   void resize(BufferId buffer, int64_t bytes);

@@ -59,7 +59,7 @@ struct BoundSizes {
   int64_t scratch_bytes = 0;            // for one thread
 };
 
-/// How the steps of a run execute: the threads, their scratch memory, when to end early.
+/// How the steps of a run execute: the threads, their scratch memory, and the conditions to end early.
 struct Launcher {
   const Workers& workers;
   std::byte* scratch = nullptr;
@@ -78,7 +78,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so it runs in pieces that check the deadline. Pieces grow while they are fast.
+    // A step may take long, so it runs in pieces, with a check of the deadline between them. Pieces grow while fast.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -200,7 +200,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     std::ranges::sort(bound.arena_buffers, {}, begin);
     for (BufferId i : bound.arena_buffers) {
       const PlanBuffer& buffer = plan_.buffers[i];
-      // A checked run fills buffers with NaNs before they are written, so none shares memory.
+      // A checked run fills buffers with NaNs before they are written, so buffers do not share memory.
       bool shares = buffer.shares && !knobs().checked;
       places[i] = shares ? places[buffer.shares] : requests.size();
       if (shares) requests[places[i]].last = buffer.last_step;
@@ -370,7 +370,7 @@ class CpuContext final : public Context {
  private:
   const Plan& plan() const { return program_->plan(); }
 
-  /// Computes all that depends on sizes; does nothing if the last run had the same sizes.
+  /// Computes everything that depends on sizes; does nothing if the last run had the same sizes.
   void bind(std::span<const Tensor> inputs, const RunOptions& options) {
     const SymbolValues* known = options.sizes;
     release_all();
@@ -430,7 +430,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Places an output; inputs that would be overwritten too early are copied aside.
+  /// Places an output. Inputs in its memory that are read after it is written are copied first.
   void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
     size_t index = plan().buffers[id].index;
@@ -473,7 +473,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True if a move step does nothing because its operand already lies where the result must be.
+  /// True if a step that moves an operand does nothing, because the operand already lies where the result must be.
   bool is_there(const PlanStep& step) const {
     if (!step.moves) return false;
     BufferId from = step.moves, to = step.outputs[0];
@@ -506,7 +506,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Marks as unwritten the buffers whose first writer is this step.
+  /// Marks buffers whose first writer is this step as unwritten.
   void begin_buffers(CheckedRun& checked, StepId step) {
     for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
@@ -638,7 +638,7 @@ class CpuContext final : public Context {
     for (BufferId id : program_->dynamic_buffers()) release(id);
   }
 
-  /// Returns the bytes of all operands and results: the least memory traffic of the step.
+  /// Returns the bytes of all operands and results, which is the least memory traffic of the step.
   int64_t step_bytes(const PlanStep& step) const {
     int64_t total = 0;
     for (BufferId id : step.buffers) total += bound_.buffer_bytes[id];

@@ -85,8 +85,9 @@ struct MemoryUse {
 class Context {
  public:
   virtual ~Context() = default;
-  /// `inputs` are in the order of Executable::inputs(), in host memory, row-major, of the port's type; their sizes set
-  /// the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict each other).
+  /// Runs the program. `inputs`: in the order of Executable::inputs(), in host memory, row-major, of the port's type;
+  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict
+  /// each other).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
   /// Returns the bytes of working memory held now, and the most held since creation.
   virtual int64_t memory_bytes() const = 0;
@@ -97,8 +98,8 @@ class Context {
 /// An input that the program is specialised for: each new value compiles it again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
-  std::string op = {};     ///< the operator that reads it, or a value computed from it
-  size_t operand = 0;      ///< number of that step's operand
+  std::string op = {};     ///< the operator that reads it or a value computed from it
+  size_t operand = 0;      ///< which operand of `op` that is
   bool is_length = false;  ///< only the length of the list decides, not its values
   Tensor likely = {};      ///< a value that it may have
 };

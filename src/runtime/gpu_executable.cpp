@@ -55,7 +55,7 @@ class GpuContext final : public GpuRun {
   }
 
  private:
-  /// A captured run. It may be replayed while every buffer keeps its address and each library call its algorithm.
+  /// A captured run. It may be replayed as long as buffers keep their addresses and library calls their algorithms.
   struct Captured {
     PerBuffer<std::byte*> memory;
     Works works;
@@ -137,8 +137,8 @@ class GpuContext final : public GpuRun {
     bucket_ = &bucket;
   }
 
-  /// Makes this run start after the previous one has ended, whatever stream that was on, because both use the context's
-  /// memory. Single steps, which run on the context's own stream, also wait for the caller's stream.
+  /// Makes this run start after the previous one has ended, on whatever stream that run was queued, because both use
+  /// the context's memory. Single steps, which run on the context's own stream, also wait for the caller's stream.
   void queue_behind(const RunOptions& options, bool in_steps) {
     const gpu::Stream queue = stream_of(options);
     if (queued_.get()) queue.wait(queued_);
@@ -180,7 +180,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped moves.
+  /// Marks outputs of steps that are not checked as written: library calls, kernels with raw pointers, skipped moves.
   void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen =
@@ -237,8 +237,8 @@ class GpuContext final : public GpuRun {
     return variant ? launch.variants[variant].kernel : launch.kernel;
   }
 
-  /// True if this run launches its steps one by one: for profiling, for the first collectives of ranks, which connect
-  /// and cannot be captured, or because of a deadline or a stop: a graph cannot be stopped.
+  /// True if this run launches its steps one by one. Reasons: profiling; the first collectives of ranks, which connect
+  /// the devices and cannot be captured; a deadline or a stop callback, because a running graph cannot be stopped.
   bool needs_steps(const RunOptions& options) const {
     constexpr auto short_run = std::chrono::milliseconds(100);
     if (options.profile || options.observe || knobs().checked) return true;
@@ -317,7 +317,7 @@ class GpuContext final : public GpuRun {
 
   void fetch(const RunOptions& options) {
     const gpu::Stream queue = stream_of(options);
-    if (options.rank) await_work(options);  // a copy to the host would wait for ever if another rank has failed
+    if (options.rank) await_work(options);  // else a copy to the host would hang after another rank has failed
     for (const Fetched& f : fetched_) {
       if (options.on_device) queue.copy_on_device(f.to, memory_[f.buffer], bytes_[f.buffer]);
       else queue.copy_to_host(f.to, memory_[f.buffer], bytes_[f.buffer]);

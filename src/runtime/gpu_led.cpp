@@ -93,7 +93,7 @@ class LedContext final : public GpuRun {
     std::vector<Launched> launches;
     std::vector<int64_t> words;
   };
-  /// The launches of a run with these sizes and addresses. It has no graph before the second such run.
+  /// The launches of a run with these sizes and addresses. They are captured as a graph at the second such run.
   struct Captured {
     SymbolValues values;
     PerBuffer<std::byte*> memory;
@@ -199,7 +199,7 @@ class LedContext final : public GpuRun {
 
   // --- captured runs -------------------------------------------------------------------------------------------------
 
-  /// True if sizes alone decide which steps run, how often, and their operands' addresses: nothing is read back.
+  /// True if sizes alone decide which steps run, how often, and their operands' addresses: the host reads nothing back.
   bool steps_follow_from_sizes() const {
     auto is_computed = [](const SizeSetting& setting) { return !setting.buffer; };
     auto is_fixed = [&](const PlanStep& step) {
@@ -217,7 +217,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs as one graph if possible; false if not, for example if these sizes and addresses are new.
+  /// Runs as one graph. Returns false if that is not possible, for example because these sizes and addresses are new.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
@@ -241,7 +241,7 @@ class LedContext final : public GpuRun {
 
   /// Goes through the steps without running them, then captures their launches.
   void capture(Captured& run, const RunOptions& options) {
-    constexpr size_t most = 1 << 14;  // launches; each costs about a microsecond to capture and some memory
+    constexpr size_t most = 1 << 14;  // limit of launches; each costs about a microsecond to capture, and some memory
     Trace trace;
     trace_ = &trace;
     try {
@@ -264,7 +264,7 @@ class LedContext final : public GpuRun {
     stream_.synchronize();
     stream_.begin_capture();
     stream_.fill(faults_.data(), 0, faults_.bytes());
-    bool is_ours = false;  // the previous launch was a kernel of Weft, so the launches may overlap
+    bool is_ours = false;  // the previous launch was a kernel of Weft, so the next launch may overlap with it
     for (const Launched& launch : trace.launches) {
       memory_ = launch.memory;
       if (!launch.kernel) call_library(launch.step);
@@ -351,7 +351,7 @@ class LedContext final : public GpuRun {
     hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
   }
 
-  /// True for a step that moves an operand onto itself, or whose work another step does.
+  /// True for a step that would move an operand onto itself, or whose work another step does.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;

@@ -267,7 +267,8 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// `overlap`: the kernel may start before the stream's previous kernel ends, and waits for that one itself.
+  /// Launches a kernel. `overlap`: it may start before the stream's previous kernel ends, and itself waits for that
+  /// end.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;

@@ -83,8 +83,8 @@ class GpuRun : public Context {
     return launch && launch->is_spare && bytes_[next->buffers[0]] <= max_mailbox_bytes;
   }
 
-  /// True if this run skips the step: a library call or collective in whose place the next launch runs, or else that
-  /// launch.
+  /// True if this run skips the step: either a library call or collective that the next launch replaces, or a launch
+  /// that such a call makes unnecessary.
   bool is_replaced(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (step.is<LibraryStep>()) return !works_[i];

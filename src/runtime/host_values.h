@@ -9,7 +9,7 @@
 namespace weft {
 
 /// Returns, for each host step, which operands are containers that no later step reads; the function may change these
-/// in place. The entry of any other step is empty, and the whole list if the plan has no host step.
+/// in place. Entries of other steps are empty. The whole list is empty if the plan has no host step.
 PerStep<std::vector<bool>> last_container_reads(const Plan& plan);
 
 /// The values of a run that do not lie in its buffers: containers, and the strings whose numbers the buffers hold.

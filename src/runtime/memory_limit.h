@@ -17,7 +17,7 @@ int64_t default_memory_limit();
 /// the node with the largest buffer.
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
-/// Throws E401 likewise for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
+/// The same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
 void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t weights,
                          int64_t limit);
 

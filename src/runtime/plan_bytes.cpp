@@ -537,7 +537,7 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Encodes a value behind the list of its symbols: the list is read first, but is complete only after the value.
+/// Encodes a value after the list of its symbols, because the list is read first but is complete only after the value.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);

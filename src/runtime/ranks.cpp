@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// Where a port of the whole program comes from: number `port` of one rank, or of all ranks.
+/// The source of a port of the whole program: port number `port` of one rank, or of all ranks.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};
@@ -130,8 +130,8 @@ class RankedExecutable final : public Executable, public std::enable_shared_from
   mutable std::shared_ptr<gpu::Communicators> communicators_;
 };
 
-/// One thread for each rank but the first, which runs on the caller's thread. `spins` is how often a thread checks for
-/// work before it sleeps, because waking it takes as long as many kernels.
+/// One thread for each rank but the first, which runs on the caller's thread. A thread checks for work `spins` times
+/// before it sleeps, because waking a thread takes as long as many kernels.
 class RankThreads {
  public:
   RankThreads(size_t ranks, int spins) : spins_(spins) {
@@ -244,8 +244,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// On CPUs only split outputs are written to the caller's memory directly. The memory of a whole output may overlap
-  /// an input that other ranks still read.
+  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly,
+  /// since the memory of a whole output may overlap an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();

@@ -7,7 +7,7 @@
 #include "runtime/executable.h"
 
 /// Runs one model on several devices: each rank is a program with a device and a thread of its own. The pass `shard`
-/// splits one program into these; they exchange data at steps of kind `collective`.
+/// makes these programs from one program. The ranks exchange data at steps of kind `collective`.
 namespace weft {
 
 namespace gpu {

@@ -12,12 +12,12 @@ namespace weft {
 namespace {
 
 constexpr std::string_view magic = "WEFTPROG";
-/// Increase it with every change of these structures, of Plan, of the text form, or of how kernels are called
+/// Increase this number with every change of these structures, of Plan, of the text form, or of how kernels are called
 /// (kernels/launch.h).
 constexpr uint32_t format_version = 9;
 constexpr size_t max_chips = 64;
 
-/// The file starts with these, little endian: a header, then an entry for each section.
+/// The file begins with these structures, little endian: a header, then an entry for each section.
 struct SectionEntry {
   char name[16];  // padded with zeros
   uint64_t offset, size;
@@ -225,7 +225,7 @@ void check_weights(const Bytes& weights, const std::vector<PlacedConstant>& cons
   check_zeros(weights, end, weights.size(), "weights");
 }
 
-/// Aligns the weights: a mapped file is page-aligned, but the caller's bytes may have any alignment.
+/// Returns aligned weights. A mapped file is page-aligned; the caller's bytes may be unaligned and are then copied.
 Bytes on_alignment(Bytes weights) {
   return reinterpret_cast<uintptr_t>(weights.data()) % 64 == 0 ? weights : Bytes::copy(weights);
 }

@@ -15,14 +15,14 @@
 ///
 ///     header     magic, format version, size of the file, checksum, and a table of the sections
 ///     "contents" the chips, and the place and checksum of each constant
-///     "source"   the program as text, for chips that are not among them
+///     "source"   the program as text, for other chips
 ///     "plan"     for each chip: everything but the weights (plan_bytes.h)
 ///     "code"     for each chip: the image of its kernels
-///     "weights"  the constants of all of these, each once, on 64 bytes; used where the file is mapped
+///     "weights"  the constants of all sections, each stored once and aligned to 64 bytes; read in place if the file is mapped
 ///
-/// A saved program holds machine code: load it only if you trust its author as that of any executable. Damage is always
-/// found: every byte of the file is under a checksum or known to be zero, and an index or size that is wrong although
-/// its checksum is right is refused before it is used.
+/// A saved program holds machine code: load it only if you trust its author as you would that of an executable. Damage
+/// is always found: every byte of the file is under a checksum or known to be zero, and an index or size that is wrong
+/// although its checksum is right is refused before it is used.
 namespace weft {
 
 /// The program that plans are made from, and the requested options: enough to compile it for another chip.

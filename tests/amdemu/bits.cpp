@@ -24,7 +24,7 @@ u8 to_float8(f32 x, Float8 kind) {
   const int overflow = kind.has_infinity() ? sign | 0x7c : not_a_number;
   if (x != x) return static_cast<u8>(not_a_number);
   if (std::isinf(x)) return static_cast<u8>(overflow);
-  int best = 0;  // codes of positive numbers rise with their values: find the neighbours, then round
+  int best = 0;  // codes of positive numbers rise with their values: bisection finds the neighbours, then rounds
   const int last = kind.fnuz ? 0x7f : kind.has_infinity() ? 0x7b : 0x7e;
   const f32 size = std::fabs(x);
   for (int step = 64; step > 0; step /= 2) {

@@ -26,15 +26,15 @@ inline f32 as_f32(u32 bits) { return std::bit_cast<f32>(bits); }
 inline f16 as_f16(u32 bits) { return std::bit_cast<f16>(static_cast<u16>(bits)); }
 inline f32 bf16_to_f32(u32 bits) { return as_f32(bits << 16); }
 
-/// Rounds to the nearest bf16, ties to even; a NaN stays one.
+/// Rounds to the nearest bf16, ties to even; NaN becomes a NaN.
 inline u16 to_bf16(f32 x) {
   u32 bits = bits_of(x);
   if (x != x) return static_cast<u16>(bits >> 16 | 0x40);
   return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// An 8-bit float: how many bits its exponent has, and whether it is of the FNUZ kind (gfx94x: no infinity, one NaN, no
-/// negative zero) or of the OCP kind (gfx12).
+/// The format of an 8-bit float: the bits of its exponent, and whether it is of the FNUZ kind (gfx94x: no infinity, one
+/// NaN, no negative zero) or of the OCP kind (gfx12).
 struct Float8 {
   int exponent_bits = 4;
   bool fnuz = false;
@@ -44,19 +44,20 @@ struct Float8 {
 };
 
 f32 float8_to_f32(u8 bits, Float8 kind);
-/// Nearest, ties to even; overflow becomes infinity, or NaN in formats without infinity.
+/// Rounds to nearest, ties to even; overflow becomes infinity, or NaN in formats without infinity.
 u8 to_float8(f32 x, Float8 kind);
 
 /// f32 to f16 towards zero.
 u16 to_f16_towards_zero(f32 x);
 
-/// Gives zero of the same sign for a denormal: the transcendental instructions neither read nor write them.
+/// Returns zero with the sign of x if x is denormal, else x: the transcendental instructions neither read nor write
+/// denormals.
 inline f32 flushed(f32 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 
 u32 reversed_bits(u32 x);
 u64 reversed_bits(u64 x);
 
-/// IEEE minNum and maxNum with -0 below 0: a NaN loses against a number.
+/// Returns IEEE minNum or maxNum, with -0 below 0: if one operand is NaN, the result is the other.
 template <class T>
 T minimum_number(T a, T b) {
   if (a != a) return b;
@@ -70,7 +71,7 @@ T maximum_number(T a, T b) {
   return a > b || (a == b && !std::signbit(static_cast<f32>(a))) ? a : b;
 }
 
-/// Returns the middle of three; with a NaN among them the smallest of the others.
+/// Returns the middle of three numbers; if one is NaN, the smallest of the others.
 template <class T>
 T median_number(T a, T b, T c) {
   if (a != a || b != b || c != c) return minimum_number(minimum_number(a, b), c);
@@ -84,7 +85,7 @@ T median(T a, T b, T c) {
   return c < low ? low : c > high ? high : c;
 }
 
-/// Float to integer: rounds towards zero, saturates, NaN is 0.
+/// Converts a float to an integer: rounds towards zero, saturates; NaN gives 0.
 template <class To, class From>
 To to_integer(From x) {
   constexpr f64 low = static_cast<f64>(std::numeric_limits<To>::min());
@@ -95,18 +96,18 @@ To to_integer(From x) {
   return wide >= high ? std::numeric_limits<To>::max() : static_cast<To>(wide);
 }
 
-/// `count` bits from `first` on; the hardware uses the low five bits of both.
+/// Returns `count` bits from bit `first` on; the hardware uses the low five bits of `first` and `count`.
 u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
 /// v_perm_b32: four bytes chosen from eight by `selector`.
 u32 permuted_bytes(u32 high, u32 low, u32 selector);
-/// v_cmp_class: whether the number is of one of the classes in `mask` (bits 0 and 1 NaN, then from -infinity to
-/// +infinity).
+/// v_cmp_class: returns whether the number belongs to one of the classes in `mask` (bits 0 and 1: NaN, then from
+/// -infinity to +infinity).
 bool has_class(f64 x, bool quiet, bool denormal, u32 mask);
 bool has_class(f32 x, u32 mask);
 bool has_class(f64 x, u32 mask);
 bool has_class(f16 x, u32 mask);
-/// Sums of products of four bytes, each side signed or not.
+/// Returns `sum` plus the products of the four bytes of a and b, each signed or unsigned.
 u32 dot_bytes(u32 a, u32 b, u32 sum, bool a_signed, bool b_signed);
 
 }  // namespace weft::amdemu

@@ -48,14 +48,15 @@ struct CodeObject {
   size_t bytes = 0;
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::map<std::string, Region> variables;
-  /// Decoded instructions by their place / 4; filled as they are met, under `mutex`.
+  /// Decoded instructions, indexed by their address divided by 4; filled when an instruction is first executed, under
+  /// `mutex`.
   std::vector<Instruction*> decoded;
   std::mutex mutex;
   std::unique_ptr<Disassembler> disassembler;
 
-  /// Matrix and vector instructions read 8-bit floats of the FNUZ kind.
+  /// True if matrix and vector instructions read 8-bit floats of the FNUZ kind.
   bool fnuz() const { return chip.starts_with("gfx94"); }
-  /// One register file for vector and accumulation registers, and work-item ids packed into v0.
+  /// True if vector and accumulation registers are one register file, and work-item ids are packed into v0.
   bool is_cdna2_or_later() const { return chip == "gfx90a" || fnuz(); }
 };
 

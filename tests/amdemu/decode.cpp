@@ -33,7 +33,7 @@ void replace_each(std::string& text, const Renamings& renamings) {
   for (const auto& [from, to] : renamings) replace_first(text, from, to);
 }
 
-/// Words for sizes, longest first, as gfx9 and gfx10 have them.
+/// Names of access sizes on gfx9 and gfx10 and their canonical names, longest first.
 const Renamings older_moves = {{"dwordx16", "b512"},
                                {"dwordx2", "b64"},
                                {"dwordx3", "b96"},
@@ -362,7 +362,8 @@ void read_operands(const std::string& rest, Instruction& i) {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// Waits, messages and caches: their operands are words of their own, and nothing depends on them here.
+/// True for waits, messages and cache instructions: their operands are words of their own syntax, and their effects are
+/// not emulated.
 bool has_free_text(const std::string& name) {
   for (const char* prefix : {"s_wait", "s_delay_alu", "s_sendmsg", "s_nop", "s_clause", "s_barrier", "s_prefetch"}) {
     if (name.starts_with(prefix)) return true;

@@ -5,13 +5,13 @@
 
 #include "instruction.h"
 
-/// Bytes to instructions: LLVM's disassembler makes text of them, which is read here. Its text is more stable than
-/// its opcode numbers, and the same reader serves the tests of instructions.
+/// Decodes instructions: LLVM's disassembler turns bytes into text, and this file parses the text. LLVM's text is more
+/// stable than its opcode numbers, and the tests of instructions use the same parser.
 namespace weft::amdemu {
 
 class Disassembler {
  public:
-  /// For a chip such as "gfx1100", in waves of 32 or 64 lanes.
+  /// Makes a disassembler for a chip such as "gfx1100", for waves of 32 or 64 lanes.
   Disassembler(const std::string& chip, u32 lanes);
   ~Disassembler();
   Disassembler(const Disassembler&) = delete;

@@ -9,8 +9,8 @@
 
 #include "launch.h"
 
-/// The state behind the functions of HIP: devices, streams that run their work only when somebody waits for it, events,
-/// recorded graphs. One lock guards all of it.
+/// The state behind the functions of HIP: devices, streams, which run their work only when the program waits for it,
+/// events, recorded graphs. One lock guards all of it.
 namespace weft::amdemu {
 
 /// Numbers of HIP's errors (hipError_t).

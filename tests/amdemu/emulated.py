@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command of Weft on emulated AMD GPUs: the real code for HIP over libamdemu, which WEFT_HIP_LIBRARY names."""
+"""Runs a command of Weft on emulated AMD GPUs: Weft's HIP code runs unchanged on libamdemu, which WEFT_HIP_LIBRARY
+names."""
 import json
 import os
 import pathlib

@@ -6,7 +6,7 @@
 
 namespace weft::amdemu {
 
-/// An error that ends a kernel or refuses a code object: a wild address, a race, an unsupported instruction.
+/// An error that ends a kernel or refuses a code object: an invalid address, a race, an unsupported instruction.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

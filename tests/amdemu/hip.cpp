@@ -92,7 +92,8 @@ int release(void* memory) {
   });
 }
 
-/// Memory of the device must be mapped whole; host memory that is not pinned is read at once, as a driver does.
+/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read at once, as a
+/// driver does.
 int copy(void* to, const void* from, size_t bytes, CopyKind kind, void* handle, bool waits) {
   return locked([&](Driver& d) -> int {
     if (bytes == 0) return success;
@@ -120,7 +121,7 @@ int fill(void* to, unsigned value, size_t count, int width, void* stream) {
   });
 }
 
-/// The code object for a chip inside a bundle as clang makes it; the image itself if it is none.
+/// Returns the code object for a chip inside a bundle as clang makes it; if the image is no bundle, the image itself.
 const void* unbundled(const void* image, const std::string& chip) {
   const char* bytes = static_cast<const char*>(image);
   constexpr size_t magic_bytes = 24;
@@ -147,7 +148,7 @@ int check_sizes(const Kernel& kernel, const LaunchSizes& s) {
   return kernel.lds_bytes + s.dynamic_lds > Chip::lds_bytes ? out_of_resources : success;
 }
 
-/// Arguments as HIP takes them: a pointer for each, or {1, buffer, 2, &size, 3}.
+/// Reads arguments as HIP takes them: a pointer for each, or {1, buffer, 2, &size, 3}.
 int read_arguments(const Kernel& kernel, void** parameters, void** extra, std::vector<u8>& bytes) {
   if ((parameters && extra) || (!parameters && !extra && kernel.explicit_bytes)) return invalid_value;
   bytes.resize(kernel.explicit_bytes);
@@ -277,7 +278,7 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
-/// The emulator runs work only when the host waits; a query counts as waiting.
+/// Waits for the stream, unlike HIP's query: the emulator runs work only when the host waits.
 WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
 
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {

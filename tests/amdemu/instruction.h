@@ -39,7 +39,7 @@ struct Operand {
   bool is_scalar() const { return kind == OperandKind::scalar && index != null; }
 };
 
-/// Lanes read from lanes: "data parallel primitives" of the vector unit.
+/// Data-parallel primitives (DPP): lanes of the vector unit read from other lanes.
 enum class Dpp : u8 {
   none,
   quad_perm,
@@ -59,7 +59,7 @@ enum class Dpp : u8 {
   dpp8
 };
 
-/// Sub-dword addressing of gfx9 and gfx10: which byte (0 to 3), word (4, 5) or all (6) of a register.
+/// Sub-dword addressing (SDWA) of gfx9 and gfx10: the selected byte (0 to 3), word (4, 5) or all (6) of a register.
 struct Sdwa {
   bool used = false;
   u8 to = 6, unused = 0;  ///< the other bits of the result: 0 zeros, 1 sign-extended, 2 kept
@@ -119,7 +119,7 @@ struct MemoryShape {
 
 enum class Element : u8 { f16, bf16, f32, xf32, f64, i8, i4, fp8, bf8, i32 };
 
-/// D = A B + C with A of rows x depth, for `blocks` independent matrices.
+/// D = A B + C, where A is rows x depth, for `blocks` independent matrices.
 struct MatrixShape {
   int rows = 0, columns = 0, depth = 0, blocks = 1;
   Element a = Element::f16, b = Element::f16, sum = Element::f32;

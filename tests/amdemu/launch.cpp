@@ -28,7 +28,7 @@ namespace {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// Vector registers of a wave; accumulators are the last of them, on chips that have some.
+/// Returns the number of vector registers of a wave; on chips with accumulation registers, these are the last ones.
 u32 granted_registers(const Kernel& kernel) { return ((kernel.resource1 & 63) + 1) * 8; }
 u32 first_accumulator(const Kernel& kernel) {
   return kernel.object->is_cdna2_or_later() ? ((kernel.resource3 & 63) + 1) * 4 : 0;
@@ -82,7 +82,7 @@ void count(Wave& w, const Instruction& i) {
   }
 }
 
-/// DPP writes only lanes with a valid source lane; with bound_ctrl the others read zero.
+/// Executes DPP, which writes only lanes with a valid source lane; with bound_ctrl lanes without one read zero.
 void execute_dpp(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const u64 active = w.exec_mask();
@@ -99,7 +99,7 @@ void execute_dpp(Wave& w, const Instruction& i) {
   w.set_exec(i.compares_to_exec ? w.exec_mask() : active);
 }
 
-/// Two instructions at once: both read before either writes.
+/// Executes two instructions at once: both read their operands before either writes.
 void execute_pair(Wave& w, const Instruction& first, const Instruction& second) {
   u32 before[max_lanes], after[max_lanes];
   u32* row = w.row(first[0]);
@@ -111,7 +111,7 @@ void execute_pair(Wave& w, const Instruction& first, const Instruction& second) 
   std::memcpy(row, after, sizeof after);
 }
 
-/// gfx9 in its indexing mode: the index in M0 is added to the numbers of the registers.
+/// Executes an instruction in gfx9's indexing mode: the index in M0 is added to the numbers of the registers.
 void execute_indexed(Wave& w, const Instruction& i) {
   Instruction moved;
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;
@@ -176,7 +176,7 @@ Launch prepare(const Kernel& kernel, const LaunchSizes& s, std::span<const u8> a
   return launch;
 }
 
-/// Scalar registers in the order of the kernel descriptor's properties, then the ids of the work group.
+/// Sets scalar registers in the order of the kernel descriptor's properties, then the ids of the work group.
 void set_scalars(Wave& w, const Launch& launch) {
   const Kernel& k = launch.kernel;
   u32 next = 0;
@@ -263,7 +263,7 @@ void run_wave(Wave& w) {
         text("kernel ", w.kernel->name, " hangs: a wave has run for ", options().limit, " million instructions"));
 }
 
-/// Runs every wave of the group for a while; true when all have ended.
+/// Runs every wave of the group for some instructions; returns true when all waves have ended.
 bool run_group(WorkGroup& group) {
   size_t waiting = 0, ended = 0;
   for (auto& wave : group.waves) {

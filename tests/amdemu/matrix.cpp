@@ -141,7 +141,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Lanes hold `depth / groups` consecutive elements of a row of A (a column of B), then comes the next block.
+/// Reads the factors. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of
+/// the next block follow.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -201,7 +202,8 @@ void mfma(Wave& w, const Instruction& i) {
 
 // --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// gfx11 holds a whole row in one lane, and a copy of it sixteen lanes on; gfx12 splits the row between the two halves.
+/// Reads factors. gfx11 holds a whole row in one lane, and a copy of it sixteen lanes on; gfx12 splits the row between
+/// the two halves.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -296,7 +298,7 @@ Element sum_type(const std::string& name) {
   return type == "bf16" ? Element::bf16 : Element::f32;
 }
 
-/// "v_mfma_f32_16x16x16_f16" and, as gfx90a has it, "v_mfma_f32_16x16x16f16".
+/// Parses a shape: "v_mfma_f32_16x16x16_f16" or, as gfx90a has it, "v_mfma_f32_16x16x16f16".
 MatrixShape read_shape(const Instruction& i) {
   MatrixShape s{.sum = sum_type(i.name)};
   const size_t sizes = i.name.find('_', 7) + 1;

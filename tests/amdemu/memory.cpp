@@ -97,7 +97,7 @@ void count_lines(Wave& w, const u64* addresses, u32 bytes) {
   w.counters.lines += count;
 }
 
-/// Bank conflicts: 32 banks, one word wide; lanes that read the same word share it.
+/// Counts bank conflicts: there are 32 banks, each one word wide; lanes that read the same word share one access.
 void count_conflicts(Wave& w, const u32* addresses, u32 bytes) {
   const u64 active = w.exec_mask();
   for (u32 first = 0; first < w.lanes; first += 32) {
@@ -262,7 +262,7 @@ void atomic_lanes(Wave& w, const Instruction& i, const AtomicOperands& o, Pointe
 
 // --- global, flat and scratch instructions ---------------------------------------------------------------------------
 
-/// Addresses of lanes from a vector operand and, after it, an optional scalar one.
+/// Computes the addresses of lanes from a vector operand and, after it, an optional scalar operand.
 void lane_addresses(const Wave& w, const Instruction& i, int vector, int scalar, u64* addresses) {
   const Operand& v = i[vector];
   const Operand* s = scalar < i.count && i[scalar].is_scalar() ? &i[scalar] : nullptr;
@@ -559,7 +559,7 @@ Action prepare_global(Instruction& i, const std::string& name) {
   if (name.starts_with("atomic_")) {
     if (!read_atomic(name.substr(7), m)) return nullptr;
     m.returns = i.modifiers.returns;
-    // gfx94x writes sc0 for the scope of atomics without a result too; those have one operand less.
+    // On gfx94x sc0 is also written for the scope of atomics without a result, which have one operand less.
     if (!buffer) m.returns &= i.count >= (m.space == Space::flat ? 3 : 4);
     return buffer ? buffer_access : flat_atomic;
   }

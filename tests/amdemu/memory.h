@@ -2,7 +2,8 @@
 #pragma once
 #include "wave.h"
 
-/// Checked addresses: each gives a host pointer, or throws Fault with kernel, group, wave, lane and instruction.
+/// Checked memory addresses: each function returns a host pointer, or throws Fault with the kernel, group, wave, lane
+/// and instruction.
 namespace weft::amdemu {
 
 enum class Touch : u8 { read, write, atomic };
@@ -10,7 +11,7 @@ enum class Touch : u8 { read, write, atomic };
 [[noreturn]] void refuse_access(const Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes, const char* why);
 
 u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes);
-/// Records who touched the bytes, and refuses an access that races with another wave of the group.
+/// Records which wave accesses the bytes, and refuses an access that races with another wave of the group.
 u8* local_pointer(Wave& w, const Instruction& i, u32 lane, u32 address, u32 bytes, Touch touch);
 u8* private_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes);
 u8* flat_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 bytes, Touch touch);

@@ -23,12 +23,14 @@ void add_region(u64 address, u64 bytes);
 void remove_region(u64 address);
 /// Returns the region that holds all of the bytes; an empty one if there is none.
 Region find_region(u64 address, u64 bytes);
-/// Bytes of the region that begins here; 0 where none does.
+/// Returns the bytes of the region that begins at this address; 0 if none does.
 u64 region_bytes(u64 address);
-/// Changes whenever a region comes or goes, so that a wave may keep the last one that it found.
+/// Returns a number that changes whenever a region is added or removed, so that a wave may cache the last region that
+/// it found.
 u64 map_version();
 
-/// Memory of a device, poisoned: as floats of any width it is NaN. Null where the host has none.
+/// Allocates memory of a device and fills it with bytes that are NaN as floats of any width. Returns null if the host
+/// has no memory.
 void* allocate_device(size_t bytes);
 void free_device(void* memory);
 

@@ -8,7 +8,7 @@
 
 namespace weft::amdemu {
 
-/// Reads MessagePack front to back, as far as the metadata of code objects uses it.
+/// Reads MessagePack sequentially, as far as the metadata of code objects uses it.
 class MessagePack {
  public:
   MessagePack(const u8* begin, const u8* end) : at_(begin), end_(end) {}

@@ -37,7 +37,7 @@ const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* roo
 
 /// Writes active lanes.
 void write_row(Wave& w, const Operand& o, int word, const u32* row);
-/// Writes 16 bits of active lanes; the other half stays, or becomes zero as gfx9 has it.
+/// Writes 16 bits of active lanes; the other half stays, or on gfx9 becomes zero.
 void write_half(Wave& w, const Instruction& i, const u32* row, bool high);
 /// Writes the part of active lanes that SDWA chose.
 void write_part(Wave& w, const Instruction& i, u32* row);

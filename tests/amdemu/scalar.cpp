@@ -29,7 +29,7 @@ void transcendental(Wave& w, const Instruction& i) {
   write_as<T>(w, i[0], formula(i[1].negate ? -a : a));
 }
 
-/// `count` bits, given in bits 16 to 22 of `control`, from `first` on.
+/// Returns `count` bits, given in bits 16 to 22 of `control`, from bit `first` on.
 template <class T>
 T scalar_field(T x, u32 first, u32 control) {
   const u32 count = control >> 16 & 127;
@@ -103,7 +103,8 @@ void sleep(Wave& w, const Instruction&) { ++w.yields; }
 void nothing(Wave&, const Instruction&) {}
 [[noreturn]] void trap_here(Wave&, const Instruction& i) { throw Fault(text("the kernel stops itself: ", i.text)); }
 
-/// gfx9 adds M0 to the registers of vector instructions while a mode is on: M0 holds the index and, above it, the mode.
+/// Turns gfx9's indexing mode on: vector instructions then add M0 to their register numbers. M0 holds the index and, in
+/// its upper bits, the mode.
 void index_on(Wave& w, const Instruction& i) {
   w.s[m0] = (read_as<u32>(w, i[0]) & 0xff) | static_cast<u32>(i.index_modes) << 12;
   w.index_modes = i.index_modes;

@@ -23,9 +23,9 @@ void add_scalar(SemanticsTable& table);
 void add_vector_arithmetic(SemanticsTable& table);
 void add_vector_others(SemanticsTable& table);
 
-/// True if the name is that of a load, store or atomic; then sets shape, action and unit.
+/// If the name is that of a load, store or atomic, sets shape, action and unit and returns true.
 bool prepare_memory(Instruction& i);
-/// True if the name is that of an MFMA or WMMA instruction; then sets shape, action and unit.
+/// If the name is that of an MFMA or WMMA instruction, sets shape, action and unit and returns true.
 bool prepare_matrix(Instruction& i);
 
 }  // namespace weft::amdemu

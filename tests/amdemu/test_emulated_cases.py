@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, which leaves containers to the
-CPU; and readers of values that a product stores in 16 bits."""
+"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, which leaves containers to the CPU;
+and nodes that read values which a product stores in 16 bits."""
 import json
 import re
 import sys
@@ -27,7 +27,7 @@ def test_empty_reductions_and_containers():
 
 
 def readers_of_a_product():
-    """Returns a product, and nodes that read it at positions known only in the run, or in an order."""
+    """Returns a product, and nodes that read it at positions known only in the run, or in sorted order."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),
@@ -70,7 +70,8 @@ sys.exit(len(wrong) > 0)
 
 @pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])
 def test_division_of_any_exponents(chip, tmp_path):
-    """Quotients that overflow or are denormal are right too: the compiler writes a division as steps that scale and scale back."""
+    """Quotients that overflow or are denormal are right too: the compiler implements a division by instructions that
+    scale the operands and scale the result back."""
     value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [20000])
     graph = helper.make_graph([helper.make_node("Div", ["x", "y"], ["z"])], "division", [value("x"), value("y")], [value("z")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "division.onnx")
@@ -81,7 +82,7 @@ def test_division_of_any_exponents(chip, tmp_path):
 
 
 def test_sizes_that_only_constants_set(tmp_path):
-    """A constant that no kernel reads is on the device all the same: a size is read from it."""
+    """A constant that no kernel reads is still copied to the device, because a size is read from it."""
     text = """<ir_version: 9, opset_import: ["" : 19]>
     sizes (float[4, 4] x) => (int64[n] y) { s = Shape (x)  y = Unique (s) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "sizes.onnx")
@@ -91,7 +92,7 @@ def test_sizes_that_only_constants_set(tmp_path):
 
 @pytest.mark.parametrize("precision", ["bf16", "f16", "f32"])
 def test_open_channels(precision, tmp_path):
-    """An image may leave open how many channels it has: the weights of a convolution say it."""
+    """The number of channels of an image may be open: the weights of a convolution determine it."""
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["y"])], "channels",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "c", "h", 5])],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
+"""Device choices and refusals on a machine with a GPU: the device `auto`, memory limits, numbers of compute units."""
 import os
 import re
 import sys
@@ -177,7 +177,8 @@ except weft.Error as error:
 
 
 def test_runs_with_a_deadline_use_the_captured_graph(monkeypatch):
-    """The first run goes step by step and is timed. Runs that end long before their deadline replay a graph after that; others end early."""
+    """The first run goes step by step and is timed. A later run that will end long before its deadline replays a graph;
+    a run whose deadline is too short ends early."""
     monkeypatch.setenv("WEFT_DEBUG", "2")
     done = emulated.run("gfx1100", sys.executable, "-c", WATCHED, emulated.ROOT / "examples/digits/digits.onnx")
     assert done.stdout.split() == ["True", "E403"], done.stdout + done.stderr
@@ -202,7 +203,7 @@ print(apart, right, other != place, smaller.ctypes.data in (place, other), np.ar
 
 
 def test_results_lie_in_memory_of_results_that_are_gone(tmp_path):
-    """No run writes to memory of a result that is still held, even in part."""
+    """No run writes to the memory of a result that is still held, not even to a part of it."""
     path = tmp_path / "m.onnx"
     write(path, [helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", 1024])], [("y", TensorProto.FLOAT, ["n", 1024])])
     done = emulated.run("gfx1100", sys.executable, "-c", HELD, path)

@@ -59,7 +59,7 @@ def write(path, kind):
 @pytest.mark.parametrize("chip,kind,precision", CASES, ids=[f"{chip}-{NAMES[kind]}-{precision}" for chip, kind, precision in CASES])
 def test_products_of_8_bit_floats(chip, kind, precision, tmp_path):
     write(tmp_path / "model.onnx", kind)
-    limit = [] if precision == "f32" else ["--norm", "2e-2"]  # a value that f16 rounds may be quantised to the next number
+    limit = [] if precision == "f32" else ["--norm", "2e-2"]  # rounding to f16 may change the quantised number
     done = emulated.run(chip, "weft", "verify", tmp_path / "model.onnx", "--device", "amd:0", "--precision", precision, *limit)
     assert done.returncode == 0, done.stdout + done.stderr
     steps = emulated.run(chip, "weft", "explain", tmp_path / "model.onnx", "--device", "amd:0", "--precision", precision).stdout

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. Streams run as
-late as they may, so that a missing wait gives a wrong answer; memory starts as NaN; races and wild addresses end a run."""
+late as they may, so that a missing wait gives a wrong answer; memory starts as NaN; races and invalid addresses end a
+run."""
 import json
 import os
 import re
@@ -58,7 +59,8 @@ def test_model_equals_ref(model, chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_main_kernels(chip, tmp_path, monkeypatch):
-    """Each family of tests/codegen/main_kernels.py runs by itself, in f16, at an eighth of the sizes, within its budgets."""
+    """Each kernel family of tests/codegen/main_kernels.py runs alone, in f16, at an eighth of the sizes, and stays
+    within its budgets."""
     monkeypatch.setenv("WEFT_GPU_MERGE", "0")
     path = tmp_path / "main_kernels.onnx"
     onnx.save(main_kernels.model(8), path)
@@ -71,7 +73,8 @@ def test_main_kernels(chip, tmp_path, monkeypatch):
 
 
 def test_decoder_with_caches(tmp_path, monkeypatch):
-    """A decoder in f16 is right, with merged launches and attention that ends at the last token."""
+    """The answers of a decoder in f16 are right, with merged launches, and with attention that ends at the last
+    token."""
     model = tmp_path / "decoder.onnx"
     monkeypatch.syspath_prepend(str(emulated.ROOT / "bench"))
     import gpu_decoder
@@ -136,8 +139,8 @@ for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_tiles_for_any_size(chip, tmp_path):
-    """One program serves few rows and many: each run launches the tiles for its sizes and forgets those of the run
-    before. Two products share a launch."""
+    """One program serves few rows and many: each run launches the tiles for its own sizes, not those of the run before.
+    Two products share a launch."""
     g = main_kernels.Graph()
     x, image = g.stored("x", "rows", 64), g.input("image", "images", 16, 5, 6)
     for i in range(2):
@@ -152,7 +155,8 @@ def test_tiles_for_any_size(chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
-    """Rows whose keys are all masked, as in BERT, give numbers: f16 cannot hold the lowest f32, and -inf in its place would give NaN."""
+    """Rows whose keys are all masked, as in BERT, give finite numbers: f16 cannot hold the lowest f32, and -inf in its
+    place would give NaN."""
     g = main_kernels.Graph()
     batch, length, heads, d = 2, 24, 2, 16
     x = g.stored("x", batch, length, heads * d)
@@ -202,7 +206,8 @@ def test_sizes_in_inputs(tmp_path):
 
 
 def test_order_of_work_does_not_matter(tmp_path):
-    """Answers stay right if work groups take turns after a few instructions, and if work runs as soon as it is submitted."""
+    """Answers stay right if work groups alternate after a few instructions, and if work runs as soon as it is
+    submitted."""
     for options in ({"resident": 4, "quantum": 50}, {"eager": 1}):
         done = emulated.run("gfx1100", "weft", "verify", *DIGITS, "--device", "amd:0", **options)
         assert done.returncode == 0, done.stdout + done.stderr

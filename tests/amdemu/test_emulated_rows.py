@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions and normalisations of few long rows on emulated AMD GPUs, with fused prologues and epilogues. Many
-blocks share each row there; with open sizes a block may get one part, several, or none."""
+"""Reductions and normalisations of few long rows on emulated AMD GPUs, with fused prologues and epilogues. Many blocks
+share each row there; with open sizes a block may compute one part, several, or none."""
 import numpy as np
 import onnx
 import pytest

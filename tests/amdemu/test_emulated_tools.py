@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools that measure and that find faults, on emulated GPUs: `weft perf`, `weft verify --bisect`, `weft reduce`."""
+"""The tools that measure performance and find faults, on emulated GPUs: `weft perf`, `weft verify --bisect`, `weft
+reduce`."""
 import json
 
 import onnx
@@ -47,7 +48,7 @@ def test_bisect_waits_for_the_last_part_of_a_concatenation(tmp_path):
 
 @pytest.mark.parametrize("chip,precision", [("gfx1100", "f16"), ("gfx942", "bf16"), ("gfx942", "f32")])
 def test_reduce_on_a_gpu(tmp_path, monkeypatch, chip, precision):
-    """A kernel is broken on purpose: reduction leaves one of eight nodes, the kernel's own."""
+    """A kernel is broken on purpose. `weft reduce` leaves one of eight nodes: the node of the broken kernel."""
     model, small = saved(tmp_path, CHAIN), tmp_path / "small"
     monkeypatch.setenv("WEFT_BREAK_KERNEL", "softmax")
     words = ["reduce", model, "-o", small, "--device", "gpu", "--precision", precision, "--at", "n=3"]

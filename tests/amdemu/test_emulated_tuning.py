@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning through the real HIP code on the emulator: times are those of the emulator and mean nothing, all else is as on a
-chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured beside Weft's own products and convolutions."""
+"""Tuning through the real HIP code on the emulator: the measured times are those of the emulator and mean nothing;
+everything else is as on a real chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured in
+competition with Weft's own products and convolutions."""
 import json
 import os
 import re
@@ -47,7 +48,7 @@ def test_tiles_and_libraries_are_measured_and_chosen(tmp_path):
         assert re.search(why, explained), explained
     run(tmp_path, "verify", *model, "--norm", "1e-2", file="library.db")
     assert not re.search("hipblaslt|miopen", run(tmp_path, "explain", *model, file="library.db", libraries=nowhere))
-    # MIOpen compiles for each size, so that it is not asked where sizes are open.
+    # MIOpen compiles for each size, so it is not a candidate where sizes are open.
     assert "miopen" not in run(tmp_path, "explain", DIGITS, "--device", "amd:0", "--precision", "f16", file="library.db")
     # A saved program must run anywhere.
     run(tmp_path, "compile", *model, "-o", tmp_path / "m.weft", file="library.db")

@@ -47,7 +47,7 @@ void ternary(Wave& w, const Instruction& i) {
   if (!direct) write_vector(w, i, room);
 }
 
-/// Returns the register that an accumulating instruction writes, as it was.
+/// Returns what the register held that an accumulating instruction will overwrite.
 template <class D>
 const D* old_result(const Wave& w, const Instruction& i, D* room) {
   const Operand& o = i[0];
@@ -87,7 +87,7 @@ void saturating(Wave& w, const Instruction& i) {
   write_vector(w, i, a);
 }
 
-/// Half `half` of packed operand `operand` in one lane's word.
+/// Returns half `half` of packed operand `operand` in one lane's word.
 template <class T>
 T packed_half(const Modifiers& m, u32 word, int operand, int half) {
   const u32 select = half ? m.op_sel_hi : m.op_sel, negate = half ? m.neg_hi : m.neg_lo;
@@ -123,7 +123,7 @@ void packed(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Two f32 in a pair of registers; a constant or a single scalar register stands for both.
+/// Handles two f32 in a pair of registers; a constant or a single scalar register is used for both.
 template <auto formula>
 void packed_f32(Wave& w, const Instruction& i) {
   f32 sources[3][2][max_lanes] = {};
@@ -147,7 +147,7 @@ void packed_f32(Wave& w, const Instruction& i) {
   write_row(w, i[0], 1, results[1]);
 }
 
-/// gfx9's v_cmpx writes its result as well as EXEC, later chips only EXEC.
+/// Writes a comparison's result: gfx9's v_cmpx writes its result as well as EXEC, later chips only EXEC.
 void write_comparison(Wave& w, const Instruction& i, u64 mask) {
   mask &= w.exec_mask();
   if (!i.compares_to_exec) return write_mask(w, i[0], mask);
@@ -175,7 +175,7 @@ f16 fused_f16(f16 a, f16 b, f16 c) {
   return static_cast<f16>(static_cast<f64>(a) * static_cast<f64>(b) + static_cast<f64>(c));
 }
 
-/// sin(2 pi (x + ahead)); exact at multiples of a quarter turn.
+/// Returns sin(2 pi (x + ahead)), exact at multiples of a quarter turn.
 f64 sine_of_turns(f64 x, f64 ahead = 0) {
   const f64 part = x - std::rint(x) + ahead, turn = part - std::rint(part);
   if (turn == 0 || std::fabs(turn) == 0.5) return 0.0;

@@ -160,8 +160,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both. Rounded
-    // once.
+    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both cases. The
+    // result is rounded once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
@@ -172,7 +172,7 @@ void div_fmas(Wave& w, const Instruction& i) {
 
 // --- mixed precisions ------------------------------------------------------------------------------------------------
 
-/// op_sel_hi marks f16 operands, op_sel chooses their half.
+/// Reads mixed operands: op_sel_hi marks f16 operands, op_sel chooses their half.
 void read_mixed(const Wave& w, const Instruction& i, int source, f32* values) {
   const Operand& o = i[source + 1];
   const auto bit = static_cast<u32>(source);
@@ -330,7 +330,7 @@ void writelane(Wave& w, const Instruction& i) {
   w.row(i[0])[lane_operand(w, i[2])] = static_cast<u32>(read_scalar(w, i[1]));
 }
 
-/// Bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
+/// Counts the bits of the mask that belong to lanes before each lane; `first` is the lane of the mask's lowest bit.
 template <u32 first>
 void mbcnt(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes];
@@ -375,7 +375,7 @@ void swap(Wave& w, const Instruction& i) {
   write_row(w, i[1], 0, a);
 }
 
-/// v_movrels, v_movreld, v_movrelsd: moves that add M0 to the number of the source or destination register.
+/// Executes v_movrels, v_movreld and v_movrelsd: moves that add M0 to the number of the source or destination register.
 template <bool source, bool destination>
 void movrel(Wave& w, const Instruction& i) {
   u32 room[max_lanes], moved[max_lanes];

@@ -25,7 +25,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def word(seed, name, k):
-    """Returns element k of the stream in Python's whole numbers, as the description of the generator reads."""
+    """Returns element k of the random stream, computed in Python integers as the docstring of fill.py describes."""
     key = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "little")
     z = (key + (k + 1) * 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & MASK

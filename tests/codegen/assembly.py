@@ -7,7 +7,7 @@ import re
 AMD_NAME = re.compile(r"^(\w+):$", re.M)
 PTX_ENTRY = re.compile(r"\.visible \.entry (\w+)\(.*?\n\{\n(.*?)\n\}", re.S)
 
-# Kinds of instructions that lints count; the first that fits.
+# Kinds of instructions that the lints count; an instruction has the first kind whose pattern matches.
 AMD_KINDS = [("matrix", r"v_(mfma|wmma|smfmac|swmmac)_"), ("flat", r"flat_"), ("scratch", r"scratch_"),
              ("wide_load", r"(global|buffer)_load_(b128|dwordx4)"), ("load", r"(global|buffer)_load_"), ("store", r"(global|buffer)_store_"),
              ("lds", r"ds_"), ("scalar", r"s_"), ("vector", r"v_")]
@@ -51,7 +51,7 @@ def counts(lines, chip):
 
 
 def innermost_loops(lines, chip):
-    """Returns lines between a label and a jump back to it that hold no such pair themselves."""
+    """Returns the lines from each label to a jump back to it, if no such loop lies between them."""
     label = re.compile(r"^(\$\w+|L\d+):")
     branch = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);" if chip.startswith("sm_") else r"; (L\d+)$")
     at, loops = {}, []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The expected results of the sample kernels of samples.cpp and samples_gemm.cpp: inputs, run-time sizes, and
-numpy's answer.
+"""Cases of the sample kernels of samples.cpp and samples_gemm.cpp: inputs, run-time sizes, and the expected results,
+computed by numpy.
 
 A Case says how to launch one kernel."""
 import math
@@ -67,7 +67,7 @@ def functions(n):
 
 
 def small_floats(mantissa, bias, fnuz, has_inf):
-    """Returns the finite values of an 8-bit float, rising, with the parity of their codes."""
+    """Returns the non-negative finite values of an 8-bit float, ascending, after their codes: (codes, values)."""
     codes = np.arange(127 if not fnuz and not has_inf else 124 if has_inf else 128)
     exponent, m = codes >> mantissa, codes & ((1 << mantissa) - 1)
     values = np.where(exponent > 0, (1 + m / 2**mantissa) * 2.0 ** (exponent - bias), m * 2.0 ** (1 - bias - mantissa))
@@ -188,7 +188,7 @@ def direct(case, name, **launch):
 
 
 def group_cases():
-    """Products by warp groups and of few rows: k is a multiple of 8 (f32: 4, i8: 16)."""
+    """Returns cases of products by warp groups and of products of few rows: k is a multiple of 8 (f32: 4, i8: 16)."""
     shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)
@@ -263,7 +263,8 @@ def timed_cases():
 
 
 def all_cases(small=False):
-    """Yields sizes 0 and 1, odd ones, and ones larger than a block; `small` keeps an emulator quick."""
+    """Yields sizes 0 and 1, odd sizes, and sizes larger than a block; with `small` only sizes that an emulator computes
+    quickly."""
     lengths = [1, 5, 64, 257, 1000] + ([] if small else [4096, 10007])
     yield from (pointwise(r, c) for r, c in [(0, 3), (1, 1), (5, 7), (3, 64), (37, 129)])
     yield from (functions(n) for n in [9, 1000])

@@ -17,8 +17,9 @@ import resources
 AMD = resources.CHIPS
 NVIDIA = ["sm_80", "sm_90a"]
 
-# The epilogue names the kernel. relu: a product with constant weights, tanh: of two inputs, sigmoid: of one row; abs: a
-# 3x3 convolution, neg: 1x1, erf: depthwise.
+# The elementwise function in the epilogue identifies the kernel. relu: a product with constant weights; tanh: a product
+# of two inputs; sigmoid: a product of one row; abs: a 3x3 convolution; neg: a 1x1 convolution; erf: a depthwise
+# convolution.
 
 
 class Graph:
@@ -96,13 +97,15 @@ def busiest_loop(lines, chip):
     return max(loops, key=lambda c: (c["matrix"], sum(c.values())), default=None)
 
 
-# Clocks that a 16x16x16 product of f16 takes a SIMD's matrix unit; a wave of 64 issues a vector instruction in four.
+# The clocks for which a 16x16x16 product of f16 occupies a SIMD's matrix unit; a wave of 64 issues one vector
+# instruction in four clocks.
 MATRIX_CLOCKS = {"gfx90a": 32, "gfx942": 16, "gfx1100": 32, "gfx1151": 32, "gfx1200": 16, "gfx1201": 16}
 
 
 def matrix_share(loop, chip):
-    """Returns an estimate of the matrix unit's part of the busiest of three: itself, the vector unit, local memory (32 bytes a
-    clock for each SIMD; 16 bytes a lane). Waits are not in it."""
+    """Returns an estimate of how busy the matrix unit is: its clocks divided by those of the busiest of three units,
+    itself, the vector unit and local memory (32 bytes a clock for each SIMD; 16 bytes a lane). Waits are not
+    counted."""
     if chip not in MATRIX_CLOCKS or not loop["matrix"]:
         return None
     wide = chip.startswith("gfx9")

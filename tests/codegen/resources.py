@@ -21,7 +21,7 @@ LINE = re.compile(rb"(\w+)((?: \d+){10})\n")
 
 
 def entries(cache):
-    """Returns {file: first kernel in it} of a cache folder, read from the line of text before the kernel's bytes."""
+    """Returns {file: first kernel in it} of a cache folder, read from the line of text at the start of each entry."""
     found = {}
     for path in sorted(pathlib.Path(cache).glob("kernels/*")):
         match = LINE.match(path.read_bytes()[HEADER:4096])
@@ -54,7 +54,7 @@ def waves(chip, kernel):
 
 
 def compile_cold(command):
-    """Runs a compiling command with an empty cache: the process, its kernels and the seconds."""
+    """Runs a compiling command with an empty cache; returns the process, its kernels and the seconds."""
     with tempfile.TemporaryDirectory() as cache:
         begin = time.perf_counter()
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=os.environ | {"WEFT_CACHE_DIR": cache})
@@ -68,8 +68,8 @@ def worst(kernels, need):
 
 
 def row(model, options):
-    """Compiles a model for each chip in turn with one cache, so that new entries belong to that chip; then for all chips in one file.
-    Returns the row."""
+    """Compiles a model for each chip in turn with one cache, so that entries that are new after a compile belong to its
+    chip; then compiles it for all chips into one file. Returns the row."""
     with tempfile.TemporaryDirectory() as folder:
         out, cache, known, found, seconds = f"{folder}/model.weft", f"{folder}/cache", {}, [], 0
         environment = os.environ | {"WEFT_CACHE_DIR": cache}

@@ -16,8 +16,8 @@ constexpr int lanes = native_lanes;
 #endif
 using V = Vec<f32, lanes>;
 
-// y[i, j] = gelu(a[i, j] * s[j] + b[i]) + t[j, i]: contiguous, broadcast, uniform and strided reads.
-// sizes: rows, cols, then two strides for each buffer.
+// y[i, j] = gelu(a[i, j] * s[j] + b[i]) + t[j, i], with contiguous, broadcast, uniform and strided reads. sizes: rows,
+// cols, then two strides for each buffer.
 WEFT_KERNEL(sample_pointwise, 5, 256) {
   const auto a = strided<const f32, 2>(WEFT_LAUNCH, 0, 2);
   const auto s = strided<const f16, 2>(WEFT_LAUNCH, 1, 4);
@@ -31,7 +31,7 @@ WEFT_KERNEL(sample_pointwise, 5, 256) {
   });
 }
 
-// Every function of one argument that nets use, side by side: y[f, i]; sizes: n.
+// Computes every function of one argument that networks use, one row for each function: y[f, i]; sizes: n.
 WEFT_KERNEL(sample_math, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);

@@ -53,8 +53,8 @@ GROUPS(e4m3_128x128, f8e4m3fn, 128, 128, 2, 1, 4, 1)
 GROUPS(e4m3_128x64, f8e4m3fn, 128, 64, 2, 1, 6, 1)
 GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
 
-/// Causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32, or by -1e9 where blocks
-/// share the keys.
+/// Computes causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where blocks
+/// share the keys, by -1e9.
 template <class T, int D, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal(const L& weft_launch) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);

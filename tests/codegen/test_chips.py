@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
-instruction that the chip has; on this CPU the sample kernels also run, plainly and with checks, against numpy.
+instruction that the chip has; on this CPU the sample kernels also run, without and with checks, and are compared with
+numpy.
 
 WEFT_KC names the compiler driver; without it that of the release build is taken.
 """
@@ -20,7 +21,7 @@ import run_cpu
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KC = os.environ.get("WEFT_KC", str(ROOT / "build/release/bin/weft-kc"))
 HERE = pathlib.Path(__file__).parent
-# Every family of processors, whatever this one is; the features are those that kernels ask for.
+# Chips of every family of processors, including families of other machines; the features are those that kernels use.
 ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
 CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
@@ -94,10 +95,10 @@ INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avx
 
 @pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
 def test_integer_products(chip, features, register, count, instruction, tmp_path):
-    """Some innermost loop computes a whole tile of products, and keeps its sums in registers."""
+    """The innermost loop of a product computes a whole tile, and keeps its sums in registers."""
     options = ["--features", features] if features else []
     text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
-    # The code between two jumps, of which the second jumps backwards: a loop.
+    # A loop: the code between two jumps, the second of which jumps backwards.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
     assert tiles, f"no loop of {count} {instruction} on {register}"
@@ -106,7 +107,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
 
 @pytest.mark.parametrize("instruction", ["tdpbusd", "tdpbf16ps"])
 def test_products_of_amx(instruction, tmp_path):
-    """Some loop is four products of register tiles and the four loads that they need."""
+    """There is a loop of four products of register tiles and of the four loads that they need."""
     features = "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"
     text = compile_sample("samples_int8", "x86-64-v4", tmp_path / "amx.so", "--asm", "--features", features)
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
@@ -114,7 +115,8 @@ def test_products_of_amx(instruction, tmp_path):
     assert (4, 4) in counts, counts
 
 
-# Sample and instruction: a whole tile of 6 rows by 16 columns in the innermost loop, its sums in registers.
+# A sample kernel and an instruction: the innermost loop computes a whole tile of 6 rows by 16 columns and keeps its
+# sums in registers.
 @pytest.mark.parametrize("sample,count,instruction", [("samples_f32", 24, "fmla"), ("samples_int8", 48, "smlal2?")])
 def test_tiles_of_aarch64(sample, count, instruction, tmp_path):
     text = compile_sample(sample, "aarch64", tmp_path / "tile.so", "--asm")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a budget, nothing
-is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every access names its address space.
-A plain run takes each chip in f32 or f16, by turns from day to day; --release (WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the
-budgets anew."""
+"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a
+budget, nothing is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
+access names its address space. A plain run takes each chip in f32 or f16, alternating from day to day; --release
+(WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the budgets anew."""
 import collections
 import json
 import os
@@ -19,10 +19,11 @@ import resources
 BUDGETS = pathlib.Path(__file__).with_name("budgets.json")
 HEADROOM = 1.1  # for registers and local memory; waves, spills and private memory must not grow
 
-# Where a matrix unit must be at work, by the beginning of a kernel's name and the types that the chip's unit takes.
+# Kernels that must use a matrix unit, selected by the beginning of their names and by the types that the chip's unit
+# multiplies.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
-# Kernels that need not read 16 bytes at a time: copies, which transpose in this model, so that neighbouring elements are apart in
-# memory, and reductions, which load as many elements as they sum in f32.
+# Kernels that need not read 16 bytes at a time: copies, which transpose in this model, so their elements are not
+# adjacent in memory; and reductions, which load only as many elements as an f32 vector of sums has.
 NARROW = ("copy_", "reduce_mean_")
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels as lowering makes them, compiled for AMD chips that tests/amdemu does not run: every one builds, spills nothing
-and keeps nothing in private memory. A part of the operator cases in each run for a chip of each kind, another each day; with
---release (WEFT_TEST_FULL) all of them for those, and a part for every other chip of `amd:all`."""
+"""Kernels that lowering makes, compiled for AMD chips that tests/amdemu does not run: each kernel compiles, spills no
+registers and uses no private memory. A plain run compiles a part of the operator cases, which changes each day, for one
+chip of each kind. With --release (WEFT_TEST_FULL) it compiles all cases for those chips, and a part for every other
+chip of `amd:all`."""
 import os
 import time
 

@@ -5,12 +5,13 @@
 /// Functions that control the fake drivers.
 extern "C" {
 
-/// Makes the `call`th call from now on fail with `error`, counted over all functions of both drivers; 0: none fails.
+/// Makes the `call`th call from now on fail with `error`, counting calls of all functions of both drivers; 0: no call
+/// fails.
 void fake_fail(int call, int error);
 /// Calls since then.
 int fake_calls();
 /// Returns the name of the function that failed last.
 const char* fake_failed();
-/// Memory, modules, streams, events and graphs that nobody gave back.
+/// Returns the number of objects that were not released: memory, modules, streams, events and graphs.
 int fake_held();
 }

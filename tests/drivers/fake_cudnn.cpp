@@ -52,8 +52,8 @@ enum Type {
   behavior
 };
 
-/// Numerical and behaviour notes of each engine: the first is not deterministic, the second compiles, the third and
-/// fourth are ready, but only the fourth multiplies f32 without TF32.
+/// The numerical and behaviour notes of each engine. The first engine is not deterministic and the second compiles at
+/// run time. The third and fourth are usable, but only the fourth multiplies f32 without TF32.
 struct Engine {
   std::vector<int> numerical, behavior;
 };
@@ -154,7 +154,7 @@ bool is_channels_last(const Descriptor* t) {
   return is && strides[0] == next;
 }
 
-/// y's sizes follow from those of x, the weights, strides, dilations and paddings.
+/// Checks that the sizes of y follow from those of x, the weights, strides, dilations and paddings.
 bool is_convolution(const Descriptor* o) {
   const Descriptor *about = o->at(702), *w = o->at(703), *x = o->at(704), *y = o->at(705);
   auto strides = about->get<int64_t>(103), dilations = about->get<int64_t>(102), before = about->get<int64_t>(105),

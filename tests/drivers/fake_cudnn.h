@@ -7,7 +7,8 @@ extern "C" {
 /// Plans that were made, and runs, captured ones included.
 int fake_cudnn_plans();
 int fake_cudnn_runs();
-/// Return the last run's engine (fake_cudnn.cpp) and its graph: "conv 3x16x48x48 bias relu" with the sizes of x.
+/// Return the engine of the last run (fake_cudnn.cpp), and its graph as text: "conv 3x16x48x48 bias relu" with the
+/// sizes of x.
 int fake_cudnn_engine();
 const char* fake_cudnn_work();
 }

@@ -22,7 +22,8 @@ using namespace weft;
 
 namespace {
 
-/// Weights, products, rows, a size that changes: steps that run once, an arena, two buckets.
+/// A program with weights, products, rows and an open size, so that it has steps that run once, an arena and two
+/// buckets.
 constexpr const char* program_text = R"(program "small"
 symbol n
 module main {
@@ -67,8 +68,8 @@ Tensor input(int64_t rows) {
   return make_tensor(DType::f32, {rows, 16}, std::vector<double>(static_cast<size_t>(rows) * 16, 1.0));
 }
 
-/// Loads a program, runs one size twice, so that a graph is replayed, and then another size. Returns the number of
-/// calls before everything is released.
+/// Loads a program, runs it twice with one size, so that a graph is replayed, and then with another size. Returns the
+/// number of calls before everything is released.
 int scenario(const Fake& fake, const std::string& device, const std::string& text) {
   auto model = compile(parse_program(text, make_op), {.device = device});
   auto context = model->new_context();
@@ -88,8 +89,8 @@ struct Tally {
   }
 };
 
-/// True if the function that failed releases something, or makes the device current for that: a program may ignore such
-/// a failure.
+/// True if the function that failed releases something, or makes the device current for a release: a program may ignore
+/// such a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {
     if (function.find(word) != std::string::npos) return true;
@@ -136,7 +137,7 @@ void run_device(const Fake& fake, const std::string& device, Tally& tally) {
   std::printf("%s: %d calls\n", device.c_str(), calls);
 }
 
-/// Looks for devices while call number `call` fails: the other devices are found, and nothing is thrown.
+/// Looks for devices while call number `call` fails. Returns true if the other devices are found and nothing is thrown.
 bool finds_devices(const Fake& fake, int call) {
   pid_t child = ::fork();
   if (child == 0) {

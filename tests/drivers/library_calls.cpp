@@ -20,8 +20,8 @@ using namespace weft;
 
 namespace {
 
-/// A 3 x 3 convolution of two groups with a bias, another tensor and relu; and one with a stride, before an operator
-/// that no library has.
+/// Two convolutions. One is 3 x 3 with two groups, a bias, an added tensor and relu; the other has a stride, and an
+/// operator that no library has follows it.
 constexpr const char* program_text = R"(program "convolutions"
 symbol n
 module main {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that src/targets/gpu declares by hand for vendors' libraries, against the vendors' own headers where they are:
-a Python with NVIDIA's wheels of cuBLAS and cuDNN (pip install nvidia-cublas nvidia-cudnn-cu13), a folder of ROCm."""
+"""Compares the numbers that src/targets/gpu declares by hand for vendors' libraries with the vendors' own headers, if
+these are installed: NVIDIA's wheels of cuBLAS and cuDNN (pip install nvidia-cublas nvidia-cudnn-cu13), or a folder of
+ROCm."""
 import pathlib
 import re
 import site
@@ -52,7 +53,7 @@ def test_cublaslt():
         ("size_t", "workspaceSize"), ("cublasStatus_t", "state"), ("float", "wavesCount"), ("int", "reserved")]
 
 
-# Kinds whose name here is not the vendor's in small letters.
+# Kinds whose name here differs from the vendor's name in lower case.
 CUDNN_KINDS = {"engine_configuration": "enginecfg", "heuristics": "engineheur", "plan": "execution_plan",
                "convolution_forward": "operation_convolution_forward", "pointwise_operation": "operation_pointwise",
                "graph": "operationgraph"}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes and
-inputs that a case has. `suite_cases.py DEVICE [PATTERN]` does so on any device, with the cases whose names match."""
+"""ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes
+and inputs that a case has. `suite_cases.py DEVICE [PATTERN]` runs the cases whose names match on any device."""
 import argparse
 import dataclasses
 import functools
@@ -23,8 +23,9 @@ import weft
 sys.path.append(str(ROOT / "tests"))
 import onnx_node_cases
 
-RUNS, SIGMAS = 50, 6  # of a random case; a correct generator exceeds 6 sigma once in 500 million
-# Two rounding steps of the type, relative. The expected values were rounded to it between operators; Weft's are not.
+RUNS, SIGMAS = 50, 6  # for random cases; a correct generator exceeds 6 sigma once in 500 million
+# The tolerance: two rounding steps of the type, relative. The expected values were rounded to the type between
+# operators; Weft's are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
 LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
@@ -45,7 +46,7 @@ def named(ports, values):
 
 
 def value_of(value):
-    """Returns a value of test data in Python: an array, a list of values, or None."""
+    """Returns a value of the test data as a Python object: an array, a list of values, or None."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)
     if isinstance(value, list):
@@ -168,7 +169,7 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """Returns `right` and the steps that the host ran, or the fault, or the reason of a refusal."""
+    """Returns `right` and the steps that ran on the host, or the fault, or the reason of a refusal."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

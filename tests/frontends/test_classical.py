@@ -44,7 +44,7 @@ def judge(op, feed, attributes, outputs=("y",), tolerance=1e-5, judged=None):
 
 
 def random_trees(seed, modes, trees=3, depth=3):
-    """Columns of a table of nodes, and (tree, node) of the leaves; some branches end early."""
+    """Returns the columns of a node table, and (tree, node) of the leaves; some branches end early."""
     rng = np.random.default_rng(seed)
     columns = {f"nodes_{name}": [] for name in ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids",
                                                 "falsenodeids", "missing_value_tracks_true")}
@@ -166,7 +166,7 @@ def test_categories():
     judge("OneHotEncoder", [np.array([[1, 3], [4, 9]])], {"cats_int64s": [1, 3, 4], "zeros": 1})
     judge("OneHotEncoder", [np.array([[1, 3], [4, 1]])], {"cats_int64s": [1, 3, 4], "zeros": 0})
     judge("LabelEncoder", [np.array([5, 7, 6])], {"keys_int64s": [5, 6], "values_floats": [0.5, 0.25], "default_float": -3.0})
-    # The standard maps NaN as well; onnxruntime does so for its newest version of the operator only.
+    # The standard also maps NaN; onnxruntime does so only for the newest version of the operator.
     model, feed = model_of("LabelEncoder", [np.float32([1, np.nan, 2])], {"keys_floats": [float("nan"), 2.0], "values_int64s": [8, 9]})
     np.testing.assert_array_equal(weft.compile(model).run(feed)["y"], [-1, 8, 9])
 

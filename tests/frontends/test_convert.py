@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft convert`: ONNX's own node cases, read, written again as ONNX and run by stock onnxruntime. A plain run takes a part of them,
-WEFT_TEST_FULL=1 all."""
+"""`weft convert`: ONNX's own node cases are read, written as ONNX again, and run by stock onnxruntime. A plain run
+takes a part of the cases, WEFT_TEST_FULL=1 all of them."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from places import BUILD, DIGITS, keep_count
 
 IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 PART = 40  # of the cases in a plain run
-# Values that depend on chance, or that the file does not define.
+# Cases whose values are random, or are not defined by the file.
 CHANCE = ("bernoulli", "dropout", "training")
 
 
@@ -34,7 +34,7 @@ def answers(model, feeds):
 
 
 def data_of(case):
-    """Returns inputs and outputs as arrays; None for a value that is no tensor of numpy's types."""
+    """Returns inputs and outputs as arrays; None for a value that is not a tensor of one of numpy's types."""
     try:
         model = case.model or onnx.load(Path(case.model_dir) / "model.onnx")
         if case.data_sets:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ai.onnx.preview.training's Gradient: the results of ref and cpu equal differences of the graph itself."""
+"""ai.onnx.preview.training's Gradient: the results of ref and cpu equal finite differences of the graph itself."""
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -56,7 +56,7 @@ def test_functions(op):
 
 
 def test_erf():
-    """The gradient of Erf matches its formula: onnx's reference computes Erf in f32, which is too rough for
+    """The gradient of Erf matches its formula: onnx's reference computes Erf in f32, which is too inexact for finite
     differences."""
     x = numbers(5) - 0.6
     gradient = helper.make_node("Gradient", ["x"], ["d"], domain=TRAINING, xs=["x"], y="y")
@@ -81,8 +81,8 @@ def test_a_layer_with_softmax():
 
 
 def test_values_in_the_middle_and_other_values_in_their_place():
-    """The derivative by an intermediate value is taken at the point given as input, not at the value computed by the
-    graph."""
+    """The derivative with respect to an intermediate value is taken at the point given as an input, not at the value
+    that the graph computes."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
              helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]
     inputs = {"x": numbers(3), "z": numbers(3) + 2}

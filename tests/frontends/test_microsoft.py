@@ -47,7 +47,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares every output, or the list that `compared` makes of the outputs."""
+    """Compares every output with onnxruntime's, or the list that `compared` makes of the outputs."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -135,7 +135,8 @@ def test_packed_attention_sizes_and_bias():
 
 def grouped(rows, past, lengths, attributes=None, packed=False, rotary=False, positions=None, bias=None, sink=None,
             outputs=("y", "k", "v")):
-    """`past` is the size of the cache given; `lengths` count the valid keys of each row of the batch."""
+    """Runs grouped-query attention and checks it. `past`: size of the cache; `lengths`: valid keys of each row of the
+    batch."""
     batch, total = len(lengths), max(lengths)
     q, k, v = floats(batch, rows, WIDTH), floats(batch, rows, KV_HEADS * SIZE), floats(batch, rows, KV_HEADS * SIZE) + 1
     tables = [np.cos(floats(64, SIZE // 2)), np.sin(floats(64, SIZE // 2))] if rotary else [None, None]
@@ -206,7 +207,7 @@ def test_grouped_attention_smooth():
 
 @pytest.mark.parametrize("sink", [None, SINK], ids=["plain", "sinks"])
 def test_grouped_attention_reads_only_what_tokens_wrote(sink):
-    """Only the valid rows are read: the rest of the cache may hold anything."""
+    """Only the valid rows are read; the rest of the cache may contain anything."""
     rows = [floats(2, 1, width) for width in (WIDTH, KV_HEADS * SIZE, KV_HEADS * SIZE)]
     answers = []
     for rubbish in 0, np.nan:
@@ -324,7 +325,7 @@ def test_skip_layer_normalization():
 
 @pytest.mark.parametrize("axis", [-1, 1])
 def test_simplified_layer_normalization_in_both_domains(axis):
-    """onnxruntime has it in ONNX's own domain; some models say com.microsoft."""
+    """onnxruntime has the operator in ONNX's own domain; some models write com.microsoft."""
     answers = []
     x, gamma = floats(2, 5, 16), floats(*(2, 5, 16)[axis:])
     model, feed = model_of("SimplifiedLayerNormalization", [x, gamma], ["y", "scale"], {"axis": axis, "epsilon": 1e-3})

@@ -51,8 +51,8 @@ class Graph:
         return self.node("Reshape", turned, self.constant("together", np.array([0, 0, WIDTH])))
 
     def decode(self, ids, past, cross, mask, source=None):
-        """Scores of each token: from the token, all before it and the encoder's unmasked tokens; and from the mean
-        of the source's tokens if these are given."""
+        """Returns the scores of each token. They depend on the token, all earlier tokens and the encoder's unmasked
+        tokens; and on the mean of the source's tokens if these are given."""
         x = self.node("Gather", self.constant("words", floats(VOCABULARY, WIDTH)), ids)
         q = self.heads(x)
         if source:
@@ -79,7 +79,7 @@ class Graph:
 
 
 def encoder(kind, starts):
-    """With `starts` it also runs the decoder for the first tokens."""
+    """Makes an encoder; with `starts` it also runs the decoder for the first tokens."""
     g = Graph("encoder")
     if kind == T5:
         ids = g.input("encoder_input_ids", TensorProto.INT32, ["batch", "source"])

@@ -9,7 +9,8 @@ from test_microsoft import HEADS, KV_HEADS, QUIET, SIZE, WIDTH, floats, i32, jud
 
 
 def grouped(rows, cache, lengths, attributes, scales=(None, None), bias=None):
-    """`lengths` count the tokens of each row of the batch after the call."""
+    """Runs grouped-query attention with a cache and checks it. `lengths`: tokens of each row of the batch after the
+    call."""
     batch = len(lengths)
     q, k, v = floats(batch, rows, WIDTH), floats(batch, rows, KV_HEADS * SIZE), floats(batch, rows, KV_HEADS * SIZE) + 1
     inputs = [q, k, v, cache, cache + np.asarray(1, cache.dtype), i32(*lengths) - 1, np.int32(max(lengths)), None, None, None, bias,

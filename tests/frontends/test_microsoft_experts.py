@@ -52,8 +52,8 @@ def test_experts_that_are_preferred_alike(k, adds_up):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_quantised_experts_that_are_preferred_alike(k):
-    """Experts are compared by their scores: probabilities in f32 do not tell the small ones of the last two rows
-    apart."""
+    """Preferred experts are found by their scores, because probabilities in f32 do not distinguish the small ones of
+    the last two rows."""
     scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
               bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]

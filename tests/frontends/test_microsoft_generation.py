@@ -17,7 +17,7 @@ def constant(name, value):
 
 
 def decoder():
-    """Scores from the token, its position and the mean of all tokens that the mask shows."""
+    """Makes a decoder whose scores depend on the token, its position and the mean of all tokens that the mask shows."""
     node = helper.make_node
     nodes = [
         node("Gather", ["words", "input_ids"], ["word"]),
@@ -54,7 +54,8 @@ def decoder():
 
 
 def check(op, feed, inputs, attributes, outputs=("sequences",), constants=()):
-    """`inputs` names the node's inputs in order; those of `constants` are written into the model."""
+    """Compares an operator with onnxruntime. `inputs`: the node's, in order; those in `constants` become weights of the
+    model."""
     node = helper.make_node(op, inputs, outputs, "node", domain="com.microsoft", decoder=decoder(), eos_token_id=END,
                             pad_token_id=PAD, model_type=0, **attributes)
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
@@ -71,7 +72,7 @@ def check(op, feed, inputs, attributes, outputs=("sequences",), constants=()):
         answers = weft.compile(model, device=device).run(feed)
         tokens = answers["sequences"]
         assert tokens.shape == wanted[0].shape
-        # onnxruntime does not write behind the end of all rows; Weft writes padding there.
+        # onnxruntime does not write the output after the end of all rows; Weft writes padding there.
         end = int((tokens != PAD).any(tuple(range(tokens.ndim - 1))).nonzero()[0].max()) + 1
         np.testing.assert_array_equal(tokens[..., :end], wanted[0][..., :end], err_msg=device)
         if len(outputs) > 1:

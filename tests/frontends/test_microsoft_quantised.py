@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's quantised operators beside onnxruntime's CPU provider. Results that are quantised may differ by one step
-where onnxruntime multiplies by the inverse of a scale; weights stay below 64, as its products of bytes saturate on
-processors without VNNI.
+"""com.microsoft's quantised operators, compared with onnxruntime's CPU provider. Quantised results may differ by one
+step where onnxruntime multiplies by the inverse of a scale. Weights stay below 64, because onnxruntime's products of
+bytes saturate on processors without VNNI.
 """
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_quantised_results(op, inputs, attributes):
 @pytest.mark.parametrize("kind", [u8, i8])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_halves(kind, zero):
-    """Sums, products and averages round after the zero point is added, others before."""
+    """Sums, products and averages round after the zero point is added, the other operators before."""
     half, quarter, one = np.float32(0.5), np.float32(0.25), np.float32(1)
     x, other, y = [steps(kind, 2, 4, 8, 8, most=60), half, kind(1)], [steps(kind, 4, 1, 8, most=60), quarter, kind(1)], [one, kind(zero)]
     for op in "QLinearAdd", "QLinearMul":
@@ -215,7 +215,7 @@ def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
     assert any("block_dot" in kernel for kernel in kernels), kernels
 
 
-PACKED = {  # packed_type: elements and bytes of a block, where its f16 scales lie
+PACKED = {  # packed_type: elements and bytes of a block, and the offset of its f16 scales
     2: (32, 18, [0]), 6: (32, 22, [0]), 8: (32, 34, [0]), 13: (256, 176, [0, 2]), 14: (256, 210, [208]), 20: (32, 18, [0]),
     23: (256, 136, [0]), 42: (64, 18, [0])}
 

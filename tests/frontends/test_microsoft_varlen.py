@@ -11,7 +11,7 @@ HEADS, ALL_HEADS, SIZE, SIZE_V = 2, 4, 8, 5
 
 
 def refuses(words, op, inputs, attributes=None, outputs=("y", "state"), constants=()):
-    """The refusal may come when the model is compiled or when it runs."""
+    """Expects an error with `words` from compiling the model or from running it."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     for device in "ref", "cpu":
         with pytest.raises(weft.Error, match=words):

@@ -12,7 +12,8 @@ CASES = 149
 
 
 def light_case(file):
-    """Returns a network whose weights are computed, with the input that ONNX's own runner gives it: 0 to 1 in equal steps."""
+    """Returns a network whose weights are computed by nodes, with the input that ONNX's own runner gives it: numbers
+    from 0 to 1 in equal steps."""
     model = onnx.load(file)
     initial = {tensor.name for tensor in model.graph.initializer}
     ports = [port for port in model.graph.input if port.name not in initial]

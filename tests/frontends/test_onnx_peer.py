@@ -11,7 +11,7 @@ from test_microsoft import QUIET, floats, i32, weft
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), opset=21, domain="", free=(), tolerance=1e-4, constants=(), devices=("ref", "cpu")):
-    """`free` names axes of inputs whose size stays open: {(input, axis): name}."""
+    """Compares an operator with onnxruntime. `free`: {(input, axis): name} for the sizes that stay open."""
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     feed = {name: np.asarray(value) for name, value in zip(names, inputs) if name}
     weights = [numpy_helper.from_array(feed.pop(f"i{i}"), f"i{i}") for i in constants]
@@ -107,7 +107,7 @@ def test_powers_of_two(rounding):
 @pytest.mark.parametrize("scales, height", [((0.7, 1.5), 10), ((0.29, 0.1), 100), ((1.1, 2), 30)])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_sizes_that_scales_give(free, scales, height, mode):
-    """10 * 0.7f is 7: the product is rounded before it is truncated."""
+    """10 * 0.7f is 7: the product is rounded to f32 before it is truncated."""
     judge("Resize", [floats(1, 2, height, 8), None, np.array([1, 1, *scales], np.float32)], {"mode": mode}, free=free, constants=[2])
 
 
@@ -132,7 +132,7 @@ def test_corners_that_only_the_run_tells(scales):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("constants", [[], [1], [2]], ids=["both", "scales", "roi"])
 def test_regions_that_only_the_run_tells(mode, constants):
-    """The scales give whole sizes: for others onnx's reference and onnxruntime use different regions."""
+    """The scales give integer sizes; for other scales onnx's reference and onnxruntime use different regions."""
     roi = np.array([0, 0, 0.2, -0.23, 1, 1, 0.9, 1.17], np.float32)
     words = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.5}
     judge("Resize", [floats(1, 2, 10, 8), roi, np.array([1, 1, 1.5, 0.75], np.float32)], words, constants=constants)
@@ -169,7 +169,8 @@ def test_heads_of_a_free_size():
 @pytest.mark.parametrize("free", [False, True])
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_masks_shorter_than_the_keys(columns, free, device):
-    """Keys without a column are hidden; a mask of one column is no exception. onnxruntime refuses such masks."""
+    """Keys for which the mask has no column are hidden, also with a mask of a single column. onnxruntime refuses such
+    masks."""
     given = [floats(1, 2, 5, 4), floats(1, 2, 7, 4), floats(1, 2, 7, 4), floats(5, columns)]
     infos = [helper.make_tensor_value_info(f"i{i}", TensorProto.FLOAT, value.shape) for i, value in enumerate(given)]
     infos[3] = helper.make_tensor_value_info("i3", TensorProto.FLOAT, [5, "columns" if free else columns])
@@ -215,7 +216,7 @@ def test_open_sizes_that_do_not_fit(op, ports, words, feed, message):
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
 def test_sizes_that_constants_have_in_a_run(device):
-    """All inputs are constants except a size: steps that depend on it must not run at load time."""
+    """All inputs are constants except a size: steps that depend on that size must not run at load time."""
     nodes = [helper.make_node("Unique", ["x"], ["u"]), helper.make_node("NonZero", ["u"], ["y"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.INT64, [1, None])]
     for number in 0, 3:
@@ -246,7 +247,7 @@ def i64(*dims):
     ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
 ])
 def test_refused(op, domain, ports, attributes, code):
-    """These sizes are refused. Mutants found them: all were crashes, or errors of the standard library."""
+    """Sizes that are refused. Mutants found them: each once caused a crash or an exception of the standard library."""
     infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]
     node = helper.make_node(op, [info.name for info in infos], ["y"], domain=domain, **attributes)
     graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision compares with
-ref, within the effect of rounding on each case; on a GPU a case may be refused. A part that changes from day to day
-(WEFT_TEST_SEED), all of them under WEFT_TEST_FULL.
+"""ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision
+compares answers with ref; the tolerance is the effect of rounding on each case. On a GPU a case may be refused. A plain
+run takes a part of the cases that changes from day to day (WEFT_TEST_SEED), WEFT_TEST_FULL all of them.
 
     test_onnx_precision.py --device gpu [--precision f16] [--jobs 8]    all cases on a device of this machine, as a program
 """
@@ -28,7 +28,7 @@ from places import keep_count
 
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
-# Emulated chip ("": the CPU) -> a short test runs one case in so many; the minimum number of right cases among all.
+# Emulated chip ("": the CPU) -> a short test runs one case in this many; the minimum number of right cases among all.
 PLACES = {"": (12, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
 MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
@@ -97,7 +97,7 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision="", out=None):
-    """Returns cases by verdict, and known and unknown results; the counts of a place and a precision are kept."""
+    """Returns cases by verdict, and known and unknown results; the counts for a place and a precision are recorded."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):
@@ -136,7 +136,8 @@ def test_no_answer_is_wrong(folders, chip, precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_limits_are_those_of_the_format(folders, precision):
-    """Half of the cases may be off by less than eight units of the format: none of them hides a wrong answer."""
+    """For half of the cases the tolerance is below eight units in the last place of the format, so it cannot hide a
+    wrong answer."""
     some = [folder for folder in folders[SEED % 12 :: 12] if not (folder / "random").exists()]
     found = judged("ref:nvidia:sm_90a", precision, some)  # no kernels: simulates all roundings of the device
     widest = sorted(float(words.split()[-2]) for words in found.values() if words.startswith("right"))

@@ -3,7 +3,8 @@
 processor) and on the CPU: every answer is right. The CPU takes all cases under WEFT_TEST_FULL, and otherwise some: those of
 control flow, of sizes that depend on data and of static inputs, and one in twelve of the others.
 
-A case that the CPU does with steps of the host must stand in onnx_host.txt: only texts, sequences and optionals may."""
+A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
+may need them."""
 import os
 import pathlib
 import sys
@@ -36,7 +37,7 @@ def on_cpu(cases):
 
 
 def counted(device, verdicts):
-    """Returns the faults. The number of right cases is kept for docs/status."""
+    """Returns the faults. Records the number of right cases for docs/status."""
     found = faults(verdicts)
     if len(verdicts) == CASES:
         refused = sum(verdict.startswith("refused") for verdict in found.values())
@@ -50,8 +51,8 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """One number may differ: it is half-way between two bytes unless its scale is rounded to f32, which the fused
-    reference omits."""
+    """One number may differ: it lies half-way between two bytes unless its scale is rounded to f32, and the fused
+    reference does not round the scale."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}
     assert all("is 25.0 where 26.0 is right" in verdict for verdict in found.values())

@@ -23,7 +23,7 @@ def i64(*values):
     return np.array(values, I64)
 
 
-# An attribute that became an input, or an input that became an attribute.
+# Cases in which an attribute became an input, or an input became an attribute.
 case("Clip", [7], [X], min=-0.5, max=0.25)
 case("Clip", [11, 12, 13], [X, np.float32(-0.5), np.float32(0.25)])
 case("Clip", [12, 13], [i64(1, 5, 9), None, np.array(4)])

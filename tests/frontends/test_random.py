@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random operators: the numbers have the right distribution, on ref and cpu alike. With a seed they are the same in
-every run and on every target; without one each run has others."""
+every run and on every target; without a seed they differ from run to run."""
 import math
 import os
 import pathlib
@@ -29,7 +29,7 @@ def assert_near(value, expected, deviation, count):
 
 
 def distance(sorted_values, distribution):
-    """Returns the statistic of Kolmogorov and Smirnov, times the square root of the number of values."""
+    """Returns the Kolmogorov-Smirnov statistic times the square root of the number of values."""
     n = len(sorted_values)
     expected = distribution(sorted_values)
     steps = np.arange(n + 1) / n

@@ -28,7 +28,7 @@ main (float[b, 3, n] x) => (float y) {
 }
 """)
 
-# The form in which PyTorch writes squeeze(-1) for an unknown size; the operators behind it take either rank.
+# squeeze(-1) as PyTorch writes it for an unknown size; the operators after it accept either rank.
 EITHER_RANK = model("""
 main (float[b, n] x) => (float y) {
   shape = Shape(x)
@@ -44,7 +44,7 @@ main (float[b, n] x) => (float y) {
 }
 """)
 
-# The operators behind it take rank 3 only, so only n == 1 gives a program. The other branch comes first.
+# The operators after it accept rank 3 only, so only n == 1 gives a program. The other branch comes first.
 ONE_RANK = model("""
 main (float[b, 4, n] x) => (float y) {
   two = Constant <value = int64 {2}> ()

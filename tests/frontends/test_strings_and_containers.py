@@ -142,7 +142,8 @@ def test_a_loop_that_builds_a_list(device):
 
 @DEVICES
 def test_a_list_that_is_read_again_is_not_changed(device):
-    """Each trip makes two lists from one: a longer one for the next trip, and one whose length alone is read."""
+    """Each trip makes two lists from one: a longer list for the next trip, and a list of which only the length is
+    read."""
     item = helper.make_tensor_sequence_value_info
     body = helper.make_graph(
         [helper.make_node("SequenceInsert", ["list", "i"], ["longer"]),
@@ -179,7 +180,7 @@ def test_a_list_that_is_read_again_is_not_changed(device):
 
 @DEVICES
 def test_lists_that_only_a_loop_reads(device):
-    """Each trip reads both inputs, and nothing outside the loop reads the second one."""
+    """Each trip of the loop reads both input lists; nothing outside the loop reads the second list."""
     list_of = helper.make_tensor_sequence_value_info
     row = lambda name: helper.make_tensor_value_info(name, 1, ["n"])
     body = helper.make_graph([helper.make_node("Add", ["x", "y"], ["s"]), helper.make_node("Identity", ["y"], ["t"])], "pairs",

@@ -43,7 +43,7 @@ struct Problem {
   }
 };
 
-/// The output of `quantize_rows`, with one vector of room behind it.
+/// The output of `quantize_rows`, followed by room for one vector.
 struct Bytes {
   std::vector<i8> x;
   std::vector<f32> scales;

@@ -36,7 +36,8 @@ double wide(T x) {
   else return static_cast<double>(x);
 }
 
-/// The plain meaning: x is [batch][in...][pixel], w is [groups][channels_out][channels_in][kernel...].
+/// Computes one result by the definition: x is [batch][in...][pixel], w is
+/// [groups][channels_out][channels_in][kernel...].
 template <class X, class W>
 double plain(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, X outside, i64 group, i64 row,
              i64 channel) {

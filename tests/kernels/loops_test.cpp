@@ -31,7 +31,7 @@ void run_in_pieces(i64 tasks, i64 scratch_bytes, const Body& body) {
   }
 }
 
-/// y = x + z over a space, x with permuted strides, z broadcast along every second dimension.
+/// Checks y = x + z over a space; x has permuted strides, and z is broadcast along every second dimension.
 template <int Rank, k::Along along>
 void check_pointwise(const k::Space<Rank>& s, int rotate) {
   i64 count = 1, step = 1;
@@ -209,7 +209,7 @@ TEST_CASE("kernel loops: long sums keep their accuracy") {
 
 namespace {
 
-/// Rows with a large mean: layer norm must not lose the small deviations.
+/// Checks rows with a large mean: layer norm must not lose small deviations.
 void check_layer_norm(i64 rows, i64 cols) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal(1000.0f, 0.5f);

@@ -27,7 +27,8 @@ using Vec4d = k::Vec<double, 4>;
 
 constexpr double wrong = 1e30;
 
-/// Distance in units of the last place of the narrow type; `wrong` if not even of the same kind.
+/// Returns the distance in units in the last place of the narrow type; `wrong` if the two are of different kinds (NaN,
+/// infinite, finite).
 template <class Narrow, class Wide>
 double ulps(Narrow got, Wide want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : wrong;
@@ -91,7 +92,7 @@ void check_f64(const char* name, double allowed, F f, Ref ref) {
     check_f64(#name, f64_ulps, f, ref);                         \
   }
 
-/// The expected value, in double, has 0 where the f32 result would be denormal.
+/// Returns the expected value, in double; it is 0 where the f32 result would be denormal.
 template <class T>
 T sigmoid_of(T x) {
   if (sizeof(T) == 8 && x < double(-87.33654f)) return 0;

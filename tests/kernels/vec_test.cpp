@@ -19,8 +19,8 @@ using weft::u16;
 using weft::u32;
 using weft::u8;
 
-/// Every n from 0 to N: lanes below n are loaded, those above read as zero, memory above is unchanged. The array ends
-/// right after the valid lanes, so that a sanitizer sees any access beyond.
+/// Checks for every n from 0 to N: lanes below n are loaded, those above read as zero, and memory above is unchanged.
+/// The array ends right after the valid lanes, so that a sanitizer sees any access beyond.
 template <class T, int N>
 void check_parts() {
   using Bits = typename k::BitsOf<T>::type;

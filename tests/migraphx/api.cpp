@@ -19,7 +19,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-/// Uses an empty tuning database: kept measurements may choose other kernels for a range of sizes.
+/// Uses an empty tuning database, because measurements of this machine may choose other kernels for a range of sizes.
 struct OwnTunings {
   std::string file = (std::filesystem::temp_directory_path() / ("weft_migraphx_" + std::to_string(getpid()))).string();
   OwnTunings() { setenv("WEFT_TUNINGS", file.c_str(), 1); }

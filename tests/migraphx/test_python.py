@@ -123,7 +123,8 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives such names to control-flow bodies, which it compiles although they may never run."""
+    """onnxruntime's provider compiles control-flow bodies, to which it gives such names, although they may never
+    run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):
@@ -153,7 +154,7 @@ def test_an_input_without_a_rank_has_the_one_that_is_given():
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
-    """Runs in a process of its own, because the variable is read once."""
+    """Runs in a new process, because a process reads the variable once."""
     def weights(name, *sizes):
         array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
         return onnx.numpy_helper.from_array(array, name)
@@ -436,7 +437,8 @@ print(json.dumps({{"answers": answers, "refused": refused}}))
 
 
 def on_amd(tmp_path, script, **variables):
-    """Returns the output of a Python whose AMD driver is the emulated one, where device addresses are no host addresses."""
+    """Runs a script in a Python whose AMD driver is the emulated one, where device addresses are not valid host
+    addresses; returns its output."""
     (tmp_path / "libamdhip64.so.7").symlink_to(BUILD / "lib/libamdemu.so")
     return in_python(script.format(model=str(DIGITS)), LD_LIBRARY_PATH=str(tmp_path), WEFT_CUDA_LIBRARY="none",
                      AMDEMU_CHIPS="gfx1100", **variables)
@@ -445,8 +447,8 @@ def on_amd(tmp_path, script, **variables):
 @needs_emulator
 @pytest.mark.parametrize("interleave", ["0", "1"])
 def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
-    """The emulator's streams run only when they are waited for, or take turns, so work without an order gives wrong
-    answers."""
+    """The emulator's streams run only when the program waits for them, or alternately, so work that is not ordered
+    gives wrong answers."""
     found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
     for name, (x, got, was_asynchronous) in found["answers"].items():
         np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)

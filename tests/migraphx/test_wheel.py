@@ -65,13 +65,13 @@ def in_8_bits(option, table):
 
 @pytest.mark.parametrize("option, least, most", [("int8_enable", 1e-4, 2e-2), ("fp8_enable", 1e-3, 0.2)])
 def test_8_bits_are_calibrated_on_the_first_run_of_a_size(client, table, option, least, most):
-    """AMD's provider gives the quantiser the inputs of the run, if the model's sizes are free."""
+    """If the model's sizes are open, AMD's provider passes the inputs of the run to the quantiser."""
     errors = feed(client, DIGITS, "--batches", 2, 3, *in_8_bits(option, table))["errors"]
     assert all(least < error < most for error in errors)
 
 
 def test_8_bits_without_examples_are_refused(client, fixed_model, table):
-    """If sizes are fixed, it gives the quantiser the numbers of the table instead."""
+    """If sizes are fixed, AMD's provider passes the numbers of the calibration table to the quantiser instead."""
     with pytest.raises(AssertionError, match="no example of parameter 'image'"):
         feed(client, fixed_model, "--batches", 2, *in_8_bits("int8_enable", table))
 

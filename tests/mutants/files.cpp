@@ -33,7 +33,7 @@ void put_big_endian(std::string& text, size_t at, uint32_t value) {
   for (int i = 0; i < 4; ++i) text[at + static_cast<size_t>(i)] = static_cast<char>(value >> (24 - 8 * i));
 }
 
-/// Chunks are a length, a type, data and a checksum of the last two.
+/// Updates the checksums of PNG chunks, which consist of a length, a type, data, and a checksum of type and data.
 void seal_png(std::string& text) {
   for (size_t at = 8; at + 12 <= text.size();) {
     size_t length = 0;
@@ -78,7 +78,7 @@ void seal_program(std::string& text, std::vector<Section> sections) {
 constexpr std::array<int64_t, 12> numbers = {0,     -1,   1,         2,         3,         255,
                                              65536, -129, INT32_MAX, INT64_MAX, INT64_MIN, int64_t{1} << 40};
 
-/// Damages bytes or 8-byte numbers of a program's sections behind valid checksums.
+/// Damages bytes or 8-byte numbers of a program's sections and makes the checksums valid again.
 void damage_program(std::string& text, std::mt19937_64& random) {
   std::vector<Section> sections = sections_of(text);
   const Section& section = sections[random() % (sections.size() - 1)];  // not the weights

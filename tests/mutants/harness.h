@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-/// Shared by the programs that damage files and read them. Every outcome other than an answer or one of Weft's errors
+/// Code that the programs which damage and read files share. Every outcome other than an answer or one of Weft's errors
 /// is a bug: a crash, a report of a sanitizer, more than 2 s of processor time, more than 1 GiB of memory.
 namespace weft::test {
 
@@ -21,8 +21,9 @@ struct Mutants {
   std::function<std::string(const Sound&, std::string_view)> take;
 };
 
-/// `PROGRAM SEED FIRST COUNT FILE...`: prints the number of each mutant before it, "BUG: ..." after one that is, and
-/// how often each outcome came at the end. `PROGRAM SEED N 1 FILE...` is mutant N alone; WEFT_DUMP keeps it as a file.
+/// `PROGRAM SEED FIRST COUNT FILE...`: prints the number of each mutant before it is read, "BUG: ..." if it reveals a
+/// bug, and at the end how often each outcome occurred. `PROGRAM SEED N 1 FILE...` reads mutant N alone; WEFT_DUMP
+/// keeps it as a file.
 int run_mutants(const Mutants& mutants, int count, char** words);
 
 }  // namespace weft::test

@@ -22,8 +22,8 @@ using namespace weft;
 
 constexpr int64_t max_elements = 1 << 20;
 
-/// Flatbuffers are words: offsets, lengths, sizes, numbers of tensors. Some are replaced by other words of the file, or
-/// by extremes.
+/// Damages a flatbuffer, which consists of words: offsets, lengths, sizes, numbers of tensors. Replaces some words by
+/// other words of the file, or by extreme values.
 std::string damaged_words(std::string out, std::mt19937_64& random) {
   constexpr uint32_t extremes[] = {0, 1, 2, 4, 0x7fffffff, 0x80000000, 0xffffffff, 0x10000};
   for (uint64_t count = 1 + random() % 4; count > 0; --count) {
@@ -51,7 +51,7 @@ std::string damaged(const test::Sound& model, std::mt19937_64& random) {
   return out;
 }
 
-/// Zeros, or empty strings, for every input, if all sizes are known and small.
+/// Returns zeros, or empty strings, for every input, if all sizes are known and small.
 std::optional<std::vector<Tensor>> small_inputs(const Module& module) {
   std::vector<Tensor> inputs;
   for (const Instruction& i : module) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operands of a kind that an operator does not take: integers, booleans or strings in place of floats. One case of
-each ONNX operator has its inputs as constants, so that constant folding meets them too. Each is read or refused:
-no crash, no bug reported."""
+"""Operands of an element type that an operator does not support: integers, booleans or strings in place of floats. The
+inputs of one case of each ONNX operator become constants, so that constant folding is tested too. Each model is read or
+refused, without a crash or an internal error."""
 import concurrent.futures
 import os
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged models and other files end in an error or an answer: no crash, no sanitizer report, nothing slow, nothing large.
+"""Damaged models and other files end in an error or an answer: no crash, no sanitizer report, no excessive time or
+memory.
 
 The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files
 are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
@@ -83,7 +84,8 @@ def pictures():
 
 
 def programs(path, count):
-    """Yields random graphs as programs in text. Graphs with a size that cannot be left open (heads of a width) are skipped."""
+    """Yields random graphs as programs in text. Skips graphs with a size that cannot be left open (such as the width of
+    attention heads)."""
     for seed in range(SEED * 1000 + 40, SEED * 1000 + 200):
         d = draw_graph(seed)
         path.write_bytes(d.model(open_sizes(d)).SerializeToString())

@@ -8,7 +8,7 @@ namespace weft::test {
 namespace {
 
 constexpr int deepest = 12;
-/// Numbers at which sizes, counts, axes and enumerations break.
+/// Edge values for sizes, counts, axes and enumerations.
 constexpr std::array<uint64_t, 22> numbers = {0,
                                               1,
                                               2,
@@ -94,7 +94,7 @@ bool read_field(std::string_view& text, WireField& field, int depth) {
   return true;
 }
 
-/// Every list of fields in the tree: damage picks a list, then a field.
+/// Collects every list of fields in the tree: damage picks a list, then a field.
 void collect(std::vector<WireField>& fields, std::vector<std::vector<WireField>*>& lists) {
   if (!fields.empty()) lists.push_back(&fields);
   for (WireField& field : fields) collect(field.children, lists);

@@ -60,7 +60,8 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   std::mt19937_64 random(hash128(seed).low);
   auto count = static_cast<size_t>(element_count(dims));
   if (is_float(type)) {
-    std::vector<double> values(count);  // not of std::uniform_real_distribution, which takes a logarithm for each
+    std::vector<double> values(count);  // not by std::uniform_real_distribution, which computes a logarithm for each
+                                        // number
     for (double& value : values)
       value = settings.low +
               (settings.high - settings.low) * std::min(static_cast<double>(random()) * 0x1p-64, 1 - 0x1p-53);
@@ -80,7 +81,7 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   return make_tensor(type, dims, values);
 }
 
-/// "[n=4,8]", "i64[2]{0, 1}"; symbols are noted with their values.
+/// Reads an operand such as "[n=4,8]" or "i64[2]{0, 1}"; records symbols with their values.
 Operand read_operand(const std::string& text, const std::string& type, const Settings& settings,
                      std::map<std::string, int64_t>& symbols, const std::string& seed) {
   size_t open = text.find('['), close = text.find(']');

@@ -41,7 +41,8 @@ struct Case {
 
 using Wanted = std::function<bool(const std::string& name)>;
 
-/// The wanted cases of a file, in order; the inputs are drawn from the case's name. Each case is asked for once.
+/// Returns the wanted cases of a file, in order. Inputs are drawn with a seed from the case's name. Each case is
+/// returned once.
 std::vector<Case> read_cases(const std::filesystem::path& path, const Wanted& wanted);
 
 }  // namespace weft::cases

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "phi3", "mistral", "gemma2", "gptoss")
 PRECISIONS = ("fp32", "fp16", "int4")
-END = 2  # the token that ends a text; its logit is 0, which is never the largest
+END = 2  # the token that ends a text; its logit is always 0, which is never the largest
 
 
 @dataclasses.dataclass
@@ -43,7 +43,7 @@ class Decoder:
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
-    lora: int = 0  # rank of overridable weights beside each attention's last product
+    lora: int = 0  # rank of overridable weights added to each attention's last product
     seed: int = 0
 
     def window_of(self, layer):
@@ -126,7 +126,7 @@ class Graph:
                          epsilon=1e-5, stash_type=1)
 
     def skip_norm(self, x, skip, name, is_last=False):
-        """Returns the sum and its norm; after the last layer only the norm."""
+        """Returns the sum of x and skip, and its norm; after the last layer only the norm."""
         outputs = [name, "", "", "" if is_last else name + ".sum"]
         inputs = [x, skip, self.norm_weight(name + ".weight", self.d.hidden)]
         while not outputs[-1]:
@@ -223,7 +223,8 @@ class Graph:
         return [self.weight(name + ".qweight", packed), self.weight(name + ".scales", scales), bias]
 
     def mixture(self, x, layer):
-        """Returns two experts for each token; the gate's weights are interleaved with those that it gates."""
+        """Returns a mixture of experts with two experts per token. Columns of gate and up projection alternate in one
+        matrix."""
         d, at = self.d, f"layers.{layer}.moe"
         scores = self.biased(self.matmul(x, at + ".router", d.hidden, d.experts), at + ".router", d.experts)
         flat = self.node("Reshape", [scores, self.weight(at + ".flat", np.array([-1, d.experts], np.int64))], at + ".scores")

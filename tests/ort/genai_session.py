@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime-genai on Weft beside its own CPU provider; one process of test_genai.py.
+"""Runs stock onnxruntime-genai on Weft and on its own CPU provider; test_genai.py starts this program for each check.
 
     python tests/ort/genai_session.py TASK ROUTE LIBRARY FOLDER...
 
@@ -22,7 +22,7 @@ if ROUTE != "amdgpu":
 
 
 def load(folder, route):
-    """`route` None: the CPU provider; "config": as genai_config.json says."""
+    """Loads the model. `route` None: the CPU provider; "config": the provider that genai_config.json names."""
     config = og.Config(folder)
     if route != "config":
         config.clear_providers()
@@ -65,8 +65,8 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns the number of steps with equal tokens, the largest difference of logits until then, and how close the two
-    tokens of the first different step were; both relative to the largest logit."""
+    """Returns the number of steps with equal tokens, the largest difference of logits in these steps, and the
+    difference between the logits of the two tokens in the first different step; both relative to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))

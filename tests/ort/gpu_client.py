@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of test_gpu.py, answered in a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one
-JSON line."""
+"""Answers the questions of test_gpu.py in a process whose GPUs are emulated: `gpu_client.py QUESTION`; prints one JSON
+line."""
 import ctypes
 import json
 import os
@@ -134,7 +134,7 @@ def device_ids():
 
 @question
 def user_stream():
-    """Work is queued on the given stream; its results are ready once the stream has been waited for."""
+    """Queues work on the user's stream; its results are ready once the program has waited for that stream."""
     own = stream()
     made = session(mlp(), {"user_compute_stream": str(own.value)})
     plain = error(made.run(None, {"x": X})[0])
@@ -197,7 +197,7 @@ def external_allocator():
 
 @question
 def arena_strategies():
-    """Sizes that the session asks for its inputs and outputs: [100, 64] and [100, 8] of f32."""
+    """Returns the sizes of memory that a session allocates for its input [100, 64] and output [100, 8], both f32."""
     sizes = {}
     for strategy in ("kNextPowerOfTwo", "0", "kSameAsRequested", "1"):
         own = Allocator()

@@ -7,11 +7,11 @@ from onnx import TensorProto, helper, numpy_helper
 NAME = "WeftExecutionProvider"
 VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
 TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name; before, by device
-TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets what an If, Loop or Scan reads from outside
+TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets the outer values that an If, Loop or Scan reads
 
 
 def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
-    """`inputs` and `outputs`: (name, element type, dims); `weights`: (name, array)."""
+    """Makes a model from `inputs` and `outputs` (name, element type, dims) and `weights` (name, array)."""
     values = [[helper.make_tensor_value_info(*value) for value in values] for values in (inputs, outputs)]
     constants = [numpy_helper.from_array(array, name) for name, array in weights]
     made = helper.make_graph(nodes, "g", *values, constants, **graph)
@@ -37,7 +37,8 @@ def convolution():
 
 
 def mixed():
-    """Makes a model of y = x @ w @ w, and x @ w in pieces: a sequence, which onnxruntime does not take from a plug-in."""
+    """Makes a model of y = x @ w @ w, and x @ w in pieces: as a sequence, which onnxruntime does not accept from a
+    plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]

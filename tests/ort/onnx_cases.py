@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own conformance cases through stock onnxruntime: with Weft, and with its own CPU provider alone.
+"""Runs ONNX's own conformance cases in stock onnxruntime: with Weft, and with its own CPU provider alone.
 
     PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE] [--processes N]
 
-A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Cases run in
-a process of their own each few, so that a crash costs one case. `--provider` names another provider, one that this onnxruntime
-was built with, to be judged in the same way.
+A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Every
+few cases run in a new process, so that a crash loses a single case. `--provider` names another provider of this
+onnxruntime, which is then compared in the same way.
 """
 import argparse
 import collections
@@ -48,7 +48,7 @@ def read_value(path, type_proto):
 
 
 def read_folder(folder, model):
-    """Returns the data sets that older releases of onnx keep as files."""
+    """Returns the data sets that older releases of onnx store as files in the model's folder."""
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     sets, number = [], 0
@@ -93,7 +93,7 @@ def bytes_of(value):
 
 
 def compare_rare(case, wanted, got):
-    """bfloat16, float8 and int4 are not numpy's own: compared as floats."""
+    """Compares values of types that numpy lacks (bfloat16, float8, int4) as floats."""
     for want, value in zip(wanted, got, strict=True):
         proto = want if isinstance(want, onnx.TensorProto) else numpy_helper.from_array(np.asarray(want))
         mine = onnx.TensorProto(data_type=value.element_type(), dims=value.shape(), raw_data=bytes_of(value))
@@ -171,7 +171,8 @@ def run(provider=NAME, processes=1, **chosen):
 
 
 def run_part(provider, chosen, names, numbers):
-    """Runs cases in a process; a case without an answer is a crash, and a new process runs the rest."""
+    """Runs cases in a new process. A case without an answer is a crash; another process then runs the remaining
+    cases."""
     found, pending = {}, list(numbers)
     context = multiprocessing.get_context("spawn")
     while pending:

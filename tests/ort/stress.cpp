@@ -107,8 +107,8 @@ struct Shared {
     for (std::thread& thread : all) thread.join();
   }
 
-  /// Memory growth over all runs, in KiB: four times the smallest growth of a quarter. A leak grows in every quarter;
-  /// memory kept for concurrent runs (contexts, arenas) does not.
+  /// Returns the memory growth over all runs, in KiB: four times the smallest growth of a quarter. A leak grows in
+  /// every quarter; memory kept for concurrent runs (contexts, arenas) does not.
   long growth(int threads, int64_t runs) {
     long least = std::numeric_limits<long>::max();
     long before = 0;
@@ -121,7 +121,7 @@ struct Shared {
     return 4 * std::max(least, 0l);
   }
 
-  /// Makes such runs while one more thread makes and drops a session of each model in turn; returns the number of
+  /// Makes such runs while another thread creates and releases a session of each model in turn; returns the number of
   /// sessions.
   int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
     std::atomic<bool> over{false};

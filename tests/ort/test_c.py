@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C and C++ programs written for AMD's providers, over a stock libonnxruntime: the wheel brings one."""
+"""C and C++ programs written for AMD's providers, run with a stock libonnxruntime from the wheel."""
 import os
 import pathlib
 import subprocess

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own cases through the provider: none is lost that the CPU provider passes. A sample; all with WEFT_TEST_FULL=1."""
+"""ONNX's own cases with Weft's provider: Weft passes every case that the CPU provider passes. A plain run takes a
+sample, WEFT_TEST_FULL=1 all cases."""
 import os
 
 import onnx_cases

@@ -32,8 +32,8 @@ def test_a_context_model_runs_without_its_source(tmp_path, embed):
 
 @pytest.mark.parametrize("embed", [{}, {"ep.context_embed_mode": "1"}], ids=["beside", "embedded"])
 def test_a_context_model_without_a_name_lies_beside_its_source(tmp_path, monkeypatch, embed):
-    """source.onnx gives source_ctx.onnx beside it, with the programs beside that by default, as onnxruntime
-    documents."""
+    """By default the context model of source.onnx is source_ctx.onnx in the same folder, with the programs beside it,
+    as onnxruntime documents."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models/source.onnx").write_bytes(mlp().SerializeToString())
     monkeypatch.chdir(tmp_path)

@@ -19,8 +19,8 @@ FEATURES = HERE.parents[1] / "bench/genai_features.py"
 ROUTES = ["amdgpu", "WeftExecutionProvider"]
 IS_FULL = "WEFT_TEST_FULL" in os.environ
 
-# The largest difference of both sides' logits, relative to the largest: onnxruntime multiplies f16 in f32 and rounds at
-# other points than Weft; ties in rows rounded to 8 bits may go either way.
+# The largest allowed difference between both sides' logits, relative to the largest logit. onnxruntime multiplies f16
+# in f32 and rounds at other points than Weft; in rows rounded to 8 bits, ties may be rounded differently.
 LIMITS = {"fp32": 2e-5, "fp16": 1e-2, "int4": 2e-2}
 FORMS = [(arch, precision) for arch in ARCHITECTURES for precision in genai_models.PRECISIONS
          if IS_FULL or precision == "fp32" or (arch, precision) in (("llama", "fp16"), ("gemma2", "fp16"), ("qwen3", "int4"))]
@@ -71,7 +71,7 @@ def test_tokens_are_those_of_the_cpu_provider(route, folder):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_new_length_compiles_nothing(route, folder, tmp_path):
-    """Counts compiles in the log; the cache is empty, so nothing comes from there."""
+    """Counts compilations in the log. The cache is empty, so no kernel comes from there."""
     model = folder(arch="llama", precision="int4")
     [answer], log = session("lengths", route, model, WEFT_DEBUG="2", WEFT_CACHE_DIR=str(tmp_path))
     before, after = log.split("first answers are there")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions on a GPU: onnxruntime and the provider as they are, over the emulated driver of tests/amdemu."""
+"""Sessions on a GPU: unmodified onnxruntime and provider, over the emulated driver of tests/amdemu."""
 import functools
 import json
 import os
@@ -30,7 +30,8 @@ def ask(*questions, chips=CHIP, **variables):
 
 @functools.cache
 def answers():
-    """Provides the answers of one process to most questions, because starting a process takes longer than answering."""
+    """Provides the answers to most questions from a single process, because starting a process takes longer than
+    answering."""
     return ask("host_values", "mixed_providers", "bound_values", "static_inputs", "one_memory", "user_stream", "external_allocator",
                "arena_strategies", "memory_limit", "half_precision", "saved_programs", "an_index_out_of_range", "threads")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of the providers that Weft stands in for, in each of its spellings. An option with an effect has a test that sees it with
-the option and not without, and fails when the option is ignored. An option that changes nothing on a CPU has a test that it is taken,
-that a warning says so and why, and that the answers stay the same. The last tests fail when an option has neither. test_gpu.py tests
-the options of GPUs.
+"""Tests every option of the providers that Weft replaces, in each of its spellings. For an option with an effect, a
+test observes the effect with the option and its absence without, so it fails if the option is ignored. For an option
+without effect on a CPU, a test checks that it is accepted, that a warning says that it has no effect and why, and that
+the answers stay the same. The last tests fail if an option has no such test. test_gpu.py tests the options of GPUs.
 """
 import ctypes
 import json
@@ -87,8 +87,8 @@ EFFECTS = {}
 
 
 def effect(*names, value="1", **beside):
-    """Registers a test that the effect of an option is seen: `seen(trial, options)`. `beside`: options that it
-    needs, a string or a function of the trial."""
+    """Registers a test that an option has an effect: `seen(trial, options)` tells whether it is observed. `beside`:
+    further options that the option needs, a string or a function of the trial."""
 
     def register(seen):
         for name in names:

@@ -184,7 +184,8 @@ def test_saved_programs_are_told_apart_by_content(spelling, tmp_path, capfd, exa
     assert written
     np.testing.assert_array_equal(run(load), exact)
     assert "another model" not in capfd.readouterr().err
-    # The same graph, sizes and file name, other weights: a cache keyed by name would be wrong.
+    # A model with the same graph, sizes and file name but other weights: a cache keyed by name would return a wrong
+    # program.
     other = session(mlp(seed=1), load).run(None, X)[0]
     assert "is of another model or of other options" in capfd.readouterr().err
     np.testing.assert_array_equal(other, session(mlp(seed=1)).run(None, X)[0])

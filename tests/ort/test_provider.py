@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime with Weft: the nodes that Weft takes, and answers equal to those of the CPU provider."""
+"""Stock onnxruntime with Weft: which nodes Weft takes, and that answers equal those of the CPU provider."""
 import os
 import pathlib
 import subprocess
@@ -94,7 +94,8 @@ def by_names(proto, *names):
 
 @pytest.mark.parametrize("names", [("MIGraphXExecutionProvider", NAME), (NAME, "ROCMExecutionProvider")])
 def test_two_names_in_one_session(names, capfd):
-    """The first provider takes the nodes that compile; the second does not log as if it were alone."""
+    """The first provider takes the nodes that compile. The second one, which gets none, does not warn that the session
+    runs on the CPU."""
     made, proto, x = by_names(mixed(), *names), mixed(), {"x": numbers(3, 64)}
     assert assigned(made) == {names[0]: 2, "CPUExecutionProvider": 1}
     said = capfd.readouterr().err
@@ -154,7 +155,7 @@ def test_bound_memory_is_written_in_place():
 
 
 def test_one_memory_as_input_and_output():
-    """y = reversed(x) is right if it is written to the memory of x."""
+    """y = reversed(x) is right even if it is written to the memory of x."""
     order = np.arange(63, -1, -1)
     nodes = [helper.make_node("Gather", ["x", "order"], ["y"], "reverse", axis=0)]
     made = session(model(nodes, [("x", F, [64])], [("y", F, [64])], [("order", order)]))
@@ -209,7 +210,7 @@ def test_texts_pass_both_ways():
 
 
 def test_sequences_come_in():
-    """Weft's part of a session takes a sequence: the model computes y = items[1]."""
+    """Weft's part of a session has a sequence as its input: the model computes y = items[1]."""
     proto = model([helper.make_node("SequenceAt", ["items", "at"], ["y"])], [], [("y", F, ["n", 3])], [("at", np.array(1))])
     proto.graph.input.append(helper.make_tensor_sequence_value_info("items", F, ["n", 3]))
     made = session(proto)
@@ -225,7 +226,7 @@ def test_strict_refuses_a_mixed_session(keys):
 
 
 def conditional():
-    """Makes a model of y = x @ w if flag else relu(x); w is of the outer graph."""
+    """Makes a model of y = x @ w if flag else relu(x); w belongs to the outer graph."""
     then = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["t"], "then_product")], "then", [],
                              [helper.make_tensor_value_info("t", F, ["n", 16])])
     other = helper.make_graph([helper.make_node("Relu", ["x"], ["e"], "else_relu")], "else", [],
@@ -295,7 +296,7 @@ else:
 
 def test_a_table_stays_in_its_file(tmp_path):
     """A run reads a few rows of a table of 49 MiB, which stays in its file. The model is opened through a link, as in a
-    cache of downloads. When the file is cut short, a run that misses rows fails, and the process lives on."""
+    cache of downloads. When the file is cut short, a run that needs missing rows fails, and the process continues."""
     table = onnx.TensorProto(name="table", data_type=F, dims=[100_000, 128], data_location=onnx.TensorProto.EXTERNAL)
     table.external_data.add(key="location", value="table.bin")
     made = model([helper.make_node("Gather", ["table", "x"], ["y"], "rows")], [("x", I64, ["n"])], [("y", F, ["n", 128])])
@@ -328,7 +329,8 @@ for i in range(2):
 
 
 def test_weights_are_held_once(tmp_path):
-    """64 MiB of weights take their memory once: onnxruntime frees its copy, and a second session shares the packed ones."""
+    """64 MiB of weights are in memory once: onnxruntime frees its copy, and a second session shares the packed
+    weights."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "product")]
     made = model(nodes, [("x", F, ["n", 4096])], [("y", F, ["n", 4096])], [("w", numbers(4096, 4096))])
     (tmp_path / "m.onnx").write_bytes(made.SerializeToString())

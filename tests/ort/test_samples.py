@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The samples of the MIGraphX and ROCm providers' documentation as they stand there, in Python and in C++, but for the line
+"""The samples of the MIGraphX and ROCm providers' documentation, in Python and in C++, unchanged except for the line
 that docs/onnxruntime.md asks for."""
 import os
 import pathlib

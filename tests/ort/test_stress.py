@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A C++ program whose threads share sessions while another thread makes and drops some: equal bits, no growth.
+"""A C++ program whose threads share sessions while another thread creates and releases sessions: results have equal
+bits, and memory does not grow.
 
 `python tests/ort/test_stress.py build/tsan` is the test of a TSan build, which plain Python cannot load: `./x test --tsan`
 runs it for some seconds, `./x test --release` for ten minutes."""
@@ -20,7 +21,7 @@ from models import TAKES_OUTER_VALUES, mlp, model
 
 
 def convnet():
-    """Convolutions with a residual, pooling and a softmax over free batch."""
+    """Makes a model of convolutions with a residual connection, pooling and a softmax, with an open batch."""
     random = np.random.default_rng(1)
     weights = [("a", random.standard_normal((16, 3, 3, 3)).astype(np.float32)),
                ("b", random.standard_normal((16, 16, 3, 3)).astype(np.float32) / 12)]
@@ -49,7 +50,8 @@ def port_of(name):
 
 
 def stress(build, threads, amount, **variables):
-    """Returns the program's findings as a dictionary; `amount` is a number of calls for each thread, or "20s"."""
+    """Runs the program and returns its findings as a dictionary; `amount` is a number of calls for each thread, or
+    "20s"."""
     stock = next((pathlib.Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     with tempfile.TemporaryDirectory() as folder:
         models = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package and the command of the build that WEFT_BUILD names (build/release otherwise)."""
+"""Fixtures for the package and the command of the build that WEFT_BUILD names (build/release otherwise)."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BUILD / "python"), 
 
 @pytest.fixture
 def weft_command(tmp_path):
-    """Runs `weft WORDS` in the root of the tree; gives the finished process, its texts decoded."""
+    """Runs `weft WORDS` in the root of the tree; returns the finished process with its output as text."""
 
     def run(*words, env=None, cwd=ROOT):
         environment = {**os.environ, "NO_COLOR": "1", **(env or {})}

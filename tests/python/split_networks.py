@@ -160,7 +160,7 @@ def vit(width=64, layers=1, heads=8):
 
 
 def four_bits(width=256, inner=512, block=32):
-    """Products with weights of 4 bits: columns, then whole blocks of rows."""
+    """Makes products with weights of 4 bits: the first is split by columns, the second by whole blocks of rows."""
     net = Net()
 
     def product(x, rows, cols):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package against the reference and the digits example."""
+"""Compares the Python package with the reference, and runs the digits example."""
 
 import functools
 import pickle
@@ -99,7 +99,7 @@ def test_results_export_dlpack(model, ten):
 
 @pytest.fixture
 def torch(monkeypatch):
-    """PyTorch or, if it is not installed, a stand-in with DLPack tensors and from_dlpack."""
+    """Returns PyTorch or, if it is not installed, a stand-in with DLPack tensors and from_dlpack."""
     try:
         import torch
     except ImportError:

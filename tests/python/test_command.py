@@ -234,7 +234,7 @@ def test_processor_without_fused_multiply_add_is_refused(weft_command):
 
 
 def test_processor_with_some_of_the_machines_features(weft_command):
-    """WEFT_CPU takes a level with features behind it; those that the machine lacks, and unknown ones, are refused."""
+    """WEFT_CPU takes a level followed by features; features that the machine lacks, and unknown ones, are refused."""
     assert weft_command("run", MODEL, env={"WEFT_CPU": "x86-64-v3+fma"}).returncode == 0
     found = Path("/proc/cpuinfo").read_text()
     for chip, flag in ("x86-64-v4+avx512vnni", "avx512_vnni"), ("x86-64-v3+avxvnni", "avx_vnni"):
@@ -290,7 +290,8 @@ def test_perf_files(weft_command, tmp_path):
 
 
 def test_verbs_that_write_take_o_and_say_what_they_wrote(weft_command, tmp_path):
-    """Each file written gives a line on standard error, none with -q; `-` writes to standard output, and nothing is reported."""
+    """Each written file is reported by a line on standard error, but not with -q; `-` writes to standard output without
+    a report."""
     words = {"run": ["all.npz"], "compile": ["p.weft"], "perf": ["p.json", "p.csv", "p.trace", "p.html"], "verify": ["v.json"],
              "inspect": ["m.txt"], "devices": ["d.json"], "doctor": ["h.json"], "knobs": ["k.json"], "tune": ["t.json"]}
     for verb, files in words.items():
@@ -348,7 +349,8 @@ f (float[n, 6] x) => (float[n, 18] y, float[n, 18] z)
 
 
 def test_bisect_waits_for_the_last_part_of_a_concatenation(weft_command, tmp_path):
-    """The parts of a concatenation are copied one after another; before the last copy the buffer holds old contents."""
+    """The parts of a concatenation are copied one after another, and until the last copy the buffer contains old
+    values; bisection compares it only after that copy."""
     import onnx
 
     (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(CONCATENATION).SerializeToString())
@@ -419,7 +421,8 @@ def test_every_code_is_documented():
 
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
 def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, precision):
-    """A kernel is broken on purpose: reduction leaves one of eight nodes, the kernel's own, with its operands."""
+    """A kernel is broken on purpose. `weft reduce` leaves one of eight nodes, the node of the broken kernel, with its
+    operands."""
     import onnx
     from onnx import numpy_helper
 
@@ -443,7 +446,7 @@ def test_reduce_leaves_the_node_that_fails(weft_command, tmp_path, monkeypatch, 
 
 @pytest.mark.parametrize("node, code", [("Softmax <axis = 9> (c)", "E143"), ("Frobnicate (c)", "E120")])
 def test_reduce_leaves_the_node_that_is_refused(weft_command, tmp_path, node, code):
-    """The nodes before it are computed, the nodes after it left out."""
+    """`weft reduce` computes the nodes before the refused one, and leaves out the nodes after it."""
     import onnx
 
     text = f"""<ir_version: 10, opset_import: ["" : 20]>

@@ -102,7 +102,7 @@ def test_dlpack(dtype, number, kind, code, bits):
         data = np.array([sum(int(e) << (bits * i) for i, e in enumerate(each[k:k + 8 // bits])) for k in range(0, COUNT, 8 // bits)],
                         np.uint8)
     assert np.array_equal(model(DlpackTensor(data, code, bits, 1, [COUNT])), wanted.astype(np.float32))
-    if bits < 8:  # elements may also be counted by the byte, as torch.float4_e2m1fn_x2 does
+    if bits < 8:  # an element may also be a whole byte, as in torch.float4_e2m1fn_x2
         lanes = 8 // bits
         even = COUNT // lanes * lanes
         assert np.array_equal(model(DlpackTensor(data, code, bits, lanes, [COUNT // lanes])), wanted[:even].astype(np.float32))
@@ -135,7 +135,7 @@ def test_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize("size", [(64, 48), (37, 131), (3, 40, 33)])
 @EACH
 def test_axes_that_change_places(dtype, number, kind, code, bits, size):
-    """A copy that exchanges the last two axes is right; it transposes square blocks in registers."""
+    """A copy that exchanges the last two axes, which transposes square blocks in registers, is right."""
     if bits < 8:
         size = size[:-1] + (size[-1] // 4 * 4,)  # elements that share a byte
     axes = [*range(len(size) - 2), len(size) - 1, len(size) - 2]

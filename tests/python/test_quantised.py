@@ -51,7 +51,8 @@ def test_node_cases():
 
 
 class Network:
-    """Convolutions between quantisations as onnxruntime's tool writes them, computed here in integers as well."""
+    """Convolutions between quantisations as onnxruntime's tool writes them; computed here in integers, too, for
+    comparison."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -78,19 +79,20 @@ class Network:
 
 
 def steps(real, scale, zero):
-    """Returns `real` (double precision) as integers of the scale, less the zero point."""
+    """Returns `real` (in double precision) quantised with this scale, minus the zero point."""
     return np.clip(np.rint(real / np.float64(np.float32(scale))), -zero, 255 - zero)
 
 
 def convolve(x, w):
-    """3 x 3, padding 1, in double precision, which holds these sums of integers exactly."""
+    """Computes a convolution of 3 x 3 with padding 1 in double precision, which holds these sums of integers
+    exactly."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
     return np.einsum("nchwij,ocij->nohw", windows, w)
 
 
 def test_every_answer_is_exact():
-    """Four layers with a sum of two branches: not one of 160,000 steps differs from exact arithmetic."""
+    """Four layers with a sum of two branches: all of the 160,000 quantised values equal exact arithmetic."""
     net, channels, depth = Network(3), 16, 4
     image = net.random.normal(size=(2, channels, 50, 50)).astype(np.float32)
     value, scale, zero = net.quantised("image", 0.0234, 117), np.float32(0.0234), 117

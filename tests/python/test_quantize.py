@@ -119,7 +119,7 @@ def quantized(tmp_path, model, data=None, **options):
 
 @pytest.mark.parametrize("to", [*STATIC, "int8-dynamic", *WEIGHTS])
 def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
-    """Answers agree, except single elements that differ by one step, because f32 sums round differently."""
+    """Answers agree, except for single elements that differ by one quantisation step: f32 sums round differently."""
     model = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional()
     data = data_for(to)
     out, report = quantized(tmp_path, model, data, to=to)
@@ -282,7 +282,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed one."""
+    """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -422,7 +422,7 @@ def chain(name):
 
 @pytest.mark.parametrize("name", ["convolutions", "added", "normalised", "gated"])
 def test_the_operator_before_an_input_absorbs_the_factors_of_its_channels(tmp_path, name):
-    """Cross-layer equalisation: only the model's own input needs a Mul, in front of products that read it."""
+    """Cross-layer equalisation: only the model's own input needs a Mul, in front of the products that read it."""
     shape = (16, 8, 6, 6) if name == "convolutions" else (16, 64)
     data = [rng(i).standard_normal(shape).astype("f") for i in range(6)]
     losses = [quantized(tmp_path, chain(name), data, method="minmax", smooth=s)[1]["loss"] for s in (0, 0.5)]
@@ -571,7 +571,7 @@ def test_the_same_data_gives_the_same_file(tmp_path):
     assert files[0] == files[1]
 
 
-# The quantised tensors become outputs, and a run prints their digest.
+# A script that makes the quantised tensors outputs and prints a digest of them.
 DIGEST = """
 import hashlib, sys, numpy as np, weft
 y = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run(dict(np.load(sys.argv[4])))
@@ -591,8 +591,8 @@ def steps_as_outputs(path):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_whole_numbers_are_equal_bit_by_bit_on_every_device(tmp_path, symmetric):
-    """The reference, the processor with one thread and two and with fewer features, and a GPU whose matrix unit
-    multiplies bytes give equal bits."""
+    """These give equal bits: the reference; the processor with one thread, with two, and with fewer features; and a GPU
+    whose matrix unit multiplies bytes."""
     out, _ = quantized(tmp_path, convolutional(), pictures(), symmetric=symmetric)
     steps_as_outputs(out)
     np.savez(tmp_path / "x.npz", x=pictures()[0])
@@ -704,7 +704,7 @@ def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
 
 
 def test_stored_weights_that_nodes_make(tmp_path):
-    """A weight that a Transpose makes is quantised, without the node. Two halves of one weight stay in floats, with their Split."""
+    """A weight that a Transpose makes is quantised in its result's layout; halves that a Split makes stay in floats."""
     r = rng(11)
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),
@@ -731,7 +731,7 @@ def test_weights_that_are_to_stay_and_those_that_others_read_stay(tmp_path):
 
 
 def test_a_calibration_table_in_place_of_data(tmp_path):
-    """Weft's own table gives the same scales as its data; a layer that it omits stays in floats."""
+    """Weft's own table gives the same scales as the data that made it; a layer that it omits stays in floats."""
     from_data, _ = quantized(tmp_path, convolutional(), pictures(), method="minmax", symmetric=True, keep_bias=True)
     held = weights_of(from_data)
     ranges = {name: [-127 * float(held[f"{name}_scale"]), 127 * float(held[f"{name}_scale"])] for name in ("x", "r1")}
@@ -746,7 +746,7 @@ def test_a_calibration_table_in_place_of_data(tmp_path):
 
 
 def test_a_calibration_table_beside_data(tmp_path):
-    """The table counts for the inputs that it names, the data for the others."""
+    """The table gives the ranges of the inputs that it names, the data those of the other inputs."""
     (tmp_path / "t.json").write_text('{"x": [-8, 8]}')
     out, report = quantized(tmp_path, convolutional(), pictures(), ranges=tmp_path / "t.json")
     assert report["floats"] == 0 and weights_of(out)["x_scale"] == np.float32(16 / 255)
@@ -836,7 +836,7 @@ def test_a_budget_that_cannot_be_met_says_by_how_much(tmp_path):
 @pytest.mark.parametrize("share", [1.5, 0.9, 0.5, 0.1, 1e-6])
 @pytest.mark.parametrize("to", ["int8", "fp8", "int8-dynamic", *WEIGHTS])
 def test_budgets_of_every_target(tmp_path, to, share):
-    """The answers of the file are within the budget; or the error says which loss is the least, and no file is left."""
+    """The answers of the file are within the budget; or the error states the least loss, and no file is left."""
     model, data = products() if to in (*WEIGHTS, "int8-dynamic") else convolutional(), data_for(to)
     out, whole = quantized(tmp_path, model, data, to=to)
     out.unlink()

@@ -185,7 +185,7 @@ def lists(*names):
     return [(name, I64, [f"count_of_{name}"]) for name in names]
 
 
-#: Operator, its inputs besides x [n, m], and runs: a list of values for each of these.
+#: Each entry: an operator, its inputs besides x [n, m], and the runs, which list values for each of these inputs.
 LISTS = [
     ("Slice", ["starts", "ends", "axes"], [([1], [4], [0]), ([0, 1], [5, -1], [1, 0]), ([0], [2], [-1])]),
     ("Slice", ["starts", "ends"], [([1], [4]), ([0, 1], [5, -1])]),

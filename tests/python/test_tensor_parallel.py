@@ -16,7 +16,7 @@ import split_networks
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24
-#: Slack over twice the error of one device, relative to the largest number of an output.
+#: The tolerance besides twice the error of one device, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
 
@@ -93,8 +93,8 @@ def test_a_cache_stays_on_its_rank(tmp_path):
 
 
 def test_drawn_graphs_of_products(tmp_path):
-    """Drawn graphs give one device's answers, for sizes that the ranks divide or do not, and operators that need whole
-    values or parts."""
+    """Random graphs give the same answers as on one device: for sizes that the number of ranks divides and others, and
+    for operators that need whole values or parts."""
     sums = gathers = 0
     for seed in range(DRAWN):
         net = split_networks.drawn(seed)
@@ -127,7 +127,7 @@ def test_other_sizes_and_outputs_of_the_callers(tmp_path):
 
 
 def test_an_output_over_an_input(tmp_path):
-    """The memory that the caller gives for an output is that of an input, which every rank reads."""
+    """The caller gives the memory of an input, which every rank reads, for an output."""
     net = split_networks.Net()
     x = net.floats("x", ["rows", 64], 3, 64)
     y = net.linear(net.op("Relu", net.linear(x, 64, 128)), 128, 64)

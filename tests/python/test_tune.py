@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft tune`, `weft compile --tune` and the option of the Python interface: measured, kept, used again, carried elsewhere."""
+"""`weft tune`, `weft compile --tune` and the option of the Python interface: times are measured, stored, used again,
+and copied to other machines."""
 
 import json
 
@@ -50,7 +51,7 @@ def test_measured_kept_and_used(weft, model, tmp_path):
     assert "3 tunings" in weft.tune("--list")
     assert "0 rounds" in weft("tune", model, "--seconds", 60)  # all is known
 
-    # Measurements of another machine of this kind, on which the direct kernel is faster by far.
+    # Measurements as on another machine of this kind, where the direct kernel is much faster.
     for t in tunings:
         t["nanoseconds"] = 1 if t["candidate"] == "direct" else 1000
     exported.write_text(json.dumps({"schema": "weft.tunings.1", "tunings": tunings}))

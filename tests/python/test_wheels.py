@@ -8,8 +8,8 @@ import zipfile
 
 from places import DIGITS, ROOT
 
-#: With the flags of the plain build, and as deep in the tree, so that its compiled files are found in ccache.
-# The long form: Debian 12's pip lacks -C.
+#: Uses the flags of the plain build, and a folder as deep in the tree, so that ccache finds its compiled files. The
+#: long form of the option is needed because Debian 12's pip lacks -C.
 SETTINGS = ["--config-settings=cmake.define.WEFT_WERROR=ON", "--config-settings=build.verbose=false"]
 
 USE_WEFT = """
@@ -66,6 +66,6 @@ def check_wheel(source, script, tmp_path):
 
 
 def test_wheels(tmp_path):
-    """Checks both wheels, one after the other since they share a folder, which holds what both contain."""
+    """Checks both wheels one after the other, because both need the folder with the files that they share."""
     check_wheel(ROOT, USE_WEFT, tmp_path / "weft")
     check_wheel(ROOT / "ort/python", USE_PROVIDER, tmp_path / "provider")

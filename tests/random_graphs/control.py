@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If, Loop and Scan around bodies that are drawings themselves: they read values of the outer graph, and are evaluated
-here trip by trip, node by node, so that each value has an expected one."""
+"""Draws If, Loop and Scan, whose bodies are random graphs (drawings) themselves and read values of the outer graph.
+This file evaluates the bodies trip by trip and node by node, so that there is an expected result for each value."""
 
 import numpy as np
 from draw import FLOATS, Skip, Value, check_sane, names_read
@@ -13,7 +13,7 @@ ways = []
 
 
 def body_of(d, own, least=1, most=4):
-    """Returns a body drawn inside `d` with some nodes, whose operands are preferably the values `own`."""
+    """Returns a body with some random nodes, drawn inside `d`. Their operands are preferably the values `own`."""
     if d.depth >= DEEPEST:
         raise Skip
     body = d.inner()
@@ -63,7 +63,7 @@ def run_steps(steps, known):
 
 
 def outside(node, d):
-    """Returns the values of the graph around it that a node with bodies reads."""
+    """Returns the values that a node with bodies reads from the graph around it."""
     around = {v.name: v for v in d.values + d.initializers + d.inputs}
     return {name: (around[name].plain, around[name].wide) for name in names_read(node) if name in around}
 
@@ -78,7 +78,7 @@ def placed(d, node, compute, exact):
 
 
 def run_time_condition(d, holds):
-    """Returns a bool with this value that is known only in the run."""
+    """Returns a bool with this value that is known only at run time."""
     x = d.given(np.array(1.0 if holds else -1.0, np.float32))
     return d.add("Greater", x, np.array(0, np.float32), exact=True)
 
@@ -131,8 +131,9 @@ def loop(d, name):
 
 
 def make_loop(d, trips, carried, build, known=0.4):
-    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and gives the drawing, its
-    condition, its carried values and its rows. `known`: how often the number of trips is a constant."""
+    """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and returns the
+    drawing, its condition, its carried values and its rows. `known`: the probability that the number of trips is a
+    constant."""
     count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))
     number = Value(names[0], np.array(0), np.array(0), True)
@@ -170,7 +171,8 @@ def make_loop(d, trips, carried, build, known=0.4):
 
 
 def next_of(body, mine, grows):
-    """Returns the next value of a carried value: of its type, and of its sizes unless it grows."""
+    """Returns the value that replaces a carried value after a trip: it has the same type and, unless it grows, the same
+    sizes."""
     if grows and mine.rank:
         return body.add("Concat", mine, body.weight(body.array((1, *mine.shape[1:]), mine.dtype)), axis=0, exact=True)
     if body.chance(0.1):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drawing a valid ONNX graph node by node, each node computed as it is added.
 
-A drawing keeps every value twice, in the model's types and with floats in float64, so that it knows for each one how far
-two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators that jump (Floor,
-ArgMax, comparisons) take exact values only, so no rounding can tip them over. A node that would give NaN, infinities,
-large numbers or large tensors is not added: `Skip` is raised, and another one is drawn.
+A drawing keeps every value twice, in the model's types and with floats in float64, so that it knows for each one how
+far two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators with
+discontinuities (Floor, ArgMax, comparisons) take exact values only, so rounding cannot change their results. A node
+that would give NaN, infinities, large numbers or large tensors is not added: `Skip` is raised, and another one is
+drawn.
 
-Nodes are computed by onnx's reference evaluator; onnxruntime's own operators, and what the reference cannot run, by
-onnxruntime. Bodies of If, Loop and Scan are drawings inside the drawing (control.py).
+Nodes are computed by onnx's reference evaluator; onnxruntime computes its own operators and nodes that the reference
+evaluator cannot run. Bodies of If, Loop and Scan are drawings inside the drawing (control.py).
 """
 
 import contextlib
@@ -31,8 +32,8 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 F8 = tuple(map(np.dtype, (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2)))
 INT4 = tuple(map(np.dtype, (ml_dtypes.int4, ml_dtypes.uint4)))
 QUANTA = (*F8, *INT4)  # types that only DequantizeLinear reads here
-# Of each float type: the tolerance relative to the largest element, and the end of its exact integers. The reference
-# engines compute some f64 operators in f32.
+# For each float type: the tolerance relative to the largest element, and the limit up to which integers are exact. The
+# reference engines compute some f64 operators in f32.
 FLOATS = {np.dtype(np.float64): (1e-6, 2**20), np.dtype(np.float32): (2e-5, 2**20), np.dtype(np.float16): (8e-3, 2**10),
           BF16: (6e-2, 2**7)}
 # The types in which a device may keep f32.
@@ -73,7 +74,8 @@ class Value:
 
     @property
     def is_extreme(self):
-        """Tells whether it holds the identity of a maximum or minimum: the result over no elements."""
+        """Tells whether the value contains the identity of a maximum or minimum, which is the result over no
+        elements."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
@@ -117,7 +119,8 @@ class Drawing:
         self.precision = self.precision or drawn
 
     def inner(self):
-        """Returns a drawing for a body: it sees the values around it, and adds its constants and inputs to the model."""
+        """Returns a drawing for a body, which can read the values around it, and whose constants and inputs are added
+        to the model."""
         body = Drawing(self.seed, inputs=self.inputs, initializers=self.initializers, values=list(self.values),
                        names=self.names, depth=self.depth + 1, precision=self.precision)
         body.random, body.numbers, body.opset = self.random, self.numbers, self.opset
@@ -188,7 +191,7 @@ class Drawing:
     # --- nodes
 
     def add(self, op, *operands, outputs=1, exact=False, domain="", **attributes):
-        """Adds a node; gives its result, or a list of them. `exact`: exact operands give exact results."""
+        """Adds a node; returns its result, or a list of its results. `exact`: exact operands give exact results."""
         operands = [self.weight(o) if isinstance(o, np.ndarray) else o for o in operands]
         node = helper.make_node(op, [o.name if o else "" for o in operands], self.fresh(outputs), domain=domain, **attributes)
         results = self.place(node, [o for o in operands if o], exact)
@@ -199,7 +202,7 @@ class Drawing:
         return [f"v{self.names[0]}_{k}" for k in range(count)]
 
     def place(self, node, present, exact):
-        """Computes a node over operands that are there and adds it; gives its results."""
+        """Computes a node whose operands exist already, and adds it; returns its results."""
         compute = judge_of(node, self.opset)
         plain, wide = compute({o.name: (o.plain, o.wide) for o in present})
         keeps = exact and all(o.exact for o in present)
@@ -342,9 +345,9 @@ def judge_of(node, opset):
 
 def checked(node, known):
     """Returns the operands, or raises Skip where the reference engines disagree. The cases: rows divided by a norm or
-    deviation that is only a rounding error; Tan beside its poles; fractions in OneHot; halves that
-    DynamicQuantizeLinear rounds, and its scale for zeros; points of GridSample half way between two pixels;
-    labels of a loss that are no class; and the part of a cache behind the last key."""
+    deviation that is only a rounding error; Tan near its poles; fractions in OneHot; halves that DynamicQuantizeLinear
+    rounds, and its scale for zeros; points of GridSample half way between two pixels; labels of a loss that are no
+    class; and the part of a cache after the last key."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
@@ -370,13 +373,15 @@ def checked(node, known):
 
 
 def is_flat(rows, least):
-    """Tells whether a row's deviation is so small beside its elements that a rounding of the inputs changes the answer."""
+    """Tells whether a row's deviation is so small compared with its elements that rounding the inputs changes the
+    answer."""
     return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < least * np.max(np.abs(rows), -1))
 
 
 def normalised_rows(node, known):
-    """Yields the operands whose rows the node centres: an array with these rows along its last axis, and the smallest ratio of
-    deviation to the largest element. ONNX defines some variances as a difference of squares, which loses more bits."""
+    """Yields each operand whose rows the node centres, with these rows along its last axis, and the smallest allowed
+    ratio of a row's deviation to its largest element. ONNX defines some variances as a difference of squares, which
+    loses more bits."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     x = known[node.input[0]][1] if node.input and node.input[0] in known else None
     if node.op_type == "MeanVarianceNormalization":
@@ -438,8 +443,9 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """LRN with more channels than pictures, sizes of pooling by pads, ceil_mode and in one dimension, halves that quantised
-    products round, lengths of a recurrent network's rows, and norms of order 1."""
+    """Tells whether onnx's reference evaluator computes the node wrongly: LRN with more channels than pictures; sizes
+    of pooling with pads, with ceil_mode or in one dimension; halves that quantised products round; lengths of a
+    recurrent network's rows; norms of order 1."""
     has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
     is_plain_sum = node.op_type == "LpNormalization" and any(a.name == "p" and a.i == 1 for a in node.attribute)
     return has_lengths or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
@@ -511,8 +517,8 @@ def noisy(arrays):
 
 
 def is_exact(array, dtype, stored):
-    """Tells whether all elements are multiples of a power of two that their type holds, with their sums and many products;
-    f32 as `stored`."""
+    """Tells whether all elements are multiples of a power of two that their type represents exactly, and their sums and
+    many products as well. f32 is treated as the type `stored`."""
     if dtype.kind in "biu" or dtype in QUANTA:
         return True
     if dtype not in FLOATS:

@@ -42,7 +42,7 @@ NOT_DRAWN = {
 
 @functools.cache
 def operators():
-    """Returns (domain, name) of every operator that models may use, except NOT_DRAWN."""
+    """Returns (domain, name) of every operator that models may use, except those in NOT_DRAWN."""
     command = next(path for path in (BUILD / "bin/weft", RELEASE / "bin/weft") if path.exists())
     lines = subprocess.run([command, "ops", "--onnx"], capture_output=True, text=True, check=True).stdout
     listed = [tuple(line.split("\t")[:2]) for line in lines.splitlines() if line.strip()]
@@ -88,8 +88,8 @@ def has_operator(domain, name, opset):
 
 
 def draw_graph(seed, precision=""):
-    """Returns a drawing of 4 to 16 steps, some of them patterns; each operator comes first in equally many graphs. The
-    seed decides the precision, unless one is given."""
+    """Returns a drawing of 4 to 16 steps, some of them patterns; each operator is the first step of equally many
+    graphs. The seed decides the precision, unless one is given."""
     d = Drawing(seed, precision=precision)
     first = operators()[seed % len(operators())]
     if not has_operator(*first, d.opset):
@@ -168,7 +168,8 @@ def at_size(d, symbols, name, size):
 
 
 def allowed(value):
-    """Returns the allowed difference of an answer from the float64 one: a share of the largest element, plus the difference of the plain run."""
+    """Returns the allowed difference of an answer from the float64 answer: a share of the largest element, plus the
+    difference between the plain answer and the float64 answer."""
     known = np.isfinite(value.wide)
     largest = float(np.max(np.abs(value.wide[known]), initial=0))
     own = float(np.max(np.abs(value.plain.astype(np.float64)[known] - value.wide[known]), initial=0))

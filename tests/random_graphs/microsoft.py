@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to draw com.microsoft's operators; their answers come from onnxruntime alone."""
+"""Functions that draw com.microsoft's operators; their answers come from onnxruntime alone."""
 
 import numpy as np
 from draw import SIZES, Skip

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes from ONNX's own cases for operators, planted into a drawing: attributes and sizes that people chose, and
-every operator. An operand is the case's own data, as an input or a constant, or is cut out of a value of the
-drawing."""
+"""Inserts nodes of ONNX's own operator cases into a drawing. So every operator occurs, with attributes and sizes that
+people chose. An operand is the case's own data, as an input or a constant, or is cut out of a value of the drawing."""
 
 import collections
 import functools
@@ -59,7 +58,7 @@ def planted(d, array, is_first):
             return cut_out(d, array.shape, array.dtype)
         except Skip:
             pass
-    # Numbers that decide a result's shape are constants in most models, and some must be.
+    # Numbers that decide a result's shape are constants in most models; for some operators they must be.
     share = 0 if array.size < 5 else 0.9 if array.dtype in FLOATS else 0.15
     return d.given(array) if d.chance(share) else d.weight(array)
 

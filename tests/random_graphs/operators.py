@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to draw each of ONNX's operators: functions of a drawing and an operator's name. Elementwise operators come from
-src/ops/elementwise.def, so that a new line there is drawn at once; what has no function here is drawn from ONNX's own
-cases (node_cases.py).
+"""Functions that draw ONNX's operators; their arguments are a drawing and an operator's name. Elementwise operators
+come from src/ops/elementwise.def, so a new line there is drawn at once. Operators without a function here are drawn
+from ONNX's own cases (node_cases.py).
 """
 
 import re
@@ -12,7 +12,7 @@ from draw import BF16, SIZES, Skip
 from onnx import TensorProto
 
 TABLE = Path(__file__).resolve().parents[2] / "src" / "ops" / "elementwise.def"
-# Functions with jumps take exact operands only; others keep exact operands exact.
+# Functions with discontinuities take exact operands only; other functions keep exact operands exact.
 JUMPS = {"Sign", "Floor", "Ceil", "Round", "IsNaN", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Mod"}
 # The same for nodes from ONNX's cases.
 STEPS = JUMPS | {"OneHot", "Unique", "ThresholdedRelu", "Shrink", "Hardmax", "TopK", "NonMaxSuppression", "QuantizeLinear"}

@@ -173,7 +173,7 @@ def positions(d):
 
 
 def every_position(d):
-    """Returns x[i, j] with aranges i and j, as PyTorch exports it: x or its transpose."""
+    """Returns x[i, j] indexed by two aranges i and j, as PyTorch exports it; the result equals x or its transpose."""
     n, m = d.random.choice([(3, 3), (2, 5), (4, 4)])
     x = d.input((n, m))
     zero, one = d.weight(np.array(0, np.int64)), d.weight(np.array(1, np.int64))
@@ -296,8 +296,8 @@ def known_branch(d):
 
 
 def same_on_every_trip(d):
-    """Returns a body that repeats a computation which no trip changes, and passes a value through. It is too long to be
-    unrolled, except for targets without loops."""
+    """Returns a body that repeats a computation which no trip changes, and passes a value through. The loop is too long
+    to be unrolled, except for targets without loops."""
     x = d.input((d.random.choice((1, 2, 4)), d.random.choice((2, 3))))
     start, bias = d.input((x.shape[0], 3)), d.input((x.shape[0], 3))
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantised layers in the forms that quantisers write, beside those of patterns.py: windows of any kind between QDQ pairs, products of
-two quantised values, 16-bit integers, 8-bit floats, weights in blocks, and scales that follow from the values of a run. Scales are powers
-of two, so that every sum is exact and every rounding has one answer."""
+"""Draws quantised layers in the forms that quantisers write, in addition to those of patterns.py: convolutions and
+poolings between QDQ pairs, products of two quantised values, 16-bit integers, 8-bit floats, weights in blocks, and
+scales that are computed in the run. Scales are powers of two, so that every sum is exact and every rounding has one
+answer."""
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,8 @@ def f32(x):
 
 
 def between(d, x, quanta=None, scale=None):
-    """Adds a QDQ pair (QuantizeLinear and DequantizeLinear of one scale) behind x; returns the result and the scale."""
+    """Adds a QDQ pair (QuantizeLinear and DequantizeLinear with the same scale) after x; returns the result and the
+    scale."""
     dtype, zero = quanta or d.random.choice(QUANTA)
     scale, zero = scale or d.random.choice(SCALES), np.array(zero, dtype)
     q = d.add("QuantizeLinear", x, f32(scale), zero, exact=True)
@@ -37,7 +39,7 @@ def weight(d, shape, axis, dtype=np.int8):
 
 
 def bias(d, count, scale):
-    """Draws no bias, one in floats, or one in integers whose scale is the product of both scales."""
+    """Draws a bias: none, one in floats, or one in integers whose scale is the product of both scales."""
     if d.chance(0.3):
         return []
     if d.chance(0.3):
@@ -122,7 +124,7 @@ def product(d):
 
 
 def product_of_two(d):
-    """As in attention: both operands are computed, one is transposed."""
+    """Draws a product as in attention: both operands are computed, and one is transposed."""
     b, m, n, k = (d.random.choice((1, 2, 5)) for _ in range(4))
     left, _ = between(d, d.input((b, 2, m, k)))
     right, _ = between(d, d.input((b, 2, n, k)))
@@ -141,7 +143,8 @@ def wide_quanta(d):
 
 
 def of_this_run(d):
-    """Returns a product whose scale follows from the values: DynamicQuantizeLinear, MatMulInteger, both scales, a bias."""
+    """Returns a product whose scale is computed in the run: DynamicQuantizeLinear, MatMulInteger, both scales, a
+    bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
     x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row
@@ -154,8 +157,8 @@ def of_this_run(d):
 
 
 def of_each_row(d):
-    """Steps from the values of each row, as `weft quantize --to int8-dynamic` writes them. Rows run from 0 or -32 to 63.75 more or
-    its double, so that steps are 1/4 and 1/2."""
+    """Draws a product whose input is quantised by the range of each row, as `weft quantize --to int8-dynamic` writes
+    it. The range of a row begins at 0 or -32 and has a length of 63.75 or twice that, so that steps are 1/4 and 1/2."""
     rows, k, n = d.random.choice([(1,), (7,), (2, 3)]), d.random.choice((4, 16, 33)), d.random.choice((1, 5, 16))
     x = d.array((*rows, k))
     x[..., 0], x[..., 1] = -32, 31.75
@@ -174,7 +177,7 @@ def of_each_row(d):
 
 
 def float8(d):
-    """Draws 8-bit floats on both sides of a product or a convolution."""
+    """Draws a product or convolution with both operands in 8-bit floats."""
     kind = np.dtype(d.random.choice((ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fnuz)))
     is_picture, n = d.chance(0.4), d.random.choice((2, 8))
     x = d.input((1, 4, 6, 5) if is_picture else (*d.random.choice([(), (2,)]), d.random.choice((1, 3)), 16))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that operators may handle wrongly, as inputs of any operator: results of products, which a device may keep in
-16 bits; views with axes of size 1, whose strides are arbitrary; and values without elements."""
+"""Draws values that an operator may read wrongly, and operators that read them. The values are results of products,
+which a device may keep in 16 bits; views with axes of size 1, whose strides are arbitrary; and values without
+elements."""
 
 import numpy as np
 from draw import BF16, Skip
@@ -16,7 +17,7 @@ TYPES = [np.float32] * 8 + [np.float16, BF16, np.float64]
 
 
 def product(d):
-    """Returns a product, often of integers, so that operators that take exact operands only may follow."""
+    """Returns a product, often of integers, so that operators that take exact operands only can read it."""
     most = 1 if d.chance(0.6) else 4
     x = d.random.choice((product_of_rows, product_of_pictures))(d, most)
     if d.chance(0.3):
@@ -73,7 +74,7 @@ def inserted(d, sizes):
 
 
 def cut(d, sizes):
-    """Returns one position along an axis; the strides of the others stay as they are."""
+    """Returns a slice of one position along an axis; the strides of the other axes stay the same."""
     at = d.random.randint(0, 3)
     x = values_of(d, [*sizes[:at], 2, *sizes[at:]])
     if d.chance(0.4):

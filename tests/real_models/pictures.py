@@ -24,7 +24,7 @@ def resize(picture, width, height):
 
 
 def page(width, height, lines, size=28, left=20, step=None):
-    """Draws dark text on white: the picture, and the box of each line (left, top, right, bottom)."""
+    """Draws dark text on white; returns the picture, and the box of each line (left, top, right, bottom)."""
     Image, ImageDraw, ImageFont = painter()
     picture = Image.new("RGB", (width, height), "white")
     draw, font, boxes = ImageDraw.Draw(picture), ImageFont.load_default(size), []
@@ -36,7 +36,7 @@ def page(width, height, lines, size=28, left=20, step=None):
 
 
 def planes(picture, mean=0.5, deviation=0.5):
-    """Returns [1, 3, height, width], blue first, as OpenCV's readers have it."""
+    """Returns [1, 3, height, width], with the colours in the order blue, green, red, as OpenCV reads them."""
     scaled = (picture[..., ::-1] / 255.0 - mean) / deviation
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], np.float32)
 
@@ -51,7 +51,7 @@ def runs(marked):
 
 
 def lines_of(likelihood):
-    """Boxes of the lines of text that a detector marks, from the top."""
+    """Returns the boxes of the lines of text that a detector marks, from top to bottom."""
     marked = likelihood > 0.3
     found = []
     for top, bottom in runs(marked.any(1)):

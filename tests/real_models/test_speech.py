@@ -27,14 +27,15 @@ def conversation(rate):
 
 
 def chunks(sound, rate):
-    """Chunks [count, context + 32 ms], as in silero's own Python code."""
+    """Returns chunks of sound, [count, context + 32 ms], as silero's own Python code makes them."""
     size, before = (512, 64) if rate == RATE else (256, 32)
     padded = np.concatenate([np.zeros(before, np.float32), sound])
     return np.stack([padded[i:i + before + size] for i in range(0, len(sound) - size + 1, size)])
 
 
 def segments(likely):
-    """Intervals of speech in seconds: begin above 0.5, end below 0.35 for a quarter of a second."""
+    """Returns intervals of speech in seconds: one begins above 0.5 and ends when the likelihood is below 0.35 for a
+    quarter of a second."""
     found, start, quiet = [], None, 0
     for i, p in enumerate(likely):
         if p > 0.5 and start is None:
@@ -102,8 +103,8 @@ def test_silero_of_a_whole_recording(load):
 
 # --- smart-turn: whether somebody has said all -----------------------------------------------------------------------
 
-# Weights and activations are bytes: one different rounding changes all later values. onnxruntime's own
-# likelihoods with and without its fusions are up to 0.12 apart.
+# Weights and activations are 8-bit integers, so one different rounding changes all later values. onnxruntime's own
+# likelihoods with and without its fusions differ by up to 0.12.
 def test_smart_turn(load):
     sys.path.append(str(fetch.package("pipecat-ai") / "pipecat/audio/turn/smart_turn"))
     from _whisper_features import compute_whisper_log_mel_features
@@ -161,7 +162,7 @@ def test_dnsmos_p808(load):
                          [("Run_1663829550_Stage_0.onnx", 64, RATE), ("Run_1663915512_Stage_0.onnx", 64, RATE),
                           ("Run_1668423760_Stage_0.onnx", 96, 48000)])
 def test_aecmos(load, file, hidden, rate):
-    """An echo of the far end's speech lowers the score. One program serves signals of two lengths."""
+    """An echo of the far end's speech lowers the score. One program handles signals of two lengths."""
     engine = load("speechmos", f"speechmos/aecmos_models/{file}")
     start = np.zeros((4, 1, hidden), np.float32)
     size = 512 * rate // RATE
@@ -181,7 +182,8 @@ def test_aecmos(load, file, hidden, rate):
 
 @pytest.mark.small
 def test_plcmos(load):
-    """Speech with gaps is rated lower. Uses the package's own features, and models of one rater and of three."""
+    """Speech with gaps gets a lower score. Uses the package's own features, and models of one rater and of three
+    raters."""
     fetch.use("speechmos")
     from speechmos import plcmos
 

@@ -20,14 +20,14 @@ FILES = {"src/compile.cpp": "cpp", "tests/places.py": "python", "README.md": "ma
 
 
 def features(data):
-    """Returns bytes from both ends without white space; 256 where there are none."""
+    """Returns bytes from both ends of the data, without white space; 256 where there are no bytes."""
     begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
     return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
 
 @pytest.mark.small
 def test_magika(load):
-    """One program names the kinds of all files at once, and of some alone."""
+    """One program names the types of all files at once, and of some files one by one."""
     engine = load("magika", "magika/models/standard_v3_3/model.onnx")
     config = json.loads((fetch.package("magika") / "magika/models/standard_v3_3/config.min.json").read_text())
     kinds = config["target_labels_space"]
@@ -87,7 +87,8 @@ def test_reaction_map(load):
         return elements, neighbours, far
 
     def inputs(*molecules):
-        """Returns a place for the reaction, then of each molecule a place for itself and its atoms. Distance 0: in no relation."""
+        """Returns a token for the reaction, and then for each molecule a token for itself and tokens for its atoms.
+        Distance 0 means no relation."""
         count = 1 + sum(1 + len(elements) for (elements, _, _), _ in molecules)
         atoms, neighbours, roles = (np.ones((1, count), np.int64) * k for k in (1, 0, 1))
         distances = np.zeros((1, count, count), np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong inputs by name. Each is a function that writes files into a folder and returns the arguments for `weft`."""
+"""Invalid inputs by name. Each is a function that writes files into a folder and returns the arguments for `weft`."""
 
 import os
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong inputs by name (bad_inputs.py) that are noticed when a program runs, is loaded or is cached."""
+"""Invalid inputs, registered by name as in bad_inputs.py, that are noticed when a program runs, is loaded or is written
+to the cache."""
 
 import os
 import subprocess

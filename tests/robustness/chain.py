@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """chain.py NODES OUT.onnx: a model that is one long chain of mixed nodes over f32[batch, 16].
 
-Elementwise functions, products with weights, reductions, norms, views and concatenations follow each other, the same again
-every so many nodes, as the layers of a model do. Every value stays finite.
+Elementwise functions, products with weights, reductions, norms, views and concatenations alternate in a pattern that
+repeats after some nodes, like the layers of a model. Every value stays finite.
 """
 import argparse
 import itertools
@@ -15,7 +15,8 @@ WIDTH = 16
 
 
 def weights():
-    """Returns a few initialisers that all nodes share: a chain is about the number of nodes, not about bytes."""
+    """Returns a few initialisers that all nodes share, because chains test the number of nodes, not the size of the
+    file."""
     draw = np.random.default_rng(1)
     values = {
         "square": draw.standard_normal((WIDTH, WIDTH), np.float32) / 4,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of this folder: the build under test, how many cases to run, and the seed."""
+"""Code that the tests of this folder share: the build under test, the number of cases to run, and the seed."""
 
 import os
 import subprocess
@@ -11,8 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from places import BUILD, ROOT  # noqa: F401  for the tests of this folder
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # ./x test --release
-# The seed changes each day, so that short counts see other cases from day to day; every test that draws from it prints
-# it.
+# The seed changes each day, so that short runs test other cases from day to day; every test that uses it prints it.
 SEED = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a command under limits and notes its exit code and the most memory that it held, in KiB.
 
-A process begins with the peak of the one that it was made from, so a small Python stands between pytest and the command:
-python measured.py FILE SECONDS STACK_BYTES COMMAND..., with 0 for the usual stack."""
+A process inherits the memory peak of the process that started it, so a small Python process starts the command in place
+of pytest: python measured.py FILE SECONDS STACK_BYTES COMMAND..., with 0 for the usual stack."""
 import os
 import resource
 import signal

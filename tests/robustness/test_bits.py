@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same bits from any number of threads and in every process: random graphs, compiled and run again elsewhere."""
+"""Results have the same bits with any number of threads and in every process: random graphs are compiled and run again
+in other processes."""
 
 import hashlib
 import json

@@ -18,7 +18,7 @@ Node = helper.make_node
 
 
 def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
-    """`code` is the error code expected in the output; None: a program is made."""
+    """Registers a model. `code` is the error code expected in the output; None: a program is made."""
     def keep(function):
         BOMBS[name] = function, code, words
         return function
@@ -27,7 +27,7 @@ def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
 
 
 def squares(count, *more):
-    """Returns nodes that make x[n] x[n * n], and so on; `more` nodes of one input follow each."""
+    """Returns nodes that make x[n * n] of x[n], and so on; `more` nodes of one input follow each."""
     nodes, value = [], "x"
 
     def add(op, *inputs, **attributes):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long chains of mixed nodes: no recursion over depth (the stack is 256 KiB), time that grows with the number of nodes."""
+"""Long chains of mixed nodes: there is no recursion over their depth (the stack is 256 KiB), and the time grows
+linearly with the number of nodes."""
 
 import os
 import resource
@@ -52,8 +53,8 @@ def test_fast_enough(seconds):
 
 @pytest.mark.alone
 def test_grows_with_the_number_of_nodes(seconds):
-    """The time grows about as the number of nodes, in the median of pairs: other processes, on other cores too, make
-    single runs twice as long."""
+    """The time grows at most slightly faster than the number of nodes. Uses the median over pairs of measurements,
+    because other processes can double the time of a single run."""
     growth = statistics.median((long - 0.1) / short for short, long in seconds[1])
     assert growth <= (SIZES[1] / SIZES[0]) ** 1.2, seconds[1]
 

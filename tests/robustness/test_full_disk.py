@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk of 80 KiB that is full: answers are the same, earlier files stay, and no partly written file is left.
 
-The disk is a tmpfs in a mount namespace of its own. Where a process may have none, the tests are skipped; those of tests/unit, with
-a limit on the size of files, run everywhere."""
+The disk is a tmpfs in a mount namespace of its own. Where a process may not create one, the tests are skipped; similar
+tests in tests/unit, which limit the size of files, run everywhere."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ MOUNT = 'mount -t tmpfs -o size=80k,mode=0700 none "$DISK"\n'
 
 
 def on_small_disk(folder, script):
-    """Returns the output of a `sh` script in which $DISK is the disk and $WEFT the command."""
+    """Runs a `sh` script, in which $DISK is the disk and $WEFT the command; returns its output."""
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     settings = {**os.environ, "DISK": str(disk), "WEFT": str(BUILD / "bin/weft"), "MODEL": str(MODEL),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft compile` killed at any moment, and many of them at once: the program is complete or absent, no damaged entry stays
-in the kernel cache, and the final program has the same bytes."""
+"""`weft compile` is killed at random moments, and many of these processes run at once: the program is complete or
+absent, no damaged entry stays in the kernel cache, and the final program has the same bytes."""
 
 import os
 import random
@@ -49,7 +49,7 @@ def test_killed_at_any_moment(tmp_path, whole):
             subprocess.run([BUILD / "bin/weft", "cache", "clear"], env={**os.environ, "WEFT_CACHE_DIR": str(cache)}, check=True, capture_output=True)
         process, start = compiling(tmp_path, cache), time.monotonic()
         try:
-            process.wait(seconds * moments.random() ** 2)  # early more often: with the cache that others filled, it ends soon
+            process.wait(seconds * moments.random() ** 2)  # mostly early: with a filled cache it ends soon
             if is_from_empty:  # the reference run was made at a busy moment
                 seconds = min(seconds, time.monotonic() - start)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose names are control characters, bytes that are no UTF-8, quotes and mark-up: whatever is shown of it is text without
-control characters, JSON is JSON, and a report holds no more mark-up than that of a plain model."""
+"""A model whose names are control characters, bytes that are not UTF-8, quotes and mark-up: everything that is printed
+of it is text without control characters, JSON output stays valid JSON, and a report contains no more mark-up than that
+of a plain model."""
 
 import json
 import os
@@ -11,7 +12,7 @@ import pytest
 from limits import BUILD
 from onnx import TensorProto, helper, numpy_helper
 
-HELD = "QQQQQQQQQQQ"  # protobuf's own writer takes no such names, so they are put in its place afterwards
+HELD = "QQQQQQQQQQQ"  # protobuf's own writer refuses such names, so this placeholder is replaced afterwards
 HOSTILE = b"\x1b]\xff\"'<i>\n\x00\\"
 assert len(HELD) == len(HOSTILE)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""16 clients of all kinds at once, requests of random sizes, some of which go away: nothing is lost or mixed up."""
+"""16 clients of all kinds send requests of random sizes at once, and some of them disconnect: no answer is lost or goes
+to another client."""
 import asyncio
 import random
 

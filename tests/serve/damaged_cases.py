@@ -38,7 +38,7 @@ def places(value, path=()):
 
 
 def damage_json(value, rng):
-    """Returns the JSON with one value replaced, removed, doubled or renamed."""
+    """Returns the JSON with one value replaced, removed, duplicated or renamed."""
     value = copy.deepcopy(value)
     path = rng.choice([p for p in places(value) if p])
     holder = value
@@ -97,8 +97,8 @@ def damaged(rng):
 
 
 def post(connection, path, body, headers):
-    """Returns the status and the answer. A connection that the server has closed meanwhile, as it may between two requests, is made anew;
-    on a new one every request must be answered."""
+    """Returns the status and the answer. If the server has closed the connection, as it may between two requests, opens
+    a new one; on a new connection every request must be answered."""
     for is_new in (connection.sock is None, True):
         try:
             connection.request("POST", path, body, headers)
@@ -130,7 +130,7 @@ def test_damaged_requests_get_clean_answers(tmp_path):
 
 
 def test_damaged_messages_over_grpc(tmp_path):
-    """Raw bytes give an error of the client's on every method, never INTERNAL or UNKNOWN."""
+    """For damaged messages every method returns an error that blames the client, never INTERNAL or UNKNOWN."""
     import grpc
     from weft.serve import _proto
 
@@ -155,7 +155,7 @@ def test_damaged_messages_over_grpc(tmp_path):
 
 
 def test_schemathesis(tmp_path):
-    """The server gives no internal error, and no status, type or schema that /openapi.json does not tell of."""
+    """The server gives no internal error, and no status, type or schema that /openapi.json does not declare."""
     with Server(MODEL, double(tmp_path / "double.weft")) as server:
         checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
         command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run", server.url + "/openapi.json",

@@ -8,7 +8,8 @@ WIDTH, INNER = 32, 64
 
 
 def products(path):
-    """Saves y = relu(x w) v with weights of 1: each number of a row is INNER times the sum of the row's, which is exact."""
+    """Saves y = relu(x w) v with weights of 1: each number of a row of y is INNER times the sum of the row of x, which
+    is exact."""
     import weft
 
     text = f"""symbol b min=1

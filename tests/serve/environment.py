@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environments of their own for the server and its clients, build/serve and build/ray, made when a test first needs them.
-Weft needs none of them without a server."""
+"""Separate environments for the server and its clients, build/serve and build/ray, which are made when a test first
+needs them. Without a server, Weft needs neither."""
 import os
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def python_of(name):
 
 
 def run_cases(name, file, *words):
-    """Runs pytest over a file of cases of this folder, under that Python."""
+    """Runs pytest on a file of cases of this folder, with that environment's Python."""
     command = [python_of(name), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", HERE, HERE / file, *words]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=HERE, env=os.environ)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

@@ -98,7 +98,8 @@ def test_a_body_that_does_not_come_is_given_up(model):
 
 
 def endless(path):
-    """Makes a model that computes x + 1 until it reaches the limit: the caller chooses the number of steps, and from 2^24 on it never ends."""
+    """Makes a model that adds 1 to x until x reaches a limit. The caller chooses the number of steps by the limit;
+    above 2^24 the model never ends."""
     import weft
 
     text = """symbol t min=0

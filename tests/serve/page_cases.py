@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page at / in a real headless Chromium (a package of npm), by its own protocol: a picture goes in, the answer comes out."""
+"""Tests the page at / in a real headless Chromium (an npm package), controlled by Chromium's own protocol: the test
+gives a picture and reads the answer."""
 import asyncio
 import io
 import os

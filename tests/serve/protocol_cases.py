@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The v2 protocol by clients from outside: tritonclient over HTTP and gRPC, Prometheus' parser, plain requests."""
+"""Tests the v2 protocol with independent clients: tritonclient over HTTP and gRPC, Prometheus' parser, plain
+requests."""
 import json
 import struct
 
@@ -14,7 +15,7 @@ LIKELY = list(range(10))
 
 
 def text_model(path):
-    """Strings in and out: they have a form of their own in every way of the protocol."""
+    """Strings as input and output: each variant of the protocol has its own form for them."""
     import weft
 
     text = 'symbol n\nmodule main {\n  %t = parameter {name="t", type=string[n]}\n  return "same"=%t\n}\n'
@@ -177,7 +178,7 @@ def test_strings(tmp_path):
 
 
 def test_the_descriptors_are_those_of_protoc(tmp_path):
-    """_proto.py reads v2.proto as protoc does, and its numbers are those of the standard's own messages."""
+    """_proto.py reads v2.proto as protoc does, and its field numbers are those of the standard's own messages."""
     import subprocess
     import sys
 

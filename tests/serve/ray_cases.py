@@ -26,7 +26,8 @@ ROWS = 10_000
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    """Provides a cluster: that of the two nodes in network namespaces (two_nodes.py) if there is one, else a new one of one node."""
+    """Provides a cluster: the one of the two nodes in network namespaces (two_nodes.py) if it runs, else a new one with
+    a single node."""
     address = os.environ.get("RAY_HEAD_ADDRESS")
     here = os.path.dirname(os.path.abspath(__file__))  # every node imports the functions of this file
     environment = {"env_vars": {"PYTHONPATH": os.pathsep.join([server.ENVIRONMENT["PYTHONPATH"], here])}}
@@ -39,7 +40,7 @@ def cluster():
 
 
 def ask(url, rows):
-    """Returns the digits that the server sees in these pictures; None where the replica died under the request."""
+    """Returns the digits that the server recognises in these pictures; None if the replica died during the request."""
     body = {"inputs": [{"name": "image", "datatype": "FP32", "shape": list(TEN[rows].shape), "data": TEN[rows].reshape(-1).tolist()}]}
     try:
         with urllib.request.urlopen(urllib.request.Request(url + "/v2/models/digits/infer", json.dumps(body).encode())) as answer:
@@ -96,7 +97,7 @@ def test_every_node_answers():
 
 
 def rows_of_pictures(batch):
-    """Returns a dataset whose rows name a picture each; every 100th has none."""
+    """Returns a dataset in which each row names a picture; every 100th row has none."""
     pictures = np.array([TEN[i % 10] if i % 100 != 57 else np.full((1, 8, 8), np.nan, np.float32) for i in batch["id"]])
     return {"id": batch["id"], "picture": pictures}
 

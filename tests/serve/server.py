@@ -65,7 +65,7 @@ class Server:
 
 
 def until(condition):
-    """Waits until the condition holds. A test that hangs is ended from outside."""
+    """Waits until the condition holds. A test that hangs is ended by its caller."""
     while not (value := condition()):
         time.sleep(0.02)
     return value
@@ -78,7 +78,7 @@ def numbers(name="x", rows=1, length=2, first=0.0):
 
 
 def double(path, factor=2):
-    """Saves a program that multiplies f32[b,s] by a number: exact, so that any mix-up shows."""
+    """Saves a program that multiplies f32[b,s] by a number, exactly, so that any mix-up is detected."""
     import weft
 
     text = f"""symbol b

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ray_cases.py on two nodes of Ray, each in a network namespace of its own with its own address. Needs root.
+"""Runs ray_cases.py on two nodes of Ray, each in a network namespace of its own with its own address. Needs root.
 
   build/ray/bin/python tests/serve/two_nodes.py
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in a folder that is watched: versions come and go under load, and no request fails."""
+"""Models in a watched folder: versions are added and removed under load, and no request fails."""
 import asyncio
 import os
 import shutil

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an open batch, and
-TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all. NAME.json says which weights were drawn by a rule
-and where they are in the weight file, so that they need not be carried elsewhere."""
+"""Runs with the Python that has TensorFlow: networks of keras.applications with random weights as SavedModels with an
+open batch, and TensorFlow's answers.  applications.py FOLDER NAME...  `--all` prints the names of all. NAME.json lists
+the weights that were drawn by a rule and their places in the weight file, so that these weights need not be copied to
+other machines."""
 import functools
 import inspect
 import json
@@ -49,8 +50,9 @@ def noise(rng, batch, size, most=2):
 
 
 def measured(layer, x, **_):
-    """Normalises x with its own moments, which become those of the layer, rounded so that files compress. A channel that hardly varies in
-    these pictures is not blown up in others: its variance is at least a quarter of the layer's mean."""
+    """Normalises x with its own moments, which become those of the layer; they are rounded, so that files compress
+    well. The variance of a channel is at least a quarter of the layer's mean variance, so that a channel that hardly
+    varies in these pictures is not amplified too much in others."""
     mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
     for weight, moment in ((layer.moving_mean, mean), (layer.moving_variance, tf.maximum(variance, tf.reduce_mean(variance) / 4))):
         weight.assign(tf.cast(tf.cast(moment, tf.bfloat16), tf.float32))
@@ -58,8 +60,9 @@ def measured(layer, x, **_):
 
 
 def calibrate(model, rng, size):
-    """Measures the moments of the norms on noise, so that outputs depend on the input. Each norm sees what the norms before it give with
-    their final moments: moments of a training step, without flooring and rounding, are off by more from layer to layer."""
+    """Measures the moments of the norms on noise, so that outputs depend on the input. Each norm measures its input
+    after the earlier norms have their final moments. With the moments of one training step, which lack the minimum and
+    the rounding, the error would grow from layer to layer."""
     norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     for layer in norms:
         layer.call = functools.partial(measured, layer)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen graphs of one operator of TensorFlow each, as lite_cases.py has those of TensorFlow Lite. Attributes that are left out have
-TensorFlow's defaults. Type attributes follow from the operands."""
+"""Cases of frozen graphs with a single operator of TensorFlow, as lite_cases.py has them for TensorFlow Lite.
+Attributes that are left out have TensorFlow's defaults. Type attributes follow from the operands."""
 import numpy as np
 
 from lite_cases import SPECIAL, B, Case, F, H, I, L, S, U, Value, const, f, ints, rng

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: frozen graphs of several operators with its answers.  full_graphs.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes frozen graphs of several operators, and TensorFlow's answers.
+full_graphs.py FOLDER"""
 import os
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ def spec(*shape, dtype=tf.float32):
 
 
 def keep(name, function, signature, runs, lower=False):
-    """Writes a frozen graph; its outputs by the names of their nodes."""
+    """Writes a frozen graph; its outputs have the names of their nodes."""
     frozen = convert_variables_to_constants_v2(tf.function(function).get_concrete_function(signature), lower_control_flow=lower)
     (FOLDER / f"{name}.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
     kept = {}

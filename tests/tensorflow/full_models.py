@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes each case of full_cases.py as a frozen graph, as it is and with open sizes, and
-TensorFlow's answers beside it.  full_models.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes each case of full_cases.py as a frozen graph, once with fixed and
+once with open sizes, and TensorFlow's answers.  full_models.py FOLDER"""
 import inspect
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: LiteRT's answers of a model to random inputs, run after run.
-lite_answers.py MODEL RUNS BATCH OUT.npz"""
+"""Runs with the Python that has TensorFlow: writes LiteRT's answers of a model to random inputs, one run after the
+other. lite_answers.py MODEL RUNS BATCH OUT.npz"""
 import sys
 
 import numpy as np

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of one operator of TensorFlow Lite each: sizes 0, 1 and odd, every type that it takes, each of its options. Plain data;
-lite_models.py writes the files and asks LiteRT for the answers."""
+"""Cases of models with a single operator of TensorFlow Lite: sizes 0, 1 and odd sizes, every type that the operator
+supports, each of its options. Plain data; lite_models.py writes the files and asks LiteRT for the answers."""
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ rng = np.random.default_rng(7)
 
 @dataclass
 class Value:
-    """The contents of a tensor: a constant of the model or an input, with scale and zero point if it is quantised."""
+    """The contents of a tensor: a constant of the model, or an input. Has a scale and zero point if it is quantised."""
     array: np.ndarray
     constant: bool = False
     scales: tuple = ()
@@ -38,7 +38,7 @@ class Case:
 
 CASES = []
 CHANNELS_LAST = ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D")  # whose numbers of channels must be fixed
-# Inputs that hold sizes or coordinates: how many these are must be fixed.
+# For each operator, the inputs that hold sizes or coordinates; the number of their elements must be fixed.
 NUMBERS = {"RESHAPE": [1], "PAD": [1], "SLICE": [1, 2], "STRIDED_SLICE": [1, 2], "FILL": [0], "BROADCAST_ARGS": [0, 1],
            "GATHER_ND": [1], "SCATTER_ND": [0], "DYNAMIC_UPDATE_SLICE": [2], "SPARSE_TO_DENSE": [0], "NON_MAX_SUPPRESSION_V4": [0], "NON_MAX_SUPPRESSION_V5": [0]}
 
@@ -48,8 +48,9 @@ def is_input(value):
 
 
 def open_dims(case, number):
-    """Returns the sizes of an input of the form with open sizes: all are open but those that must be fixed. Where there are several
-    inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never broadcasts them."""
+    """Returns the sizes of an input in the variant with open sizes: all sizes are open except those that must be fixed.
+    Where there are several inputs, axes of size 1 stay: Weft assumes that open sizes of operands are equal and never
+    broadcasts them."""
     shape = case.inputs[number].array.shape
     is_alone = sum(is_input(i) for i in case.inputs) == 1
     if is_alone and case.has_state:
@@ -424,7 +425,7 @@ def gates(count, *shape):
 
 
 def lstm(inputs, units, out, coupled=False, peeps=False, projected=False):
-    """Returns the operands of one direction behind x: weights, peepholes, biases, a projection."""
+    """Returns the operands of one direction after x: weights, peepholes, biases, a projection."""
     first = [None] if coupled else gates(1, units, inputs)
     again = [None] if coupled else gates(1, units, out)
     peepholes = ([None] if coupled else gates(1, units)) + gates(2, units) if peeps else [None] * 3

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: models of several operators as its converter writes them, with LiteRT's answers.
-lite_graphs.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes models of several operators as TensorFlow's converter makes them,
+and LiteRT's answers. lite_graphs.py FOLDER"""
 import os
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ FOLDER = Path(sys.argv[1])
 
 
 def plain_run(interpreter, inputs):
-    """Returns inputs and outputs by the names of their tensors, where the model has no signature."""
+    """Runs a model without a signature; returns inputs and outputs by the names of their tensors."""
     for detail in interpreter.get_input_details():
         if tuple(detail["shape"]) != inputs[detail["name"]].shape:
             interpreter.resize_tensor_input(detail["index"], inputs[detail["name"]].shape)
@@ -168,7 +168,7 @@ def quantised():
 
 
 def refused():
-    """Makes a custom operator: an operator of TensorFlow itself that the converter leaves in the model."""
+    """Makes a custom operator: an operator of TensorFlow itself that the converter keeps in the model."""
     (FOLDER / "custom.tflite").write_bytes(convert(
         lambda x: tf.linalg.inv(x), spec(3, 3), allow_custom_ops=True,
         target_spec=tf.lite.TargetSpec([tf.lite.OpsSet.TFLITE_BUILTINS])))

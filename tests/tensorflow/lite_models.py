@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes each case of lite_cases.py as a .tflite file, as it is and with open sizes, and
-LiteRT's answers beside it.  lite_models.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes each case of lite_cases.py as a .tflite file, once with fixed and
+once with open sizes, and LiteRT's answers.  lite_models.py FOLDER"""
 import dataclasses
 import importlib.util
 import json
@@ -18,7 +18,7 @@ from lite_cases import CASES, CODES, Value, is_input, open_dims
 
 
 def read_schema():
-    """Returns TensorFlow's own classes for the schema, without the rest of it."""
+    """Returns TensorFlow's own Python classes for the schema, without importing the rest of TensorFlow."""
     package = Path(importlib.util.find_spec("tensorflow").origin).parent
     spec = importlib.util.spec_from_file_location("schema", package / "lite/python/schema_py_generated.py")
     module = importlib.util.module_from_spec(spec)
@@ -95,7 +95,7 @@ class Writer:
 
 
 def detections(folder):
-    """Makes models of the custom operator that ends SSD networks, in both of its ways."""
+    """Makes models of the custom operator that ends SSD networks, in both of its modes."""
     import tensorflow as tf
 
     rng = np.random.default_rng(9)
@@ -124,7 +124,8 @@ def detections(folder):
         np.savez(folder / f"{name}.npz", **values, **found)
 
 
-# Reference kernels are missing for these, or leave out the last channel of a window (LOCAL_RESPONSE_NORMALIZATION).
+# LiteRT's reference kernels do not exist for these operators or, for LOCAL_RESPONSE_NORMALIZATION, leave out the last
+# channel of a window.
 LACKS_REFERENCE = ("CEIL", "ROUND", "ELU", "BROADCAST_TO", "LOCAL_RESPONSE_NORMALIZATION", "SUM", "SEGMENT_SUM")
 
 
@@ -141,7 +142,7 @@ def answers(model, case):
         for detail, value in zip(interpreter.get_input_details(), values):
             interpreter.set_tensor(detail["index"], value)
         interpreter.invoke()
-        # LiteRT hands out no tensor without elements whose size it found while it ran.
+        # LiteRT cannot return a tensor that has no elements if its size became known only during the run.
         for i, d in enumerate(interpreter.get_output_details()):
             yield f"{letter}{i}", interpreter.get_tensor(d["index"]) if np.prod(d["shape"]) else np.zeros(d["shape"], d["dtype"])
 

@@ -27,7 +27,7 @@ for options, slot, name, kind, default in re.findall(r'^OPTION\((\d+), (\d+), "(
     field = SPELLING.get(name, "".join(part[:1].upper() + part[1:] for part in name.split("_")))
     if name in ("new_height", "new_width"):  # deprecated, and in no class any more
         continue
-    # A table with this one field: TensorFlow's class must read its value.
+    # Makes a table with only this field: TensorFlow's class must read its value.
     builder = flatbuffers.Builder(0)
     value = {"text": None, "integers": None}.get(kind, 1)
     offset = builder.CreateString("a") if kind == "text" else builder.CreateNumpyVector(__import__("numpy").array([7], "int32")) if kind == "integers" else 0

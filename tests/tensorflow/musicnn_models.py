@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: a training graph and checkpoint of version 1 (.meta, .index, .data) as a SavedModel, with
-TensorFlow's answers.  musicnn_models.py OUT FOLDER NAME
+"""Runs with the Python that has TensorFlow: writes a training graph and checkpoint of version 1 (.meta, .index, .data)
+as a SavedModel, with TensorFlow's answers.  musicnn_models.py OUT FOLDER NAME
 
-Nothing is taken out of the graph: losses, optimiser and training branches stay in the graph besides the signature's nodes."""
+The whole graph is kept: losses, optimiser and training branches stay in the graph in addition to the signature's
+nodes."""
 import os
 import sys
 from pathlib import Path

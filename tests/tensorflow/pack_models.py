@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models and networks of keras.applications with TensorFlow's answers, small enough to be carried to a machine that has neither
-TensorFlow nor a network (run_packed.py runs them there).  pack_models.py FOLDER [NAME...]
+"""Packs trained models and networks of keras.applications with TensorFlow's answers, small enough to be copied to a
+machine that has neither TensorFlow nor a network (run_packed.py runs them there).  pack_models.py FOLDER [NAME...]
 
-FOLDER/models.json names them. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and how far from these an answer may be ("0 off y").
-Weights of networks that are not trained are random numbers that both sides can draw: the files hold zeros in their place, and NAME.json
-says what belongs there. Without names the small ones are packed; every trained model and all forty networks of keras.applications can be
-named."""
+FOLDER/models.json names them. NAME.npz holds inputs ("0 in x"), answers ("0 out y") and the allowed differences from
+these answers ("0 off y"). Weights of networks that are not trained are random numbers that both sides can draw: the
+files contain zeros in their place, and NAME.json describes the numbers. Without names the small ones are packed; every
+trained model and all forty networks of keras.applications can be named."""
 import json
 import shutil
 import sys
@@ -61,8 +61,8 @@ def add_lite(pack, work, name, package, path, within, runs=1):
 
 
 def with_bounds(found):
-    """Returns the inputs and answers of a judge that also says how far rounded inputs move each answer ("0 moved y"), with the bounds
-    that follow from it ("0 off y")."""
+    """Takes inputs, answers, and the change of each answer when inputs are rounded ("0 moved y"). Returns the inputs
+    and answers with the bounds that follow from these changes ("0 off y")."""
     stored = {key: value for key, value in found.items() if " in " in key or " out " in key}
     for key in [key for key in stored if " out " in key]:
         most = np.abs(stored[key].astype(np.float64)).max(initial=0)
@@ -102,7 +102,7 @@ def add_music(pack, work, name):
 
 
 def add_languages(pack, work):
-    """Adds guesslang: its scores for texts. The names of the languages are strings and are left out."""
+    """Adds guesslang: its scores for texts. Leaves out the names of the languages, which are strings."""
     if not pack.wants("guesslang"):
         return
     folder = fetch.package("guesslang") / "guesslang/data/model"

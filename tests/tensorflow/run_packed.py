@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the models of pack_models.py on a device and compares with TensorFlow's answers, which lie beside them. It needs numpy and Weft.
-run_packed.py FOLDER [NAME...] [--device nvidia:0] [--out FILE]"""
+"""Runs the models of pack_models.py on a device and compares with TensorFlow's answers, which are in the same folder.
+It needs numpy and Weft. run_packed.py FOLDER [NAME...] [--device nvidia:0] [--out FILE]"""
 import argparse
 import json
 import os
@@ -21,7 +21,7 @@ import weft
 
 
 def whole(folder, model, work):
-    """Returns the model's path, where weights that were left out are drawn again."""
+    """Returns the model's path. Weights that the archive leaves out are drawn again, in a copy."""
     path, left_out = folder / model["file"], folder / f"{model['name']}.json"
     if not left_out.exists():
         return path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: SavedModels of both versions, and control flow of both, with TensorFlow's answers.
-saved_models.py FOLDER"""
+"""Runs with the Python that has TensorFlow: writes SavedModels of both versions, and control flow of both, with
+TensorFlow's answers. saved_models.py FOLDER"""
 import os
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ def spread(model):
 
 
 def keep_keras(name, model, *shapes):
-    """Writes a Keras model as its export writes it; the input is called x."""
+    """Writes a Keras model with Keras's own export; the input is called x."""
     spread(model)
     spec = tf.TensorSpec(model.inputs[0].shape, model.inputs[0].dtype, "x")
     function = tf.function(lambda x: {"y": model(x, training=False)}, input_signature=[spec])
@@ -77,7 +77,8 @@ class Apart(tf.train.experimental.ShardingCallback):
 
 
 class Several(tf.Module):
-    """Two signatures; variables of types whose places in the file are not aligned; one that a run writes."""
+    """A model with two signatures, with variables of types whose places in the file are not aligned, and with a
+    variable that a run writes."""
 
     def __init__(self):
         self.bytes = tf.Variable(np.int8([1, -2, 3]))
@@ -114,7 +115,8 @@ class Several(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
     def write(self, x):
-        """Branches and loops that write variables: one side only, nested, and one that the condition of the loop reads."""
+        """Branches and loops that write variables: in one branch only, nested, and a variable that the loop's condition
+        reads."""
 
         def grow():
             self.total.assign_add(x)
@@ -259,7 +261,7 @@ def first_version():
 
 
 def partitioned():
-    """Variables of version 1 that are saved in parts: one graph has the parts as variables, another the whole."""
+    """Variables of version 1 that are saved in parts: one graph has the parts as variables, the other has the whole."""
     builder = v1.saved_model.Builder(str(FOLDER / "parts"))
     for tags in (["serve"], ["serve", "whole"]):
         with tf.Graph().as_default(), v1.Session() as session:

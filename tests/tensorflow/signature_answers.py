@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: the answers of a SavedModel's signatures to one input.
+"""Runs with the Python that has TensorFlow: writes the answers of a SavedModel's signatures to one input.
 signature_answers.py FOLDER INPUT.npy OUT.npz SIGNATURE..."""
 import os
 import sys

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""keras.applications with random weights from SavedModels: one program for all batches, beside TensorFlow. The plain run takes one of
-three small ones, another each day; `./x test --release` all forty."""
+"""Networks of keras.applications with random weights, read from SavedModels: one program for all batches gives
+TensorFlow's answers. The plain run takes one of three small networks, another each day; `./x test --release` takes all
+forty."""
 import contextlib
 import shutil
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frozen graphs: every operator that Weft has beside TensorFlow's own answers, with fixed and with open sizes; networks, control flow
-and functions; refused models."""
+"""Frozen graphs: every operator that Weft supports is compared with TensorFlow's own answers, with fixed and with open
+sizes; networks, control flow and functions; refused models."""
 import json
 import os
 import re
@@ -82,7 +82,7 @@ NO_LAYER = ["while", "if", "calls", "switch_and_merge", "enter_and_exit"]
 @pytest.mark.parametrize("to", ["int8", "fp8", "int8-weights"])
 @pytest.mark.parametrize("name", [*QUANTISED, *NO_LAYER])
 def test_quantised_or_refused(name, to, graphs, tmp_path):
-    """A network keeps its answers; a graph without products by weights is refused, and nothing is written."""
+    """A quantised network keeps its answers; a graph without products by weights is refused, and no file is written."""
     data, out = [inputs for inputs, _ in runs(graphs, name)], tmp_path / "out.onnx"
     if name in NO_LAYER:
         with pytest.raises(weft.UsageError) as caught:
@@ -99,7 +99,7 @@ def test_quantised_or_refused(name, to, graphs, tmp_path):
 
 
 def test_no_copies_of_layout(graphs):
-    """Channels stay last: no step copies a tensor except to pad it."""
+    """The layout stays channels last: no step copies a tensor except to pad it."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
     assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
 

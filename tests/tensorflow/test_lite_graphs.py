@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as TensorFlow's converter writes them: control flow, variables, spectra, quantised and half-precision networks; refused
-models and their errors."""
+"""Models that TensorFlow's converter wrote: control flow, variables, spectra, quantised and half-precision networks;
+refused models and their errors."""
 import re
 import struct
 import subprocess
@@ -68,13 +68,14 @@ def test_signatures_that_are_not_there(graphs):
 
 
 def test_quantized_to_onnx(graphs, tmp_path):
-    """A float network becomes an int8 file that stock onnxruntime runs; a network in bytes is refused."""
+    """A float network becomes an int8 file that stock onnxruntime runs; a network that is quantised already is
+    refused."""
     import onnxruntime
 
     data = [inputs["x"] for inputs, _ in runs(graphs, "network")]
     report = weft.quantize(graphs / "network.tflite", data, tmp_path / "out.onnx")
     assert report["quantised"] >= 2 and report["loss"] < 0.1
-    # Unoptimised: onnxruntime's integer convolutions saturate sums on processors without VNNI.
+    # Without optimisations, because onnxruntime's integer convolutions saturate sums on processors without VNNI.
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(tmp_path / "out.onnx", options, providers=["CPUExecutionProvider"])
@@ -87,7 +88,8 @@ def test_quantized_to_onnx(graphs, tmp_path):
 
 
 def test_saved_and_other_ways_in(graphs, tmp_path):
-    """The answers are equal from bytes, from a saved program and by the command line; the support report counts all operators."""
+    """The answers are equal if the model is given as bytes, as a saved program or on the command line; the support
+    report counts all operators."""
     path = graphs / "network.tflite"
     image = next(runs(graphs, "network"))[0]["x"]
     model = weft.compile(str(path), device="cpu")

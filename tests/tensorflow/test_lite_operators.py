@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator of TensorFlow Lite that Weft has, case by case beside LiteRT's reference kernels: right or refused, with fixed
-sizes and with every size left open."""
+"""Every operator of TensorFlow Lite that Weft supports, compared case by case with LiteRT's reference kernels: the
+answer is right or the model is refused, with fixed sizes and with every size left open."""
 import json
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ import judge
 from lite_cases import CASES, OPERATORS
 from places import keep_count
 
-REFUSED = {}  # what is refused, and why: name of a case -> code; everything else must be right
+REFUSED = {}  # name of a case that is refused -> error code; all other cases must be right
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def answers(tmp_path_factory):
 
 def run(path, values):
     """Returns the case's results. A model with a state is run twice, the second time with the state of the first; the
-    results of both runs follow each other."""
+    results of the first run come first."""
     model = weft.compile(str(path), device="cpu")
     names = [port.name for port in model.inputs]
     if len(names) > len(values):

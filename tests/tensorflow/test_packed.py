@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models and networks of keras.applications on an emulated gfx1100, beside TensorFlow's answers. The plain run takes one."""
+"""Trained models and networks of keras.applications on an emulated gfx1100, compared with TensorFlow's answers. The
+plain run takes one model."""
 import json
 import os
 import subprocess

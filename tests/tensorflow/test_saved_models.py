@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels of both versions beside TensorFlow's answers: signatures, tags, variables and their files, control flow and lists of
-tensors of both versions, recurrent networks of Keras; refused models and their errors."""
+"""SavedModels of both versions, compared with TensorFlow's answers: signatures, tags, variables and their files,
+control flow and lists of tensors of both versions, recurrent networks of Keras; refused models and their errors."""
 import shutil
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def test_quantised(saved, tmp_path):
 
 
 def check_states(model, saved, name, tolerance):
-    """Runs a model whose variables are written, each run with the values that the one before left."""
+    """Runs a model that writes variables; each run gets the values that the run before left."""
     state = {}
     for inputs, wanted in runs(saved, name):
         found = model.run(inputs | state)
@@ -69,7 +69,8 @@ def check_states(model, saved, name, tolerance):
 
 @pytest.mark.parametrize("folder", ["several", "shards"])
 def test_state(folder, saved):
-    """A variable that a run writes is given to the next; one that is left out has the saved value."""
+    """The value of a variable that a run writes is passed to the next run; a variable that is left out has the saved
+    value."""
     model = weft.compile(saved / folder, device="cpu", signature="add")
     (name,) = check_states(model, saved, f"{folder}-add", 1e-6)
     fixed = weft.compile(saved / folder, device="cpu", signature="add", fixed_defaults=[name])
@@ -84,7 +85,8 @@ def test_written_in_bodies(folder, saved):
 
 
 def test_ways_in(saved, tmp_path):
-    """The answers are equal from the .pb file, by the command line and from a saved program; the support report counts all nodes."""
+    """The answers are equal if the model is given as the .pb file, on the command line or as a saved program; the
+    support report counts all nodes."""
     folder, (inputs, _) = saved / "network", next(runs(saved, "network"))
     expected = weft.compile(folder, device="cpu")(inputs["x"])
     np.testing.assert_array_equal(weft.compile(str(folder / "saved_model.pb"), device="cpu")(inputs["x"]), expected)
@@ -101,7 +103,7 @@ def test_ways_in(saved, tmp_path):
 
 
 def test_channels_first(saved):
-    """Inputs and outputs have their channels in front, as in MIGraphX."""
+    """Inputs and outputs are channels first, as in MIGraphX."""
     inputs, wanted = next(runs(saved, "network"))
     model = weft.compile(saved / "network", device="cpu", channels_first=True)
     np.testing.assert_allclose(model(inputs["x"].transpose(0, 3, 1, 2)), wanted["y"], rtol=1e-4, atol=1e-5)
@@ -109,8 +111,8 @@ def test_channels_first(saved):
 
 @pytest.mark.parametrize("name, products", [("LSTM", [1, 1]), ("GRU", [1, 2]), ("SimpleRNN", [1, 1]), ("both_ways", [1, 1]), ("masked", [1])])
 def test_recurrent_networks_are_one_loop(name, products, saved):
-    """The loop carries only states, its trip count is a size, and the product of input and weights is hoisted before
-    it."""
+    """Each recurrent network becomes one loop that carries only states; its trip count is a size, and the product of
+    input and weights is hoisted before it."""
     modules = weft.print_model(saved / name, "final", device="cpu").split("\nmodule ")
     loops = [line for line in modules[1].splitlines() if " = loop" in line]
     assert len(loops) == len(products) and all("conditional=false" in line for line in loops), modules[1]
@@ -133,7 +135,7 @@ def test_tags(saved):
 
 
 def test_reduce(saved, tmp_path, monkeypatch):
-    """A kernel is broken on purpose: reduction leaves one node of the network, written as ONNX."""
+    """A kernel is broken on purpose. `weft reduce` leaves one node of the network, written as ONNX."""
     monkeypatch.setenv("WEFT_BREAK_KERNEL", "depthwise")
     done = subprocess.run([BUILD / "bin/weft", "reduce", f"{saved / 'network'}/", "--signature", "serving_default", "-o", tmp_path / "small"], capture_output=True, text=True)
     assert done.returncode == 0 and "1 of" in done.stdout and "answers differ" in done.stdout, done.stdout + done.stderr

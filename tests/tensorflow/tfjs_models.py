@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: graph models of TensorFlow.js, which are GraphDefs as JSON with their weights beside them,
-as frozen graphs, and TensorFlow's answers to a picture.  tfjs_models.py OUT FOLDER PICTURE.npy NAME...
+"""Runs with the Python that has TensorFlow: writes graph models of TensorFlow.js, which are GraphDefs in JSON with
+separate weight files, as frozen graphs, and TensorFlow's answers to a picture.  tfjs_models.py OUT FOLDER PICTURE.npy
+NAME...
 
-TensorFlow.js fuses products with their followers. Weft reads those nodes unchanged; TensorFlow gets a graph in which they are
-apart, since its own kernels for CPUs lack some of them."""
+TensorFlow.js fuses products with the operators that follow. Weft reads the fused nodes unchanged. TensorFlow gets a
+graph in which they are separate, because its kernels for CPUs lack some fused forms."""
 import json
 import os
 import sys
@@ -61,7 +62,7 @@ def add(graph, op, name, inputs, **types):
 
 
 def add_prelu(graph, name, x, slope):
-    """Adds Prelu, which TensorFlow has not, as max(x, 0) + slope * min(x, 0)."""
+    """Adds Prelu, which TensorFlow lacks, as max(x, 0) + slope * min(x, 0)."""
     kind = tf.compat.v1.AttrValue(type=1)
     zero = add(graph, "Const", name + "/zero", [], dtype=kind)
     zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.float32(0)))

@@ -151,7 +151,7 @@ class Quantised(nn.Module):
 
 
 class Cached(nn.Module):
-    """Keys and values that are kept, as a cache of fixed size keeps them."""
+    """A model that keeps keys and values in a cache of fixed size."""
 
     def __init__(self):
         super().__init__()
@@ -165,7 +165,8 @@ class Cached(nn.Module):
 
 
 def exported(model, inputs, shapes=None, strict=False):
-    """Returns the program; if `strict`, traced by dynamo and decomposed without a table, which changes names in guards."""
+    """Returns the exported program. With `strict`, it is traced by dynamo and decomposed by `run_decompositions({})`,
+    which changes names in guards."""
     with torch.no_grad():
         program = torch.export.export(model.eval(), inputs, dynamic_shapes=shapes, strict=strict)
         return program.run_decompositions({}) if strict else program

@@ -35,8 +35,9 @@ MODELS = {}
 
 
 def case(*inputs, parts=lambda: (), buffers=lambda: {}, **options):
-    """Registers a function as a model; `inputs` makes its inputs. Options: dynamic; loose (narrow types); eager (why
-    torch.compile leaves a part in eager); export (why the archive is refused)."""
+    """Registers a function as a model; `inputs` makes its inputs. Options: dynamic (sizes are open); loose (a wider
+    tolerance, for narrow types); eager (the reason why torch.compile leaves a part in eager); export (the reason why
+    the archive is refused)."""
 
     def note(forward):
         MODELS[forward.__name__] = (forward, inputs, parts, buffers, options)
@@ -91,7 +92,7 @@ def strided(self, x):
 
 @case(lambda: floats(20))
 def strided_views(self, x):
-    """Returns a model of views by as_strided, whose offset counts in the base memory, not in the view."""
+    """Returns a model of views by as_strided, whose offset is relative to the base memory, not to the view."""
     y = (x * 2)[6:]
     return y.as_strided((2, 3), (4, 1)), y.as_strided((2, 3), (4, 1), 7), y.view(7, 2)[1:].as_strided((2,), (5,))
 
@@ -477,7 +478,7 @@ def matrices(self, x):
 
 @case(lambda: floats(3, 3), eager="with_effects")
 def matrices_that_torch_checks(self, x):
-    """torch raises an error for a singular matrix; that check stays in eager."""
+    """Inverts and solves. torch raises an error for a singular matrix; eager keeps that check."""
     a = x @ x.t() + 3 * torch.eye(3)
     return torch.linalg.inv(a), torch.linalg.cholesky(a), torch.linalg.solve(a, x)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch on a GPU: tensors stay there, work is queued on torch's stream, and torch's allocator gives the memory of results.
+"""Checks torch on a GPU: tensors stay on the GPU, work is queued on torch's stream, and results are in memory of
+torch's allocator.
 
     ./x python tests/torch/on_gpu.py
 
@@ -58,7 +59,7 @@ def devices():
 
 
 def streams():
-    """Slow work on the same stream makes the input, so a run that did not wait would read zeros."""
+    """Makes the input by slow work on the same stream, so a run that did not wait would read zeros."""
     torch._dynamo.reset()
     model = torch.nn.Linear(2048, 2048).cuda()
     fast = torch.compile(model, backend="weft", options={"fullgraph": True})

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator of torch by torch's own samples of it (op_db): exported with torch.export, run by Weft from the archive,
-compared with torch within the tolerances that torch's own tests allow.
+"""Tests every operator of torch with torch's own samples (op_db). Each sample is exported with torch.export, run by
+Weft from the archive, and compared with torch within the tolerances of torch's own tests.
 
     ./x python tests/torch/opinfo.py --samples 3 --device cpu [--dtype float32] [--core | --compiled] [--jobs 16] [NAME...]
                                      [--out FILE]
 
-A sample is right, refused (Weft says what it lacks), wrong, or not exported (torch.export has no program of it). Entries that lack
-f32 count in i64 or in complex numbers. Random results must have the sizes and types of torch's. With --core only those
-entries count of which torch.core_aten_decompositions() write the first sample in core ATen, and programs are so written. With
---compiled samples run through torch.compile instead: whole (right, no node in eager), partly (right, the rest in eager) or wrong.
---out appends a row to a file of bench/results; --limit ends the count after so many seconds, and the row says how many samples
-are left. --part 1/4 takes a fourth of the entries, and --sum makes one row of such parts.
+A sample is right, refused (Weft names the unsupported feature), wrong, or not exported (torch.export fails). Entries
+that lack f32 are tested in i64 or in complex numbers. Random results must have the sizes and types of torch's. With
+--core, programs are decomposed by torch.core_aten_decompositions(), and only those entries count whose first sample
+becomes core ATen that way. With --compiled samples run through torch.compile instead: whole (right, no node in eager),
+partly (right, the rest in eager) or wrong. --out appends a row to a file of bench/results; --limit ends the count after
+so many seconds, and the row says how many samples are left. --part 1/4 takes a fourth of the entries, and --sum makes
+one row of such parts.
 """
 import argparse
 import collections
@@ -41,22 +42,25 @@ import machine
 
 import weft
 
-# For each entry torch looks through the sources of all callers for a TestCase, of which there is none; that takes half of the time.
+# For each entry torch searches the sources of all callers for a TestCase, which does not exist here; that search takes
+# half of the time.
 common_utils.extract_test_fn = lambda: None
 
-#: Operators whose results are memory that nothing was written to.
+#: Operators whose results are uninitialised memory.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
 
 class Sample(torch.nn.Module):
-    """A call of an operator as a model: its tensors are inputs, all else stays in the program."""
+    """A call of an operator as a model: its tensors become inputs, all other arguments stay constants in the
+    program."""
 
     def __init__(self, op, args, kwargs):
         super().__init__()
         self.op = op
         self.names, self.fixed = [], {}
         given = [self.written(v) for v in args] + [f"{key}={self.written(v)}" for key, v in kwargs.items()]
-        # Written out, since torch.compile would trace the walk through the arguments of each sample.
+        # The call is written out as source text, because torch.compile would otherwise trace the traversal of each
+        # sample's arguments.
         code = f"lambda op, {', '.join(self.names)}: op({', '.join(given)})"
         self.call = eval(code, self.fixed)
 
@@ -82,7 +86,8 @@ def tolerance(dtype):
     return {torch.float16: (1e-3, 1e-3), torch.bfloat16: (1.6e-2, 1e-2), torch.float64: (1e-7, 1e-7)}.get(dtype, (1.3e-6, 1e-5))
 
 
-#: Sums over many elements, and functions near their poles: the tolerances of torch's own comparisons of CPU and GPU.
+#: Tolerances for sums over many elements and functions near their poles: those of torch's own comparisons of CPU and
+#: GPU.
 LOOSE = (1e-4, 1e-4)
 
 
@@ -133,7 +138,8 @@ def archive(sample_input, op, decomposed=False):
 
 
 class Draws(TorchDispatchMode):
-    """Notes whether an operator draws random numbers; some entries set the seed themselves, so their results do not show it."""
+    """Records whether an operator draws random numbers. (Some entries set the seed themselves, so two runs do not show
+    it.)"""
 
     found = False
 
@@ -216,7 +222,8 @@ def is_conditioned(got, i, sample_input, op):
 
 
 def of_program(tensors, program):
-    """Returns torch's results of the program that Weft has read: of core ATen, each operator rounds to the narrow type."""
+    """Returns torch's results of the program that Weft has read: as core ATen, each operator rounds to the narrow
+    type."""
     with torch.no_grad():
         return known(program.module()(*[t.clone() for t in tensors])) if program else None
 
@@ -315,7 +322,8 @@ def compared(got, wanted, tensors, sample_input, op, program):
 
 
 def judge_compiled(sample_input, op, device):
-    """Returns ("whole" | "partly" | "wrong" | "not compiled", why): torch itself refuses to compile some."""
+    """Returns ("whole" | "partly" | "wrong" | "not compiled", why). "not compiled": torch itself refuses to compile the
+    sample."""
     import weft.torch
 
     model, tensors = model_of(sample_input, op)
@@ -370,7 +378,7 @@ def entries(names):
 
 
 def own_type(op, wanted):
-    """Returns `wanted`; in a count of f32 other types of those entries that lack it."""
+    """Returns `wanted`, or another type if f32 is wanted and the entry lacks it."""
     known = op.supported_dtypes("cpu")
     return next((t for t in (wanted, torch.int64, torch.complex64) if t in known), None) if wanted == torch.float32 else wanted
 
@@ -429,7 +437,7 @@ def prepare():
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.getLogger("weft.torch").setLevel(logging.ERROR)
-    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # times each new graph's guards with flushed caches, for a log
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0  # else each new graph's guards are timed, for a log
 
 
 def results(found, end):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of torch.export run by Weft: the answers of torch, from the archive alone, and damaged archives refused."""
+"""Programs of torch.export, run by Weft from the archive alone: answers equal torch's, and damaged archives are
+refused."""
 
 import io
 import json
@@ -51,7 +52,7 @@ def test_open_sizes(batch, tokens):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_guards_of_torch_are_checked(strict):
-    """A strict export that is decomposed numbers inputs in its guards: L['flat_args'][1]."""
+    """A strict export that is decomposed refers to inputs by number in its guards: L['flat_args'][1]."""
     model, inputs, shapes = examples()["sizes"]
     compiled = weft.compile(archive(exported(model, inputs, shapes, strict)), device="cpu")
     x, y = torch.randn(8, 4), torch.randn(6, 4)
@@ -128,7 +129,8 @@ NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 
 
 class Types(torch.nn.Module):
-    """Sums of tensors with axes, tensors without axes, and numbers: which of them decides the type."""
+    """Sums of tensors with axes, tensors without axes, and numbers: the operand that decides the result type
+    differs."""
 
     def forward(self, x, y, z):
         return x + y, x + z, z + x, x * True, x + 2, x + 2.5, z + 2.5, torch.where(x > y, x, z), torch.maximum(x, y), x / y
@@ -162,7 +164,7 @@ def test_the_command_needs_no_torch(tmp_path):
 
 
 def test_compiled_ahead_for_several_chips(tmp_path):
-    """A saved program gives the bits of the archive that it was made of."""
+    """A saved program gives the same bits as the archive from which it was made."""
     model, inputs, shapes = examples()["pictures"]
     (tmp_path / "m.pt2").write_bytes(archive(exported(model, inputs, shapes)))
     words = [BUILD / "bin/weft", "compile", "m.pt2", "--target", "cpu,nvidia:sm_90a", "-o", "m.weft"]
@@ -224,7 +226,7 @@ def test_newer_schema(counter):
 
 
 def sizes_with_guard(guard):
-    """Returns the archive of the example "sizes" whose only guard is this text."""
+    """Returns the archive of the example "sizes" with this text as its only guard."""
 
     def edit(program):
         program["guards_code"] = [guard]
@@ -246,7 +248,7 @@ def test_guards_on_axes_that_an_input_lacks(axis):
     ("max({n}, 8) == 8 and not not {n} >= 6", [6, 8]),
 ])
 def test_guards_that_join_comparisons(guard, right):
-    """Prints of torch's Or, And and Not. Each size is allowed exactly if the guard holds."""
+    """Guards with torch's Or, And and Not in their printed form. Each size is allowed exactly if the guard holds."""
     compiled = weft.compile(sizes_with_guard(guard.format(n="L['x'].size()[0]")), device="cpu")
     model = examples()["sizes"][0]
     for rows in range(4, 14, 2):
@@ -327,7 +329,7 @@ def test_training_is_refused():
 
 
 def test_a_set_as_older_releases_of_torch_note_it():
-    """Archives of torch before 2.13 give unrequested positions and counts the type of the values."""
+    """Archives of torch before 2.13 declare the type of the values for positions and counts that are not requested."""
     file = archive(exported(Unique(), (torch.zeros(0),)))
 
     def as_before(program):
@@ -341,7 +343,8 @@ def test_a_set_as_older_releases_of_torch_note_it():
 
 
 def test_a_random_number_that_nobody_reads_is_not_missed():
-    """Models that skip layers at random in training always draw the numbers for it."""
+    """Models that skip layers at random in training draw the random numbers in inference too; such an unused number is
+    not an error."""
 
     class Skips(torch.nn.Module):
         def forward(self, x):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile(backend="weft"): the answers of eager, one compile for several sizes, the rest in eager."""
+"""torch.compile(backend="weft"): answers equal eager's, one compile serves several sizes, and the remaining nodes run
+in eager."""
 
 import copy
 import math
@@ -50,7 +51,7 @@ def test_one_compile_for_several_sizes():
 
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_asserted_values(in_parts):
-    """Assertions of tensors hold in each call, and leave no node in eager."""
+    """Assertions on tensors are checked in each call, and leave no node in eager."""
 
     def f(x):
         torch._assert_async((x > 0).all(), "x is positive")
@@ -83,7 +84,8 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Quotients of open sizes are rounded to sizes, and as floats they multiply, add to and bound tensors."""
+    """Quotients of open sizes are rounded to sizes; as floats they are multiplied with, added to and used as bounds of
+    tensors."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -104,7 +106,8 @@ WORDS = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.L
 
 @pytest.mark.parametrize("module, sizes", [(PICTURE, (1, 3, 16, 16)), (WORDS, (2, 5, 16))], ids=["picture", "words"])
 def test_the_graph_has_the_kernels_of_an_archive(module, sizes, monkeypatch):
-    """torch writes linear layers, resizes and max pooling of a compiled graph otherwise than those of an exported one."""
+    """torch lowers linear layers, resizes and max pooling differently in a compiled graph than in an exported one; Weft
+    uses the same kernels for both."""
     module, x = copy.deepcopy(module).eval().half(), torch.randn(sizes).half()
     models, compile_ = [], weft.compile
     monkeypatch.setattr(weft, "compile", lambda *given, **options: models.append(compile_(*given, **options)) or models[-1])
@@ -230,7 +233,7 @@ def test_operators_that_weft_lacks_are_decomposed_by_torch():
 
 
 def test_decompositions_that_write_to_their_own_tensors():
-    """torch pads by copying into a part of a new tensor, and only torch makes that tensor."""
+    """torch's padding copies into a part of a new tensor, which only torch creates."""
     x = torch.randn(3, 4, 5)
 
     def padded(x):
@@ -264,7 +267,7 @@ with torch.no_grad():
 
 @pytest.mark.parametrize("options, uses_gpu", [({}, False), ({"device": "auto"}, True)], ids=["default", "auto"])
 def test_tensors_of_the_cpu_beside_a_gpu(options, uses_gpu, tmp_path):
-    """A graph is computed where its tensors are, unless the options say otherwise."""
+    """A graph runs on the device of its tensors, unless the options name another device."""
     done, kernels = emulated.counted("gfx1100", tmp_path, sys.executable, "-c", ON_THE_CPU % options)
     assert done.returncode == 0, done.stderr[-2000:]
     assert bool(kernels) == uses_gpu
@@ -295,7 +298,8 @@ def test_results_lie_in_memory_as_in_eager():
 @pytest.mark.parametrize("form", ["flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_as_torch_lowers_it_for_a_device(form, causal):
-    """These forms share heads of keys, and return further results that inference does not use."""
+    """These forms of attention share key heads among query heads, and return further results that inference does not
+    use."""
     op = getattr(torch.ops.aten, f"_scaled_dot_product_{form}")
     has_mask = any(argument.name.startswith("attn_") for argument in op.default._schema.arguments)
     q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 2, 5, 8), torch.randn(1, 2, 5, 8)
@@ -359,7 +363,7 @@ def test_flex_attention(mask, bias, tmp_path):
 
 
 def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
-    """The graph of create_block_mask holds nodes of vmap, and its lengths are open."""
+    """The graph of create_block_mask contains nodes of vmap, and its lengths are open."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     class Attended(torch.nn.Module):
@@ -371,7 +375,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
     open_sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3
     with torch.no_grad():
         program = torch.export.export(model, tuple(torch.randn(2, 4, 20, 8) for _ in range(3)), dynamic_shapes=open_sizes)
-    weft.torch.from_torch(program)  # torch then knows more about the program's sizes, and writes it as guards
+    weft.torch.from_torch(program)  # after this, torch knows more about the program's sizes and writes that as guards
     weft.torch.save(program, tmp_path / "flex.pt2")
     archive = weft.compile(tmp_path / "flex.pt2")
     for n, length in (2, 20), (3, 33):
@@ -384,7 +388,7 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
 
 
 def test_regions_that_the_model_marks_once():
-    """A region of torch.compiler.nested_compile_region is called twice, and all of it is on Weft."""
+    """A region of torch.compiler.nested_compile_region is called twice; all of its nodes run on Weft."""
 
     class Twice(torch.nn.Module):
         def __init__(self):
@@ -408,7 +412,8 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solve with error codes stays in torch if its factors are also read, because only torch computes those."""
+    """A solve that also returns error codes stays in torch if its factors are read, because only torch computes
+    those."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):

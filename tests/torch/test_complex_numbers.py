@@ -50,7 +50,7 @@ class Spectrum(torch.nn.Module):
 
 
 class Filtered(torch.nn.Module):
-    """A global filter, as in image models; sums, joins and matrix products of complex numbers."""
+    """A global filter, as in image models, and sums, concatenations and matrix products of complex numbers."""
 
     def forward(self, x, weight):
         z = torch.fft.rfft2(x, norm="ortho") * torch.view_as_complex(weight)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orthogonal factors of matrices: also those without full rank, with equal values, wide, tall, of one column, and in batches."""
+"""Orthogonal factors of matrices, also of matrices without full rank, with equal singular values, wide, tall, with one
+column, and in batches."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of timm and transformers with random weights: each is compiled once and answers as torch in several sizes."""
+"""Models of timm and transformers with random weights: each is compiled once and gives torch's answers at several
+sizes."""
 
 import io
 

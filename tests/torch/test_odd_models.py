@@ -40,7 +40,7 @@ def compare(got, wanted, is_loose=False):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_as_in_eager(name):
-    """Results have eager's values, types, forms and strides; inputs and buffers are written as in eager."""
+    """Results have eager's values, types, containers and strides; inputs and buffers are written as in eager."""
     model, inputs, options = odd_models.made(name)
     eager, _, _ = odd_models.made(name)
     torch._dynamo.reset()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's own samples of every operator: Weft is right or refuses. The counts over all samples: opinfo.py."""
+"""Torch's own samples of every operator: Weft's answer is right, or Weft refuses. opinfo.py counts over all samples."""
 
 import collections
 import sys
@@ -18,7 +18,7 @@ PARTS = 16 if FULL else 8
 
 
 def chosen(op):
-    """The first three samples of an entry; a plain run takes another one of them each day."""
+    """Returns the first three samples of an entry; in a plain run only one of them, another each day."""
     found = list(opinfo.samples(op, torch.float32, 3))
     return found if FULL or not found else [found[SEED % len(found)]]
 
@@ -42,7 +42,8 @@ def test_samples_are_right_or_refused(part):
 
 
 def test_a_kernel_rounds_sums_of_16_bits_once():
-    """Of core ATen, this loss converts f32 to f16 between sums that cancel: each answer is near that of f64 or equals torch's."""
+    """Decomposed to core ATen, this loss converts f32 to f16 between sums that cancel: each answer is near the f64
+    answer or equals torch's."""
     op = next(op for op in opinfo.op_db if op.name == "nn.functional.binary_cross_entropy_with_logits")
     found = {}
     for number, sample in enumerate(opinfo.samples(op, torch.float16, 0)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that torchao and PT2E quantised: the answers of torch, in integers."""
+"""Models that torchao and PT2E quantised: Weft computes torch's answers with integer products."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ WAYS = {
 
 
 def close(got, wanted, steps):
-    """A value close to the border between two integers may be rounded to either."""
+    """Compares with a tolerance of `steps`: a value near the border between two integers may be rounded to either."""
     assert got.shape == wanted.shape
     assert (got - wanted).abs().max() <= steps * wanted.abs().max()
 
@@ -46,7 +46,7 @@ def test_torchao(way, device):
     model = Network().eval()
     q.quantize_(model, WAYS[way]())
     program = exported(model, (torch.randn(4, 3, 64),), ({0: Dim("batch", min=1, max=32)},))
-    run = weft.torch.from_torch(program, device=device)  # decomposed before the save, which would pickle the weights
+    run = weft.torch.from_torch(program, device=device)  # decomposes it, because a save would pickle the weights
     for batch in (1, 5):
         x = torch.randn(batch, 3, 64)
         with torch.no_grad():

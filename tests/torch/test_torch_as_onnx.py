@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of torch.export as ONNX files, in floats and in 8 bits: stock onnxruntime gives torch's answers."""
+"""Programs of torch.export written as ONNX files, in floats and in 8 bits: stock onnxruntime gives torch's answers."""
 
 import subprocess
 
@@ -20,7 +20,8 @@ def written(tmp_path, name):
 
 
 def peer(path, inputs):
-    """Returns onnxruntime's answers to the model as it is written: its integer products saturate on processors without VNNI."""
+    """Returns onnxruntime's answers to the model without optimisations, because its integer products saturate on
+    processors without VNNI."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slice of the zoo: small models of each kind. All of it: WEFT_TEST_FULL=1, or zoo.py."""
+"""A part of the zoo: small models of each kind. WEFT_TEST_FULL=1 or zoo.py run all models."""
 
 import sys
 from pathlib import Path

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""timm imports torchvision, whose compiled part does not fit every build of torch. timm's models use none of its operators,
-so it is enough that they have a name."""
+"""Makes torchvision importable, because timm imports it and its compiled part does not fit every build of torch. timm's
+models use none of torchvision's operators, so it is enough to define their names."""
 
 import importlib.util
 import re

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Models of timm and transformers with random weights on Weft, beside torch in eager.
+"""Compares models of timm and transformers with random weights on Weft with torch in eager mode.
 
     ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--precision f16] [--json FILE] [--out FILE] [NAME...]
 
-One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one archive
-with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths within 1e-4 of the
-greatest element of eager's answer, or at most twice as far from torch's answer in f64 as eager is (`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
-compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one for a slow
-emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU torch runs there, in f32 without TF32. With --precision
-f16 or bf16 Weft computes in 16 bits, and answers may differ from those of f32 by 2 % or 5 % of the greatest element; further
-only where torch's own answers in this type do, and no further than they. --out appends a row for timm
-and one for transformers to a file of bench/results; no model begins after --limit seconds.
+One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one
+archive with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths
+within 1e-4 of the greatest element of eager's answer, or with at most twice eager's distance from torch's answer in f64
+(`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
+compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one
+for a slow emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU
+torch runs there, in f32 without TF32. With --precision f16 or bf16 Weft computes in 16 bits, and answers may differ
+from those of f32 by 2 % or 5 % of the greatest element; a larger difference is allowed only up to that of torch's own
+answers in this type. --out appends a row for timm and one for transformers to a file of bench/results; no model begins
+after --limit seconds.
 """
 import argparse
 import io
@@ -51,7 +53,7 @@ def names(given=()):
 
 
 class Answer(torch.nn.Module):
-    """The model by the names of its inputs, with fixed options; it gives its first tensor."""
+    """Calls the model with inputs by name and with fixed options; returns its first tensor."""
 
     def __init__(self, model, ports=(), **options):
         super().__init__()
@@ -64,8 +66,8 @@ class Answer(torch.nn.Module):
 
 
 def loaded(name, device, batches=BATCHES):
-    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to try. On a CPU and on an emulated
-    GPU the largest models take smaller pictures."""
+    """Returns the model, a function from batch and length to inputs, dynamic shapes, and the batches and lengths to
+    try. On a CPU and on an emulated GPU the largest models get smaller pictures, if they accept any size."""
     torch.manual_seed(1)
     kind, _, rest = name.partition("/")
     if kind == "timm":
@@ -87,9 +89,10 @@ def loaded(name, device, batches=BATCHES):
 
 
 def spread(model, inputs):
-    """Draws weights that make answers depend on inputs: many models begin with zeros at their ends. Batch norms take the statistics of
-    `inputs`, as in a trained model; without them values double in each block until softmaxes and f16 overflow. `inputs` judge
-    nothing: means of what they normalised are differences of like numbers."""
+    """Draws weights that make answers depend on inputs: in many models the last layers are initialised with zeros.
+    Batch norms take the statistics of `inputs`, as in a trained model; without them values double in each block until
+    softmaxes and f16 overflow. `inputs` are not used for comparisons: means of values that were normalised on them are
+    differences of nearly equal numbers."""
     norms = [module for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far answers are from those of torch in eager, and whether they are right (zoo.py)."""
+"""Measures how far answers are from those of torch in eager mode, and decides whether they are right (zoo.py)."""
 import copy
 import functools
 
@@ -19,7 +19,7 @@ def apart(got, wanted):
 
 
 def in_eager(model, inputs, place, kind=torch.float32):
-    """Returns torch's answers to each of the inputs, computed there in this type."""
+    """Returns torch's answers to each of the inputs, computed at `place` in this type."""
     model.to(place, kind)
     try:
         with torch.no_grad():
@@ -36,11 +36,12 @@ class Judge:
         self.wanted, self.is_f32 = in_eager(model, given, place), precision == "f32"
         if not self.is_f32:
             self.apart = self.of_torch(NARROW[precision])
-            if self.apart < 1:  # an answer of torch that is infinite, or unlike that of f32, judges nothing
+            if self.apart < 1:  # torch's own answer is not used if it is infinite or far from its answer in f32
                 self.most = max(self.most, self.apart)
 
     def of_torch(self, kind):
-        """Returns how far torch's answers in 16 bits are from those in f32; 0 where it cannot run the model so."""
+        """Returns how far torch's answers in 16 bits are from those in f32; 0 if torch cannot run the model in 16
+        bits."""
         try:
             narrow = in_eager(copy.deepcopy(self.model), self.given[1:], self.place, kind)
         except Exception:
@@ -57,7 +58,8 @@ class Judge:
         return found, max(map(apart, self.wanted, found))
 
     def verdict(self, got, kept):
-        """Returns how far the answers to the inputs `kept` are from eager's, "right" or why not, and with f64: the distance from it by eager's own."""
+        """Returns how far the answers to the inputs `kept` are from eager's, and "right" or the reason why they are
+        not. With f64 answers: also the distance from these divided by eager's distance."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
         if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None

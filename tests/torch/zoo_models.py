@@ -115,7 +115,7 @@ SMALLER = {"deepseek_vit": (3, 210, 210), "gemma4_vit": (3, 192, 192), "qwen3_vi
 #: Still smaller pictures, for an emulated GPU
 SMALLEST = SMALLER | {"deepseek_vit": (3, 70, 70), "gemma4_vit": (3, 96, 96)}
 
-#: Sizes by the names that configurations use; a configuration takes those that it has.
+#: Small sizes by the names that configurations use; each configuration takes the ones that it has.
 SMALL = {
     "hidden_size": 64, "d_model": 64, "n_embd": 64, "dim": 64, "embed_dim": 64, "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2,
     "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "num_decoder_layers": 2, "num_attention_heads": 4, "n_head": 4,
@@ -131,7 +131,7 @@ SMALL = {
 
 PORTS = {
     "input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
-    # Models that unroll a loop over the tokens have one length.
+    # Models that unroll a loop over the tokens accept one length only.
     "nine_ids": ("b", lambda b, _: torch.randint(5, 190, (b, 9))),
     "decoder_input_ids": ("bt", lambda b, t: torch.randint(5, 190, (b, t))),
     "pixel_values": ("b", lambda b, _: torch.randn(b, 3, 32, 32)),
@@ -146,7 +146,7 @@ NAMES = {"nine_ids": "input_ids", "pictures": "pixel_values", "spectrum": "input
 
 
 def configured(name, config):
-    """Returns the configuration with few and small layers, changed as `config` says."""
+    """Returns the configuration with few and small layers, changed according to `config`."""
     made = transformers.AutoConfig.for_model(name)
     known = made.to_dict()
     over = {key: value for key, value in SMALL.items() if key in known and not isinstance(known[key], dict) and value is not None}

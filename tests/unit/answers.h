@@ -13,7 +13,7 @@ inline std::vector<float> values_of(const weft::Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-/// Returns the code of the error that a call ends with; "none" when it does not.
+/// Returns the code of the error that a call throws; "none" if it throws none.
 std::string code_of(const auto& call) {
   try {
     call();

@@ -16,7 +16,7 @@ using namespace weft;
 
 namespace {
 
-/// Two steps: the first writes b0 as its source says, the second copies b0 to b1, one element per task.
+/// A program of two steps: the first writes b0 as its source says, the second copies b0 to b1, one element per task.
 class TwoSteps {
  public:
   static constexpr int64_t n = 40;
@@ -103,7 +103,7 @@ TEST_CASE("checked: a read of unwritten memory is a fault") {
 
 namespace {
 
-/// Returns the whole message for a fault in a step that reads `x` and writes `y`.
+/// Returns the whole error message for a fault in a step that reads `x` and writes `y`.
 std::string message(KernelKind kind, const KernelFault& fault) {
   Plan plan;
   plan.buffers = {{.value = "x"}, {.value = "y"}};

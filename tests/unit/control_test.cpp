@@ -51,7 +51,7 @@ std::vector<std::vector<Tensor>> run_everywhere(const std::string& text, const s
   return all;
 }
 
-// The elements above 0, squared, and their number: the size is known after the count.
+// The squares of the elements above 0, and their number: the size is known after the count.
 constexpr const char* positive = R"(program "positive"
 symbol n min=0
 symbol found min=0
@@ -160,7 +160,8 @@ module main {
     } catch (const Error& error) {
       CHECK(error.info().where.find("'sum'") != std::string::npos);
     }
-    CHECK(run(3)[0] == vector_of({2, 3, 4}));  // the context before was left in the middle; this one is new
+    CHECK(run(3)[0] == vector_of({2, 3, 4}));  // the failed run left the other context in the middle; this context is
+                                               // new
   }
 }
 

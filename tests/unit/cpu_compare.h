@@ -12,11 +12,12 @@ namespace weft {
 using InputSizes = std::vector<std::vector<std::vector<int64_t>>>;
 
 /// Compiles a program in text form for the CPU and runs it with random inputs of these sizes, on one and two threads,
-/// against the reference meaning of its instructions. Integers are 0 to 4. `storage`: of LowerOptions.
+/// and compares with the reference. Integers are 0 to 4. `storage` is LowerOptions::storage.
 void compare_on_cpu(const std::string& text, const InputSizes& cases, DType storage = DType::f32);
 
-/// The same for a program with quantised values, after the passes for quantised programs. Each case
-/// runs with random integers of the whole range, with the least and with the greatest alone. Results are equal.
+/// Does the same for a program with quantised values, after the passes for quantised programs. Each case runs three
+/// times: with random integers of the whole range, with the smallest integer only, and with the largest only. Results
+/// must be equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
 
 /// Only runs a program on the CPU.

@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-/// Lines that make `%a`, f32[n,6], which a product stores, from integers of 0 to 4.
+/// Lines that compute `%a`, f32[n,6], by a product, from integers of 0 to 4; the product stores it.
 const std::string product_lines = R"(  %i = parameter {name="i", type=i64[n,5]}
   %k = parameter {name="k", type=i64[5,6]}
   %x = convert %i {to=f32}
@@ -22,7 +22,7 @@ std::string program(const std::string& lines) {
   return cat("program \"p\"\nsymbol n min=0\nmodule main {\n", product_lines, lines, "}\n");
 }
 
-/// Compares for 5 and for 7 rows, with these sizes of further inputs, and values stored in bf16 and in f16.
+/// Compares for 5 and for 7 rows, with further inputs of these sizes, and with values stored in bf16 and in f16.
 void compare_narrow(const std::string& lines, const std::vector<std::vector<int64_t>>& others = {}) {
   InputSizes cases;
   for (int64_t rows : {5, 7}) {

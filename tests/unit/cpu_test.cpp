@@ -166,7 +166,7 @@ module main {
 }
 
 TEST_CASE("cpu: rows whose keys are all masked by the lowest f32 are means in every precision") {
-  // bf16 would make the mask infinite, and such a row's softmax NaN.
+  // In 16 bits the mask would round to -infinity, and the softmax of a row that is fully masked would be NaN.
   const std::string text = R"weft(program "p"
 module main {
   %q = parameter {name="q", type=f32[2,4]}

@@ -11,7 +11,8 @@ namespace {
 
 const std::string window = "strides=[1, 1], dilations=[1, 1], pads_begin=[0, 0], pads_end=[0, 0], layout=channels_last";
 
-/// Returns a program: an input %x of type `x`, the `views` that make %t of it, and `rest`, which computes %y from %t.
+/// Returns a program: an input %x of type `x`; the instructions `views`, which make %t of it; and `rest`, which
+/// computes %y from %t.
 std::string windowed(const std::string& x, const std::string& views, const std::string& rest) {
   return cat("program \"p\"\nsymbol n min=0\nsymbol h min=0\nmodule main {\n  %x = parameter {name=\"x\", type=", x,
              "}\n  ", views, "\n  ", rest, "\n  return \"y\"=%y\n}\n");

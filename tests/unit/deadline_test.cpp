@@ -179,7 +179,7 @@ module body {
 
 namespace {
 
-/// Returns a chain of pairs of operators that share no kernel.
+/// Returns a chain of pairs of operators that cannot be fused into one kernel.
 std::string chain(int length) {
   std::string text = "module main {\n  %v0 = parameter {name=\"x\", type=f32[40,30]}\n";
   const char* functions[] = {"exp", "tanh", "neg", "abs", "sqrt", "sin"};

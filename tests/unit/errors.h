@@ -6,7 +6,8 @@
 
 namespace weft::test {
 
-/// Returns the code of the error that a call ends with; "none" when it does not. For users of weft.hpp: answers.h.
+/// Returns the code of the error that a call throws; "none" if it throws none. Tests that use weft.hpp include
+/// answers.h instead.
 std::string code_of(const auto& call) {
   try {
     call();
@@ -16,7 +17,7 @@ std::string code_of(const auto& call) {
   return "none";
 }
 
-/// Returns the whole message of the error that a call ends with; "" when it does not end with one.
+/// Returns the whole message of the error that a call throws; "" if it throws none.
 std::string message_of(const auto& call) {
   try {
     call();

@@ -57,7 +57,8 @@ TEST_CASE("gpu: an unknown chip is refused, and the error lists the known ones")
 TEST_CASE("gpu: the chip of an NVIDIA device by its compute capability") {
   CHECK(nvidia_chip(80).arch == "sm_80");
   CHECK(nvidia_chip(90).arch == "sm_90a");
-  CHECK(nvidia_chip(120).arch == "sm_90");  // the driver compiles its PTX; that of sm_90a runs on Hopper alone
+  CHECK(nvidia_chip(120).arch == "sm_90");  // the driver compiles PTX of sm_90 for newer GPUs; PTX of sm_90a runs on
+                                            // Hopper only
   CHECK(test::message_of([] { nvidia_chip(75); }).find("'sm_75' is not one that Weft compiles for") !=
         std::string::npos);
 }
@@ -271,7 +272,7 @@ TEST_CASE("gpu: a variant for less work is not launched for more, if work shrink
   CHECK(two.holds({}, step_work(plan, at(16))));
 }
 
-/// Returns a plan of steps that each read some buffers and write one, the last of their list.
+/// Returns a plan of steps: each step reads some buffers and writes the last buffer of its list.
 Plan steps_over(const std::vector<std::vector<int>>& steps) {
   Plan plan;
   plan.buffers.resize(8);

@@ -22,7 +22,7 @@ using namespace weft::test;
 
 constexpr int64_t rows = 300;  // rows of x: enough work for several tasks on every chip
 
-/// y = softmax((x @ w) @ w), with a reshaped copy z; sizes are open.
+/// Makes a program of y = softmax((x @ w) @ w) with a reshaped copy z; sizes are open.
 weft::Program two_outputs(weft::CompileOptions options = {}) {
   weft::Graph graph = weft::Graph::parse(R"--(
 symbol n min=1 max=512
@@ -80,7 +80,8 @@ struct Ledger {
   }
 };
 
-/// An executor that runs the strands on its own threads, and counts them.
+/// An executor that runs the calls of the body one after another or, if `are_parallel`, on a thread each; counts the
+/// calls.
 struct Threads {
   std::atomic<int64_t> strands{0}, calls{0};
   bool are_parallel = false;
@@ -213,7 +214,8 @@ TEST_CASE("results of known size are written to the caller's memory") {
 
 TEST_CASE("a model in memory may be borrowed") {
   std::vector<float> w(256 * 256, 2), x(256, 1);
-  w.back() = 1;  // else w would be one number, which no kernel reads from memory
+  w.back() = 1;  // otherwise all elements of w would be equal, and the kernel would contain that number instead of
+                 // reading w
   Message graph = Message().text(2, "g").message(11, value("x", 1, {"256", "1"})).message(12, value("y", 1, {}));
   graph.message(5, float_tensor("w", {256, 256}, w)).message(1, node("Mul", {"x", "w"}, {"y"}));
   std::string bytes = model(graph).data;

@@ -55,7 +55,7 @@ module main {
 }
 )--";
 
-/// A cache with room, which is extended only where its room is too small.
+/// A cache with room for further rows; it is extended only if it has fewer rows than `total`.
 const char* const roomy = R"--(
 symbol past min=1 max=64
 symbol total min=1 max=64

@@ -70,8 +70,8 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// Returns a kernel that gives the answer by way of a shared part, the inner kernel of products; `value` is a multiple
-/// of 3.
+/// Returns a kernel that computes the answer with a shared part, the inner kernel of products; `value` is a multiple of
+/// 3.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =

@@ -52,7 +52,7 @@ Message i64_tensor(std::string_view name, const std::vector<int64_t>& values) {
   return tensor(name, 7, {static_cast<int64_t>(values.size())}).packed(7, values);
 }
 
-/// Graph inputs x (f32 of `dims`) and output y of any shape.
+/// Makes a graph with input x (f32 of `dims`) and output y of any shape.
 Message graph_of(const std::vector<std::string>& dims) {
   return Message().text(2, "g").message(11, value("x", 1, dims)).message(12, value("y", 1, {}));
 }
@@ -190,7 +190,7 @@ TEST_CASE("onnx import: functions") {
   CHECK(error_of(bomb).code == "E153");
 }
 
-/// y = x through `trips` trips of a body that holds `inner`, which turns s into s2.
+/// Makes y = x through `trips` trips of a loop; `inner` is in its body and computes s2 from s.
 Message loop_of(const Message& inner) {
   Message body = Message().text(2, "body").message(1, node("Identity", {"go"}, {"on"})).message(1, inner);
   body.message(11, value("i", 7, {})).message(11, value("go", 9, {})).message(11, value("s", 1, {"2"}));

@@ -283,7 +283,7 @@ TEST_CASE("onnx reader: external data that is beside the model") {
   folder.write("sub/w.bin", weights);
   CHECK(values(folder.write("a.onnx", with_initializer(external("w.bin", "4", "8")).data)) == float_bytes({7, 8}));
   CHECK(values(folder.write("b.onnx", with_initializer(external("sub/w.bin", "4")).data)) == float_bytes({7, 8}));
-  // The cache of Hugging Face: both files are links into one folder of blobs.
+  // A cache as Hugging Face has it: both files are links to files in one folder of blobs.
   folder.write("blobs/11", with_initializer(external("model.onnx_data", "4")).data);
   folder.write("blobs/22", weights);
   fs::create_directories(folder.path / "snapshots/main");

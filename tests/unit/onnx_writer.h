@@ -57,7 +57,7 @@ inline Message node(std::string_view op, const std::vector<std::string>& inputs,
   if (!name.empty()) m.text(3, name);
   return m.text(4, op);
 }
-/// Returns a ValueInfoProto of a tensor; a dim that is no number is a name, "?" is unknown.
+/// Returns a ValueInfoProto of a tensor. A dim that is not a number is a name; "?" is an unknown size.
 inline Message value(std::string_view name, int type, const std::vector<std::string>& dims) {
   Message shape;
   for (const auto& dim : dims) {

@@ -164,7 +164,7 @@ TEST_CASE("dot") {
   CHECK(reals(Dot{}, {real({1, 0}, {}), real({0, 2}, {})}) == Reals{0, 0});
   CHECK(integers(Dot{.type = DType::i32},
                  {integer({1, 2}, {200, 100}, DType::u8), integer({2, 1}, {-3, 2}, DType::i8)}) == Ints{-400});
-  // Against the definition, at sizes that are no multiple of any block.
+  // Compares with the definition, at sizes that are not multiples of any block.
   int64_t m = 7, k = 70, n = 261;
   Wide a = counted({m, k}), b = counted({k, n});
   Reals c = reals(Dot{}, {a, b});

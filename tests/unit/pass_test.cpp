@@ -28,7 +28,7 @@ using namespace weft;
 
 namespace {
 
-/// Returns the pieces of `text` between lines that are just `line`.
+/// Splits `text` at lines that are equal to `line`; returns the pieces.
 std::vector<std::string> pieces(std::string_view text, std::string_view line) {
   std::vector<std::string> list(1);
   for (std::string_view row : split(text, '\n')) {
@@ -42,7 +42,7 @@ bool is_declaration(std::string_view row) {
   return row.starts_with("symbol ") || row.starts_with("guard ") || row.starts_with("default ");
 }
 
-/// A case omits the frame of the module, unless it has further bodies.
+/// Returns the module with its frame. A case omits the frame, unless it has several modules.
 std::string framed(std::string_view body) {
   if (body.find("module main {") != body.npos) return std::string(body);
   std::string head, rest;
@@ -62,7 +62,7 @@ std::string unframed(const Program& program) {
   return text;
 }
 
-/// Returns the text after the pass; the program stays valid.
+/// Returns the text of the program after the pass; checks that the program stays valid.
 std::string after(const Pass& pass, const std::string& name, std::string_view before) {
   auto program = parse_program(framed(before), make_op);
   for (size_t i = 0; i < program->modules().size(); ++i) pass(*program->modules()[i]);
@@ -71,7 +71,7 @@ std::string after(const Pass& pass, const std::string& name, std::string_view be
   return unframed(*program);
 }
 
-/// "1/2" is the second of two ranks; a donation may follow, "past=present".
+/// Parses "1/2", the second of two ranks; donations may follow, "past=present".
 Ranks ranks_of(std::span<const std::string_view> words) {
   Ranks ranks;
   if (words.empty()) return ranks;

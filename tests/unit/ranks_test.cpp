@@ -36,7 +36,7 @@ Tensor numbers(std::vector<int64_t> dims, int seed) {
   return make_tensor(DType::f32, std::move(dims), values);
 }
 
-/// Layers of two products around relu and the operator, each with a residual connection.
+/// Makes layers of two products with relu and the operator between them, each with a residual connection.
 std::unique_ptr<Program> network(const CustomOperator* op = nullptr) {
   auto program = std::make_unique<Program>();
   Module& m = program->main();
@@ -100,7 +100,8 @@ void check_alone(const std::shared_ptr<gpu::Device>& device, DType type, bool co
   }
 }
 
-/// Elementwise functions after a small sum, some of them in the sum's kernel. All values are exact in every type.
+/// Checks elementwise functions after an all-reduce of a small tensor; some of them are fused into its kernel. All
+/// values are exact in every type.
 void check_behind_sum(const std::shared_ptr<gpu::Device>& device, DType type) {
   CAPTURE(name(type));
   for (int64_t cols : {64, 66, 1}) {

@@ -274,7 +274,7 @@ TEST_CASE("saved: a process killed while it writes leaves the old file or the ne
     const auto there = bytes_of(path);
     CHECK((there == first || there == second));
   }
-  // On file systems with unnamed temporary files no unfinished file is left in the folder.
+  // On file systems that support unnamed temporary files, no unfinished file is left in the folder.
   int nameless = ::open(folder.path.c_str(), O_TMPFILE | O_WRONLY, 0600);
   if (nameless < 0) return;
   ::close(nameless);
@@ -449,7 +449,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   save(*compiled, folder.path / "many.weft", targets);
   compiled->save(folder.path / "one.weft");
   SavedFile many(map_file(folder.path / "many.weft"));
-  // A processor that is no more than a level (WEFT_CPU) is one of the targets.
+  // If the processor is exactly an x86-64 level (WEFT_CPU), it is one of the targets.
   const bool is_level = host_chip() == chip_named("x86-64-v3") || host_chip() == chip_named("x86-64-v4");
   REQUIRE(many.chips().size() == (is_level ? 3 : 4));
   CHECK(many.chips().front() == host_chip());
@@ -466,7 +466,7 @@ TEST_CASE("saved: one file for several chips holds weights once; the best that r
   loaded->save(folder.path / "again.weft");
   CHECK(bytes_of(folder.path / "again.weft") == bytes_of(folder.path / "many.weft"));
 
-  // Without the host's own chip in the file, a lesser one is taken.
+  // If the file lacks the host's own chip, code for a chip with fewer features is taken.
   Plan v3 = plan_for(chip_named("x86-64-v3")), v4 = plan_for(chip_named("x86-64-v4"));
   CHECK(reach(v4.chip) > reach(v3.chip));
   CHECK(reach(host_chip()) >= reach(v3.chip));
@@ -573,7 +573,7 @@ module main {
     CHECK(error.info().code == "E401");
     CHECK(error.info().what.starts_with("the packed weights need 2 MiB, the limit is 1 MiB"));
   }
-  // A run counts the packed weights: 2 MiB, a result of 4 KiB, and little else.
+  // The memory of a run counts the packed weights: 2 MiB, a result of 4 KiB, and little else.
   Tensor x = make_tensor(DType::f32, {1, 512}, std::vector<double>(512, 1.0));
   CHECK(code_of([&] { make((2 << 20) + 1024)->new_context()->run(std::vector{x}); }) == "E401");
   CHECK(make(3 << 20)->new_context()->run(std::vector{x}).size() == 1);

@@ -23,7 +23,7 @@ const std::string x_parameter = "  %x = parameter {name=\"x\", type=f32[b,s]}\n"
 
 Program doubler() { return program(x_parameter + "  %y = add %x, %x\n  return \"y\"=%y\n"); }
 
-/// The sum of each row where the mask is 1, and the rows themselves.
+/// Computes the sum of each row over the elements where the mask is 1, and returns the rows themselves.
 const std::string masked_rows = x_parameter + R"(  %m = parameter {name="attention_mask", type=f32[b,s]}
   %p = mul %x, %m
   %t = reduce %p {fn=sum, axes=[1], keep=false}
@@ -76,7 +76,7 @@ std::string refusal(Batcher& batcher, Inputs inputs) {
   return "";
 }
 
-/// A program whose runs wait until they are released, so that the test knows what is queued meanwhile.
+/// A program whose runs wait until they are released, so that the test controls which requests are queued meanwhile.
 class Gate {
  public:
   Program program() {

@@ -35,7 +35,7 @@ Tuning timed(const char* candidate, double nanoseconds, const char* problem = "d
   return {"chip", "build", problem, candidate, nanoseconds};
 }
 
-/// Returns two 3x3 convolutions of one size, and one of another.
+/// Returns a program of two 3x3 convolutions of one size, and one of another size.
 std::string convolutions() {
   std::string weights = "f32[32,32,3,3]{";
   for (int i = 0; i < 32 * 32 * 9; ++i) weights += cat(i ? "," : "", i % 7 - 3);

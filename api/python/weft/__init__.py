@@ -225,8 +225,8 @@ def _result(value: Any) -> Any:
 
 
 def _checked_out(array: Any, port: Port) -> Any:
-    """Checks an array that an output is written to. It must not be read-only, and nanobind would copy an array that
-    is not contiguous. Types that numpy lacks are passed as their bits."""
+    """Checks an array that an output is written to. It must be writable, and contiguous, because nanobind would copy
+    another one. Types that numpy lacks are passed as their bits."""
     if array is None:
         return None
     flags = getattr(array, "flags", None)

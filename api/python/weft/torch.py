@@ -64,8 +64,9 @@ def from_torch(program: torch.export.ExportedProgram, **options: Any) -> weft.Mo
 
 
 def save(program: torch.export.ExportedProgram, file: str | os.PathLike[str] | io.IOBase) -> None:
-    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Some are first decomposed
-    without a table: those with flex attention, which becomes its formula; with autocast; with weights of torchao, which torch pickles."""
+    """Writes an archive (.pt2) that Weft reads. Most programs are written as torch.export.save writes them. Three kinds
+    are first decomposed by `run_decompositions({})`: programs with flex attention, which becomes its formula; with
+    autocast; and with weights of torchao, which torch would pickle."""
     names = {_name(node.target) for node in program.graph.nodes}
     plain = all(type(weight) in (torch.Tensor, torch.nn.Parameter) for weight in program.state_dict.values())
     if not plain or names & {"flex_attention", "wrap_with_autocast"}:
@@ -111,7 +112,8 @@ def _spell_flex(program: torch.export.ExportedProgram) -> None:
 
 
 def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any, Any] | None = None) -> fx.GraphModule:
-    """Traces a function of fake tensors. Sizes that are open stay open: in composite operators, and in tensors made of sizes alone."""
+    """Traces a function of fake tensors. Open sizes stay open, also in composite operators and in tensors that are made
+    from sizes alone."""
     from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -121,7 +123,7 @@ def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any
 
 
 def _spell_scalars(module: fx.GraphModule) -> None:
-    """Makes the scalar tensors that the module holds results of nodes."""
+    """Replaces results of nodes that the module holds as scalar tensors by constants in the graph."""
     for node in list(module.graph.find_nodes(op="get_attr")):
         value = getattr(module, node.target)
         with module.graph.inserting_before(node):
@@ -160,7 +162,8 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], options: dict[str
 
 @functools.cache
 def _resizes() -> list[Any]:
-    """Returns the resize operators that torch traces as gathers and arithmetic, because they have kernels in Python."""
+    """Returns the resize operators. torch traces these as gathers and arithmetic, because it has Python kernels for
+    them."""
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if "upsample_" in name and not name.endswith("backward")]
     return [op for packet in packets for name in packet.overloads() if (op := getattr(packet, name)).py_kernels]
 
@@ -275,7 +278,7 @@ def _split_sums(graph: fx.Graph) -> None:
 
 
 def _divide_wholly(graph: fx.Graph) -> None:
-    """Quotients of sizes that are rounded up or down, which the serialiser does not know, become whole divisions."""
+    """Quotients of sizes that are rounded up or down, which the serialiser does not know, become integer divisions."""
     for node in list(graph.nodes):
         quotient = node.args[0] if node.target in (math.ceil, math.floor) else None
         if not isinstance(quotient, fx.Node) or quotient.target is not operator.truediv:
@@ -362,8 +365,8 @@ def _real(value: torch.Tensor) -> torch.Tensor:
 
 
 class _Part(torch.nn.Module):
-    """A graph on weft, compiled at its first call, because only calls have the parameters. Parameters that torch considers static are
-    constants of the program; when one has changed, the graph is compiled again."""
+    """A graph on weft, compiled at its first call, because only calls have the parameters. Parameters whose addresses
+    torch considers fixed are constants of the program; when one has changed, the graph is compiled again."""
 
     def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
                  place: torch.device | None, graph_outputs: Sequence[Any]) -> None:
@@ -466,7 +469,7 @@ class _Spelt(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-#: Operators that are no pointwise functions but give the same elements for a tensor of indices as for each index alone.
+#: Operators that are not pointwise, but give the same elements for a tensor of indices as for each index alone.
 _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
@@ -475,7 +478,8 @@ _BROADCAST = {
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
-    """Tells whether a function of scalars gives, called with tensors that broadcast, the tensor of its results."""
+    """Tells whether a function of scalars also accepts tensors that broadcast and then returns a tensor of all
+    results."""
 
     def is_simple(node: fx.Node) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload):
@@ -526,7 +530,7 @@ def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, q
     scores = (q * (embed_dim // num_head) ** -0.5) @ k.transpose(-2, -1)
     if mask is not None:
         mask = mask.bool()
-        mask = mask[:, None, None] if mask_type == 1 else mask  # 1: of keys in each row of the batch; 0: of queries and keys
+        mask = mask[:, None, None] if mask_type == 1 else mask  # 1: [batch, keys]; 0: [queries, keys]
         scores = scores.masked_fill(mask, float("-inf"))
     weights = scores.softmax(-1)
     y = linear((weights @ v).transpose(1, 2).flatten(2), proj_weight, proj_bias)
@@ -563,7 +567,8 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
 
 
 def _taken_claims(gm: fx.GraphModule) -> list[str]:
-    """Takes torch._assert_async out of a graph: what it asserts becomes the last outputs, and the messages are returned."""
+    """Removes torch._assert_async from a graph: the asserted conditions become its last outputs; returns their
+    messages."""
     claims, output = gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_async.msg), gm.graph.output_node()
     if claims:
         output.args = ((*output.args[0], *(node.args[0] for node in claims)),)
@@ -574,7 +579,8 @@ def _taken_claims(gm: fx.GraphModule) -> list[str]:
 
 
 def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[..., Any]:
-    """Checks the last outputs of `run` as eager does: at once on a CPU, by an assertion on the device on a GPU."""
+    """Wraps `run`, whose last outputs are asserted conditions. Checks them as eager mode does: at once on a CPU, by an
+    assertion on the device on a GPU."""
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
         found = tuple(run(*inputs))
@@ -587,7 +593,7 @@ def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[...,
 
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """Returns the decompositions of torch, which takes half a second to gather them, and those that torch lacks."""
+    """Returns torch's table of decompositions, which takes half a second to gather, with those that torch lacks."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     aten = torch.ops.aten
@@ -621,7 +627,7 @@ class _Graph:
         return self.retrace(fx.Interpreter(self.gm), table)
 
     def retrace(self, graph: fx.Interpreter, table: dict[Any, Any]) -> bool:
-        """Traces the graph again, as `graph` interprets it; False if torch cannot trace that."""
+        """Traces the graph again, as the interpreter `graph` runs it; returns False if torch cannot trace that."""
         inputs = [node.meta["val"] for node in self.gm.graph.find_nodes(op="placeholder")]
         try:
             with torch.fx.traceback.preserve_node_meta():

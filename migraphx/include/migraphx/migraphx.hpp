@@ -398,8 +398,8 @@ struct context {
 struct compile_options : MIGRAPHX_CPP_HANDLE(compile_options, ) {
   using handle_base::handle_base;
   compile_options() { create(migraphx_compile_options_create); }
-  /// With offload copy, the program's own memory holds the results. Without it, a program for "gpu" takes memory for
-  /// each result as a parameter.
+  /// Decides where results are: with offload copy, in the program's own memory; without, a program for "gpu" takes
+  /// memory for each result as a parameter.
   void set_offload_copy(bool value = true) { call(migraphx_compile_options_set_offload_copy, get_handle_ptr(), value); }
   void set_fast_math(bool value = true) { call(migraphx_compile_options_set_fast_math, get_handle_ptr(), value); }
   void set_exhaustive_tune_flag(bool value = true) {

@@ -385,7 +385,7 @@ class program(Handle):
         return self._results("program_run", parameters)
 
     def run_async(self, parameters, queue=0, queue_name="ihipStream_t"):
-        """As `run`, but queued on a stream given by address: results are valid when the stream's work has ended."""
+        """Queues a run on a stream given by its address. Results are valid when the stream's work has ended."""
         return self._results("program_run_async", parameters, ctypes.c_void_p(queue), queue_name.encode())
 
     def _results(self, function, parameters, *queue):

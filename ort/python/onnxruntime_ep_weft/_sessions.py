@@ -72,7 +72,8 @@ def offer(names):
 
 
 def _pairs(providers, provider_options):
-    """Converts both ways to pass options to a list of names and a list of dicts of strings."""
+    """Converts the providers, with their options in pairs or apart, to a list of names and a list of dicts of
+    strings."""
     if provider_options is None:
         provider_options = [p[1] if isinstance(p, tuple) else {} for p in providers]
     text = [{str(key): str(value) for key, value in options.items()} for options in provider_options]

@@ -35,7 +35,7 @@ Expr repeat_heads(Expr x, const Dim& heads);
 double default_scale(Expr& q);
 
 /// Limits the keys that a query attends to, besides the mask, relative to the query's position: keys up to it if
-/// `causal`, at most `left` before it, at most `right` behind it.
+/// `causal`, at most `left` before it, at most `right` after it.
 struct Reach {
   bool causal = false;
   int64_t left = -1, right = -1;  ///< -1: no bound

@@ -153,7 +153,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// The rotated columns are u s. A QR factorisation normalises them, even where s is 0.
+/// Singular values: normalises the rotated columns, which are u s, by a QR factorisation: right even where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);

@@ -39,7 +39,7 @@ Words random_words(const RandomSource& from, const Dim& count) {
   return words;
 }
 
-/// Returns integers below 2^`bits`, made of two words, as `type`.
+/// Returns integers below 2^`bits`, made from two random words, converted to `type`.
 Expr top_bits(Expr high, Expr lower, int bits, DType type) {
   if (bits <= 32) return convert(right(high, 32 - bits), type);
   return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);

@@ -12,18 +12,18 @@ struct RandomSource {
   Expr low, high;  ///< the key: two words of 32 bits, each in a u64
   int64_t stream;  ///< a number that no other random operator of the model has
 };
-/// The run's seed is the key: different numbers in each run (base/random.h).
+/// Returns a source whose key is the run's seed, so numbers differ in each run (base/random.h).
 RandomSource random_source(const Builder& b, int64_t stream);
 /// `seed` is the key: the same numbers in each run.
 RandomSource random_source(const Builder& b, int64_t stream, uint64_t seed);
 
 /// Returns the type of the results of the functions below for the wanted `type`: f64, or f32 for any other.
 inline DType random_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-/// Uniform numbers in [0, 1) that `type` represents exactly: multiples of a power of 2, equally likely.
+/// Returns uniform numbers in [0, 1) that `type` represents exactly: multiples of a power of 2, equally likely.
 Expr uniform(const RandomSource& from, DType type, const Dims& dims);
 /// Exponentially distributed numbers with mean 1.
 Expr exponential(const RandomSource& from, DType type, const Dims& dims);
-/// Normally distributed numbers with mean 0 and deviation 1.
+/// Returns normally distributed numbers with mean 0 and deviation 1.
 Expr normal(const RandomSource& from, DType type, const Dims& dims);
 /// Draws classes from shares[batch, classes], whose rows sum to 1: i64[batch, samples], with replacement.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples);

@@ -10,8 +10,9 @@ namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
 
-/// The kinds of cells. A cell computes the next state h' from the input x and the state h: x is multiplied by W, h by R, both
-/// with a part for each gate; biases are added likewise. a0, a1 and a2 are the activations; * is elementwise.
+/// The kinds of cells. A cell computes the next state h' from the input x and the state h: x is multiplied by W, h by
+/// R, both with a part for each gate; a bias has a part for each gate, too, and is added. a0, a1 and a2 are the
+/// activations; * is elementwise.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)

@@ -120,7 +120,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// The samples of regions along one axis: `most` for each bin, of which the first `own` count (all if it is null).
+/// The samples of regions along one axis: room for `most` in each bin, of which the first `own` (null: all) are used.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]
@@ -139,7 +139,7 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
 }
 
-/// Returns the samples of a bin along an axis if the form does not fix them: ceil(length / bins), [regions, 1, 1].
+/// Returns the number of samples of a bin along an axis if the form leaves it open: ceil(length / bins).
 Expr adaptive_ratio(Expr length, int64_t bins) {
   Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
   return reshape(max(ratio, 0), {length.dims()[0], 1, 1});

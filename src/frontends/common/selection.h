@@ -23,7 +23,8 @@ Ordered sorted(Expr x, int64_t axis = 0);
 /// last. A run with an empty axis is an error.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 
-/// One-hot along a new axis of size `depth`: `on` at the index, else `off`. Negative indices count from the end.
+/// Returns one-hot vectors along a new axis of size `depth`: `on` at the index, else `off`. Negative indices count from
+/// the end.
 Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off);
 
 /// Returns the indices of the true elements of a vector, in order: i64[count].

@@ -97,7 +97,7 @@ class Graphs {
   int64_t trials = 0;  ///< how many loop bodies are being built as trials (counting.h)
 
  protected:
-  /// The value of a variable outside of bodies: a constant, or a value of the main module.
+  /// Returns the value of a variable outside of bodies: a constant, or a value of the main module.
   virtual Value main_variable(const Builder& at, const std::string& name) = 0;
   virtual void assign_in_main(const Builder& at, const std::string& name, Value value) = 0;
 

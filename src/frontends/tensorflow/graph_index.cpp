@@ -107,7 +107,7 @@ bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const 
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }
 
-/// Returns the sides of predicates that a node depends on: those of its operands, and the side of each Switch it reads.
+/// Returns the predicates, with their sides, that a node depends on: its operands' and those of each Switch it reads.
 GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   Sides sides;
   bool is_merge = is_op(&node, "Merge");

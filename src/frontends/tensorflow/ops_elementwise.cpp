@@ -174,7 +174,7 @@ Values requantized(Call& c) {
 
 /// Rounds to 2^bits levels between min and max, which are moved so that 0 is a level.
 Values fake_quant(Call& c) {
-  // In f32 as the frameworks compute, because the rounding of values half way between two levels depends on it.
+  // Computed in f32, as the frameworks do, because it decides how values half way between two levels are rounded.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))

@@ -189,7 +189,7 @@ Values conv_backprop_input(Call& c, size_t axes) {
   Dims wanted = c.sizes(0);
   if (std::ssize(wanted) != rank) c.fail("E140", cat("needs ", rank, " sizes of its result, has ", wanted));
   Dims spatial(wanted.begin() + (is_last ? 1 : 2), wanted.end() - (is_last ? 1 : 0)), own = spatial_dims(x);
-  // Pads are those of the forward convolution; the result is cut or zero-filled at its end.
+  // The pads are those of the forward convolution. The result is cut or zero-filled at its end to the given sizes.
   Window window = window_of(c, spatial, kernel_of(w, axes), is_last, "dilations");
   bool is_same = c.text("padding") == "SAME";
   fill_defaults(window, axes);

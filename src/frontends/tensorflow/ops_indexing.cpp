@@ -102,7 +102,7 @@ Values dynamic_partition(Call& c) {
   return found;
 }
 
-/// Writes rows of several values to the positions in the index inputs, which come first; the last row counts.
+/// Writes rows of the values (second half of the inputs) to the positions in the first half; duplicates: the last wins.
 Values dynamic_stitch(Call& c) {
   size_t half = c.input_count() / 2;
   if (half == 0 || c.input_count() % 2)

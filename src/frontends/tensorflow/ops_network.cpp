@@ -99,7 +99,7 @@ Values transpose_conv(Call& c) {
   Dims wanted = c.sizes(0);
   if (wanted.size() != 4) c.fail("E140", cat("needs four sizes of its output, has ", wanted));
   Dims spatial(wanted.begin() + 1, wanted.begin() + 3), own = spatial_dims(x);
-  // Pads are those of the forward convolution; the result is cut or zero-filled at its end.
+  // The pads are those of the forward convolution. The result is cut or zero-filled at its end to the given sizes.
   Window window = lite_window(c, spatial, kernel_of(w, 2), false);
   Dims ends;
   if (window.pads_begin.empty()) window.pads_begin = Dims(2, 0);
@@ -137,7 +137,7 @@ Expr swapped(Expr x) {
   return transpose(x, order);
 }
 
-/// Multiplies x, as rows of size `in`, by the transpose of w[out, in]. 8-bit weights beside floats are dequantised.
+/// Multiplies x, as rows of size `in`, by the transpose of w[out, in]. 8-bit weights are dequantised if x is a float.
 Values fully_connected(Call& c) {
   c.expect_inputs(2, 3);
   c.expect_rank(1, 2);

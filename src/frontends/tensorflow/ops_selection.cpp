@@ -75,7 +75,7 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
 }
 
 /// Returns the best boxes of all classes of each picture from boxes[pictures, n, 1 or classes, 4] and scores[pictures,
-/// n, classes]: boxes, scores, classes and their number, by falling score, with zeros behind them.
+/// n, classes]: boxes, scores, classes and their number, by falling score, then zeros.
 Values combined_boxes(Call& c) {
   c.expect_inputs(6, 6);
   c.expect_rank(0, 4), c.expect_rank(1, 3);

@@ -10,7 +10,7 @@ inline DType part_type(DType type) { return type == DType::c64 ? DType::f32 : ty
 
 /// Returns the function for an overload with complex operands or results; null if there is none.
 const Operator* find_complex_operator(std::string_view name);
-/// True if an operator works on each part of complex numbers separately, as one that moves or adds elements.
+/// True if an operator may treat real and imaginary parts separately, such as one that moves or adds elements.
 bool goes_by_parts(std::string_view name);
 
 }  // namespace weft::torch

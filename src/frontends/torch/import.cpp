@@ -227,7 +227,7 @@ Type Importer::type_of(const TensorMeta& meta) {
   return Shape{part_type(meta.dtype), dims};
 }
 
-/// `input` is a name, or "flat_args_2" for the third argument of the model.
+/// Returns the declared type of `input`, which is a name, or "flat_args_2" for the third argument of the model.
 Type Importer::declared_type(const std::string& input) {
   int argument = 0;
   for (const Input& known : exported_.inputs) {
@@ -469,8 +469,8 @@ void Importer::bind_outputs(Call& c, const Values& values, Entry* base) {
         bind_output(item, c.given()[others++], nullptr, c.node(), 0);
         continue;
       }
-      // Programs of torch before 2.13 declare two results wrongly: the indices and counts of `unique` with the type of
-      // the values, and the states of an LSTM with one axis too many.
+      // Programs of torch before 2.13 declare the types of two results wrongly: for `unique` the indices and counts
+      // have the type of the values; the states of an LSTM have one axis too many.
       std::string_view target = c.node().target;
       bool is_of_set = target.starts_with("aten._unique") && values[tensors].dtype() == DType::i64;
       bool is_misnoted = tensors > 0 && (is_of_set || target.starts_with("aten.lstm."));

@@ -52,8 +52,8 @@ class Importer {
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
-  /// Returns a real operand, or the part of a complex one that by_parts now computes (the imaginary part of a real float
-  /// is 0). E122 for a complex operand of other operators.
+  /// Returns a real operand, or the part of a complex operand that by_parts computes now (the imaginary part of a real
+  /// float is 0). E122 if the operand is complex and the operator does not support that.
   Value part_of(const Call& c, const Binding& bound) const;
   /// Returns the declared type of tensor result `i` of a node, if there is one.
   std::optional<DType> declared_result(const Call& c, size_t i) const;

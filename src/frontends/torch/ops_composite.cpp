@@ -302,7 +302,8 @@ Values bilinear(Call& c) {
 
 // ---- Integration ----
 
-/// Returns the areas between neighbours along an axis. `x` holds the positions of the samples, or `dx` their distance.
+/// Returns the areas of trapezoids between neighbours along an axis, and the axis. `x`: positions of samples; `dx`:
+/// distance.
 std::pair<Expr, int64_t> areas(Call& c) {
   Expr y = c.tensor("y");
   int64_t axis = c.axis_of("dim", y.rank(), -1);

@@ -123,7 +123,7 @@ Values singular_value_factors(Call& c, bool full, bool is_transposed) {
   return {u, values, is_transposed ? swap_last(v) : v};
 }
 
-/// Computes eigenvalues of symmetric matrices, of which it reads one triangle only.
+/// Computes eigenvalues of symmetric matrices; reads one triangle only.
 Values symmetric_eigen(Call& c, bool has_vectors) {
   Expr x = argument_of(c);
   bool upper = c.text("UPLO", "L") == "U" || c.text("UPLO", "L") == "u";

@@ -23,7 +23,7 @@ Values size_of(Call& c) {
 
 Values number_of_elements(Call& c) { return give_size(c, c.tensor("self").value.shape().elements()); }
 
-/// Returns the name of argument i, because names of arguments of Python's operators are not fixed.
+/// Returns the name of argument i; argument names of Python's operators differ, so arguments are read by position.
 std::string_view named(Call& c, size_t i) {
   if (i >= c.node().inputs.size()) c.fail("E140", cat("needs operand ", i, ", has ", c.node().inputs.size()));
   return c.node().inputs[i].name;

@@ -45,9 +45,9 @@ struct Mac : MacRow {
   int scratch_bytes() const { return std::max(unit_bytes(), bits(sum) / 8); }
   /// Declares the inner kernels as a part that is compiled once for all kernels with this Mac.
   void share(KernelBuilder& kernel) const;
-  /// Returns the number of elements of B packed into panels, for `columns` columns and `units` units of k.
+  /// Returns the number of elements of B when it is packed into panels, for `columns` columns and `units` units of k.
   Dim packed_elements(const Dim& columns, const Dim& units) const;
-  /// True if k is short, and the epilogue too, which then takes sums from registers and is repeated for each row of a tile.
+  /// True if k and the epilogue are short: the epilogue reads sums from registers, in code repeated for each row.
   bool is_short(const Dim& k, size_t epilogue) const;
   /// Returns the text of an address of A cast to a pointer to units.
   std::string units_at(const std::string& address) const;

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t max_block_rows = 64;   // up to here in groups of block_few_rows; with more, tiles are faster
+constexpr int64_t max_block_rows = 64;   // the most rows for block_few; for more, tiles are faster
 constexpr int64_t typical_prompt = 128;  // assumed rows of a larger product
 
 /// Returns x in its stored type with stride 1 along k and one stride between rows; copies if necessary.
@@ -69,7 +69,7 @@ std::optional<GemvKernel> on_matrix_unit(const Lowering& lowering, const BlockDo
                     .occupancy = 2};
 }
 
-/// Returns the kernel for few rows, whose time is that of reading the weights; nothing for more rows.
+/// Returns the kernel for few rows, which takes about as long as reading the weights; nothing for more rows.
 std::optional<GemvKernel> block_gemv_kernel(const Lowering& lowering, const Instruction& dot, DType type, int64_t m,
                                             bool ahead) {
   const auto& op = *dot.as<BlockDot>();
@@ -89,8 +89,8 @@ std::optional<GemvKernel> block_gemv_kernel(const Lowering& lowering, const Inst
 
 }  // namespace
 
-/// Few rows: a gemv that reads the weights once. More rows: a matrix product that dequantises B on its way to shared
-/// memory. If the number of rows is symbolic, each run chooses between the two.
+/// Lowers a product with few rows to a gemv that reads the weights once, and one with more rows to a matrix product
+/// that dequantises B on its way to shared memory. If the number of rows is symbolic, each run chooses between the two.
 void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   View x = whole_rows(lowering, dot.inputs[0]);

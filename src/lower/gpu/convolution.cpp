@@ -31,8 +31,9 @@ struct PixelBlocks {
   Dims pad, count;
 };
 
-/// Copies pixels [batch, ..., channels] to blocks of pixels, a dense view of `type`, padded with zeros to `to` channels,
-/// a multiple of `lanes`. Pixels outside the image are zeros. A thread writes a block, or one vector of a large block.
+/// Copies pixels [batch, ..., channels] to a dense view of blocks of pixels, of element type `type`. The channels of a
+/// block are padded with zeros to `to` channels, a multiple of `lanes`; pixels outside the image are zeros. A GPU
+/// thread writes a block, or one vector of a large block.
 View blocks_of_pixels(Lowering& lowering, const View& from, Value value, const PixelBlocks& blocks, int64_t to,
                       int lanes, DType type) {
   bool load_time = lowering.is_load_time(value) && is_fixed(from);
@@ -95,7 +96,7 @@ struct BlockedConvolution {
   Window w;
 };
 
-/// Turns few channels, of which a vector would span two taps, into whole vectors (space to depth). A block is as large as
+/// Turns few channels, where a vector would span two taps, into whole vectors (space to depth). A block is as large as
 /// the stride if that needs fewer products than blocks of one pixel. The channels of a block are padded with zeros.
 BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
   auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };
@@ -124,7 +125,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
     channels *= is_cheaper ? block : 1;
   }
   View image = lowering.view_of(i.inputs[0]), weights = lowering.view_of(i.inputs[1]);
-  // An image may leave open how many channels it has, which the weights say.
+  // The number of channels of an image may be open; the weights then give it.
   if (known_equal(w.groups, 1) && !image.dims.back().is_constant()) image.dims.back() = w.channels_in;
   // To [out, taps..., in], from [out, in, taps...] or [in, out, taps...].
   for (Dims* sizes : {&weights.dims, &weights.strides}) {
@@ -137,7 +138,7 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
   return {x, weights, std::move(w)};
 }
 
-/// Makes a line of the taps one tap, if its pixels follow each other without gaps and are all in the image.
+/// Treats a line of taps as one tap, if its pixels have no gaps between them and all lie in the image.
 Window with_whole_lines(Window w) {
   bool is_line = !w.transposed && known_equal(w.groups, 1) && known_equal(w.pixel, w.channels_in) &&
                  known_equal(w.dilation.back(), 1) && known_equal(w.pad.back(), 0) &&

@@ -20,7 +20,7 @@ struct RowNorm {
   Value x, gain;
   double epsilon;
 };
-/// If only products of few rows read an RMS norm, the norm becomes the prologue of each of these products.
+/// Makes an RMS norm that only products of few rows read the prologue of each of these products.
 void take_norms(Lowering& lowering, std::vector<Region>& regions);
 /// Returns the norm in the prologue of a product, if it has one.
 std::optional<RowNorm> norm_of_rows(const Region& region);

@@ -47,8 +47,8 @@ std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_a
                                k_stride, ", ", k_stride, ", lanes)"));
 }
 
-/// Each thread keeps up to 16 vectors of B in flight. A short k gets few threads; a block gets as many columns as leave
-/// enough blocks. Measured on an H200.
+/// Chooses the shape: each thread keeps up to 16 vectors of B in flight. Blocks have few threads if k is short, and as
+/// many columns as possible while there are still enough blocks. The numbers were measured on an H200.
 GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) {
   constexpr int64_t max_at_once = 4;
   GemvShape f{.columns = 4, .threads = 64};
@@ -93,7 +93,7 @@ struct ProductKernel {
   TileChoice choice = {};                 ///< its tile, and larger tiles for more work
 };
 
-/// Returns the gemv kernel for up to four rows of direct operands, whose time is that of reading B; nothing otherwise.
+/// Returns the gemv kernel for up to four rows of direct operands, bound by reading B; nothing for other products.
 std::optional<ProductKernel> gemv_kernel(const Lowering& lowering, const GpuProduct& p, int matrices = 1) {
   bool is_few = p.m.is_constant() && p.m.value() >= 1 && p.m.value() <= max_gemv_rows;
   if (!p.direct || !is_few || !p.k.is_multiple_of(tasks::vector_bits / bits(p.type))) return std::nullopt;

@@ -39,7 +39,7 @@ class Merger {
   explicit Merger(Plan& plan) : plan_(plan) {}
 
   void run() {
-    PerStep<StepId> moved;  // for each step and the end, the step that the first group of its basic block becomes
+    PerStep<StepId> moved;  // for each step and for the end: the new step of the first group of its basic block
     for (StepId i : plan_.steps.ids()) {
       if (begins_basic_block(i)) first_ = groups_.size();
       moved.emplace_back(first_);
@@ -56,7 +56,8 @@ class Merger {
   }
 
  private:
-  /// True for steps past which no step moves: host steps, library calls, spare launches, exchanges through mailboxes.
+  /// True for steps past which no other step may move: spare launches, launches that use mailboxes, and all steps that
+  /// are neither launches nor collectives (branches, host steps, library calls).
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](BufferId buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
@@ -127,7 +128,7 @@ class Merger {
         headers, [&](std::string_view h) { return kernel.code.starts_with(cat("#include \"", h, "\"")); });
   }
 
-  /// True for products and convolutions; those with the same kernel share a launch (queries, keys and values).
+  /// True for products and convolutions. Those with the same kernel may share a launch (queries, keys and values).
   bool has_tiles(const PlanStep& step) const {
     return may_merge(step) &&
            starts_with(kernel_of(step), {"gemm_gpu.h", "gemv_gpu.h", "conv_gpu.h", "block_dot_gpu.h"});

@@ -25,7 +25,7 @@ std::string describe(const BlockTile& tile);
 struct TileChoice;
 /// Returns tiles that depend on TileChoice::work in words: "blocks of 64 x 64; from work 400 on blocks of 128 x 128".
 std::string describe(const TileChoice& choice);
-/// Returns a size to optimise for: symbols count as `each`, or as the nearest of their bounds.
+/// Returns a number for a size, to optimise for: each symbol counts as `each`, or as its nearest bound.
 int64_t typical_size(const Dim& size, int64_t each = 16);
 
 /// True if no step of a run writes the elements of the view (weights, for example).
@@ -74,7 +74,7 @@ PlanStep with_variants(PlanStep step, const TileChoice& choice,
 /// Chooses a tile by measurements if there are any, else by the cost model (warp groups) or as the largest tile whose
 /// blocks fill the GPU.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
-/// True if split k may be considered: the sizes are fixed and the product is computed in every run.
+/// True if k may be split: the sizes are fixed and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
 
 /// Partial sums of split k without a cluster: [batch][parts][m][n] of f32, or of the wider accumulator type of integers
@@ -94,8 +94,8 @@ void store_part(KernelBuilder& kernel, const SplitKSums& sums);
 void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums, Iteration iteration,
                const std::vector<size_t>& order = {});
 
-/// Returns the number of blocks for a product with this tile: one for each tile, or at most as many as are resident at
-/// once, where a block loads its next tile while it stores the last.
+/// Returns the number of blocks for a product with this tile: one block for each tile; or, if a block loads its next
+/// tile while it stores the last one, at most as many blocks as are resident at once.
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n);
 /// The line of an epilogue between its loads and its arithmetic (kernels/gemm_operand.h, Epilogue).

@@ -9,9 +9,9 @@ namespace weft {
 namespace {
 
 constexpr int threads = tasks::block_threads;
-/// Shorter rows are not cut, because reading them takes less time than a second launch.
+/// Shorter rows are not cut into parts, because reading them takes less time than a second launch.
 constexpr int64_t long_row = 16384;
-/// Blocks per compute unit that keep enough loads in flight.
+/// The number of blocks per compute unit that keep enough loads in flight.
 constexpr int64_t blocks_of_unit = 4;
 /// Assumed length of a reduced axis with a symbolic size.
 constexpr int64_t usual_length = 128;

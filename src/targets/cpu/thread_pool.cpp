@@ -105,7 +105,7 @@ void ThreadPool::run(int64_t tasks, Body body, void* context) {
   Slot* slot = width_ > 1 && tasks > 1 && tasks < INT32_MAX ? acquire_slot() : nullptr;
   if (!slot) return body(context, 0, tasks, 0);  // no tasks to share, or all sixteen slots are in use
   if (started_in_.load(std::memory_order_relaxed) != getpid()) start();
-  // Closed first: a late thread with the last call's state must fail to take a piece, whichever new fields it has seen.
+  // The parts are closed first, so that a late thread with the previous call's state cannot take a piece.
   const uint64_t epoch = ((slot->parts[0].state.load(std::memory_order_relaxed) >> 32) + 1) << 32;
   for (int part = 0; part < parts_; ++part) slot->parts[part].state.store(epoch | closed, std::memory_order_relaxed);
   slot->total.store(tasks, std::memory_order_release);

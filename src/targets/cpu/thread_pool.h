@@ -19,7 +19,7 @@ int available_threads();
 /// not schedule delays only the piece that it holds. Each thread begins with its own share of the tasks, the same in
 /// every call, and then helps the others. Neighbouring tasks touch neighbouring memory, so a thread mostly reads memory
 /// that it wrote in the previous call (affinity scheduling: Markatos and LeBlanc, 1994); cores without a shared cache
-/// would lose more by moving cache lines. Idle threads look for work for about 20 microseconds, then sleep.
+/// would else lose time by moving lines. Idle threads look for work for about 20 microseconds, then sleep.
 class ThreadPool {
  public:
   /// Runs tasks [begin, end). `worker` is below width() and used by one thread at a time, so it may index scratch

@@ -155,7 +155,7 @@ class Descriptor {
     library_.check(library_.calls.finalize(get()), "describe a convolution");
     return std::move(*this);
   }
-  /// Reads as many values as there are, up to the size of the buffer.
+  /// Reads as many values as the library has, up to the size of the buffer.
   template <class T>
   std::vector<T> list(Name name, Type type, size_t room) const {
     std::vector<T> values(room);

@@ -58,7 +58,7 @@ std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(
 
 namespace {
 
-/// Opens a device. One that cannot be described, or whose chip is not supported, must not make the others unusable.
+/// Opens a device; null for one that cannot be described or whose chip is not supported: others stay usable.
 std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
   try {
     auto device = std::make_shared<Device>(driver, ordinal);

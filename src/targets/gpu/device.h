@@ -160,7 +160,7 @@ class Stream {
   void copy_to_host(void* to, const void* from, int64_t bytes) const;
   void copy_on_device(void* to, const void* from, int64_t bytes) const;
   void fill(void* to, unsigned char value, int64_t bytes) const;
-  /// `arguments` is the kernel's only parameter, passed by value.
+  /// Launches a kernel; `arguments` is its only parameter, passed by value.
   void launch(Handle function, const LaunchSize& size, std::span<const std::byte> arguments) const;
   void launch(const Graph& graph) const;
   void record(const Event& event) const;
@@ -169,7 +169,7 @@ class Stream {
   /// True if all of its work is done.
   bool is_done() const;
 
-  /// Between begin_capture and end_capture, work is recorded and not executed.
+  /// Begins the recording of work: until end_capture, work is recorded and not executed.
   void begin_capture() const;
   Graph end_capture() const;
 

@@ -63,7 +63,7 @@ struct LaunchSize {
   int64_t blocks = 1;
   int threads = 256, shared_bytes = 0;
   int cluster = 1;       ///< blocks that run together; divides `blocks`
-  bool overlap = false;  ///< may start while the previous launch runs; the kernel itself waits for it (NVIDIA)
+  bool overlap = false;  ///< may start while the previous launch runs; the kernel itself waits for that launch (NVIDIA)
 };
 
 /// The properties and limits of a device.

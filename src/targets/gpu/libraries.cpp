@@ -75,7 +75,7 @@ namespace {
 struct Known {
   std::string_view name;
   ChipKind vendor;
-  bool convolves, fuses;  ///< computes convolutions, else products; also with bias, summand and relu
+  bool convolves, fuses;  ///< computes convolutions, else products; can fuse bias, addend and relu
   std::unique_ptr<Library> (*open)();
 };
 constexpr Known known[] = {{"cublaslt", ChipKind::nvidia, false, false, open_cublaslt},

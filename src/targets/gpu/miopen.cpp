@@ -100,7 +100,7 @@ class MiOpenConvolution final : public LibraryWork {
     return made;
   }
 
-  /// Describes the convolution. MIOpen pads both ends equally, so the front padding alone must give the output size.
+  /// Describes the convolution. MIOpen pads both ends equally: refused unless that gives the same output size.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;
@@ -117,7 +117,7 @@ class MiOpenConvolution final : public LibraryWork {
     library_.check(calls.convolution_attribute(it, attribute_deterministic, 1), "request deterministic results");
   }
 
-  /// Takes the first (fastest) solution that sums products. FFT and Winograd are skipped: they round differently.
+  /// Takes the first (fastest) solution that computes sums of products; FFT and Winograd round differently.
   void choose() {
     const MiOpenCalls& calls = library_.calls;
     Handle h = handle_->object.get(), w = weights_.get(), x = x_.get(), c = convolution_.get(), y = y_.get();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the stand-ins for AMD's libraries share: the host does the work in stream order. This tests descriptors,
+/// Code that the stand-ins for AMD's libraries share: the host does the work in stream order. This tests descriptors,
 /// ordering and graph capture.
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +56,8 @@ inline std::byte* pinned(size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// Work on two operands of the device, with a result there. It is kept as long as the process: a captured graph may run
-/// it again at any time.
+/// An operand or result of queued work: device memory and its pinned copy on the host. Copies are kept as long as the
+/// process, because a captured graph may run the work again at any time.
 struct Operand {
   void* device;
   size_t bytes;

@@ -77,8 +77,8 @@ void run(void* data) {
   if (group.meet()) std::memcpy(mine.to.host, result.data(), result.size());
 }
 
-/// The real library gives the devices access to each other at the first call, which fails while a graph is captured. So
-/// does waiting for the stream.
+/// Waits for the stream at a member's first call. This fails while a graph is captured, as the real library does, since
+/// it gives the devices access to each other at that call.
 bool connect(Member& member, void* stream) {
   if (!member.is_connected && member.group->posted.size() > 1) member.is_connected = hipStreamSynchronize(stream) == 0;
   return member.is_connected || member.group->posted.size() == 1;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int rounds = 3;
 
-/// Random inputs: open sizes are `open`; integers are small, like token ids.
+/// Returns random inputs: open sizes are `open`; integers are small, like token ids.
 std::vector<Tensor> inputs_of(const Executable& program, int64_t open, unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Port& port : program.inputs()) {
@@ -46,7 +46,7 @@ double difference(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
   return worst;
 }
 
-/// A request whose operands live on the device. Copies run on another stream than the work; events join the two.
+/// A request whose operands lie in device memory. Copies run on a different stream from the work; events order the two.
 class Request {
  public:
   Request(const Executable& program, const std::shared_ptr<gpu::Device>& device, const std::vector<Tensor>& like)

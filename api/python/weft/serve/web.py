@@ -128,7 +128,7 @@ def part_of(given: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def split_body(body: bytes, header: str | None) -> tuple[dict[str, Any], memoryview]:
-    """Splits a body into the JSON and the bytes of tensors behind it."""
+    """Splits a body into the JSON and the bytes of tensors that follow it."""
     if header is None:
         return json_of(body), memoryview(b"")
     if not header.isdecimal() or len(header) > 18 or int(header) > len(body):

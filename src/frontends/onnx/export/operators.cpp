@@ -57,7 +57,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     }
     case Fn::floor_mod: {
       if (!is_float(type)) return out.add("Mod", x);
-      // The remainder of the truncated division, plus the divisor where their signs differ.
+      // The remainder with the divisor's sign: that of truncated division, plus the divisor if the signs differ.
       std::string rest = out.add("Mod", x, {{"fmod", int64_t{1}}});
       std::string signs = out.add("Mul", {out.add("Sign", {rest}), out.add("Sign", {x[1]})});
       return out.add("Add", {rest, out.add("Where", {out.add("Less", {signs, number(0)}), x[1], number(0)})});
@@ -162,7 +162,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Returns the name of a broadcast factor of a Dot, where possible as it is before the Broadcast.
+/// Returns the name of a factor of a Dot. Skips a Broadcast in front of the factor where ONNX broadcasts it implicitly.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;

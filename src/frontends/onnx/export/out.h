@@ -65,14 +65,14 @@ class Out {
   std::string size(const Dim& dim);
   /// Returns the name of a value i64[count] that holds the sizes.
   std::string sizes(const Dims& dims);
-  /// Makes symbols available to later nodes: an axis of the value whose size is just a symbol gives its number.
+  /// Makes symbols available to later nodes: a symbol that is a whole size is read from that axis of `value`.
   void learn_symbols(Value value);
-  /// Later nodes take the symbol from element `index` of the i64 vector `list`.
+  /// Makes later nodes take the symbol from element `index` of the i64 vector `list`.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
 
-  /// Later nodes take the symbol from the i64[] value `scalar`.
+  /// Makes later nodes take the symbol from the i64[] value `scalar`.
   void set_size(const std::string& symbol, const std::string& scalar);
-  /// Returns the nodes that `write` adds, for a body. Nodes after it do not use the sizes that it computed.
+  /// Returns the nodes that `write` adds, for use in a body. Later nodes do not use the sizes that these nodes compute.
   std::string body(const std::function<void()>& write);
 
   std::string take_nodes() { return std::move(nodes_); }

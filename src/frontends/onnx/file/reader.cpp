@@ -53,7 +53,7 @@ std::vector<float> joined_floats(const std::vector<std::span<const std::byte>>& 
   return out;
 }
 
-/// Returns the end of a long path: deep graphs must not each keep the whole of theirs.
+/// Returns the last 160 bytes of a path, so that nested graphs do not each keep a path as long as their depth.
 std::string path_tail(std::string path) {
   constexpr size_t longest = 160;
   return path.size() <= longest ? path : cat("...", std::string_view(path).substr(path.size() - longest));
@@ -154,7 +154,8 @@ TypeProto read_tensor_type(Wire wire, TypeProto::Kind kind) {
 
 TypeProto read_type(Wire wire, int depth);
 
-/// Sequence and optional hold a type in field 1; map has its key there and the type in field 2.
+/// Reads a container's type. Sequence and optional hold a type in field 1; map has its key there and the type in field
+/// 2.
 TypeProto read_container_type(Wire wire, TypeProto::Kind kind, int depth) {
   TypeProto type{.kind = kind};
   uint32_t inner_field = kind == TypeProto::Kind::map ? 2 : 1;

@@ -43,7 +43,7 @@ std::string page_title(std::string_view page) {
   return cat(" (\"", printable(trim(page.substr(0, std::min<size_t>(page.find('<'), 80)))), "\")");
 }
 
-/// True if a zip archive has such an entry: the name is looked for at its beginning, and in the directory at its end.
+/// True if a zip archive has `entry`: searches the archive's beginning, and the directory at its end, for the name.
 bool zip_names(std::string_view file, std::string_view entry) {
   auto tail = file.substr(file.size() - std::min<size_t>(file.size(), 1 << 16));
   return file.starts_with("PK\x03\x04") &&

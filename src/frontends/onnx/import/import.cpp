@@ -563,7 +563,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
       if (!decisions_before_fault_) decisions_before_fault_ = decisions_made();
-      // If a problem inside the node's body was reported before, it also gets the reason of this error.
+      // If a problem inside the node's body was reported before, this error's text becomes the reason of that problem.
       if (problems_.size() > known && problems_[known].why.empty()) problems_[known].why = error.info().why;
       problems_.push_back(error.info());
       if (problems_.back().where.empty()) problems_.back().where = cat(describe(*next), scope.within);

@@ -45,7 +45,7 @@ struct StaticOperand {
 /// The inputs whose values are needed before the model can be compiled, and why.
 struct StaticNeeds {
   std::vector<StaticOperand> operands = {};
-  bool is_all = false;            ///< every error found so far is about one of these operands
+  bool is_all = false;            ///< true if all errors of the import are about these operands
   std::vector<Port> inputs = {};  ///< of the model
 };
 
@@ -56,7 +56,7 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Names, with * and ?, of graph inputs that become constants: their initializer's value. The program lacks them.
+  /// Names (* and ? match) of graph inputs that become constants: their initializer's value. The program lacks them.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they win over ONNX's of the same name
   int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file

@@ -101,7 +101,8 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   return {q, k, v};
 }
 
-/// Beam search does not reorder caches: indirection[batch, beam, token] gives the beam whose row holds a past token.
+/// Selects the rows of a cache. Beam search does not reorder caches: indirection[batch, beam, token] is the beam whose
+/// row holds a past token.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];

@@ -229,8 +229,8 @@ struct SamplingRules {
 };
 
 /// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double>
-/// makes it of two of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1). onnxruntime draws
-/// with it too: the same seed gives the same tokens.
+/// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1).
+/// onnxruntime draws with it too: the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
   Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {

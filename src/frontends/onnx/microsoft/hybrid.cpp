@@ -64,8 +64,8 @@ Values scaled_silu(Call& c) {
   return {convert(z * sigmoid(z), x.dtype())};
 }
 
-/// Rotary embedding with three streams of positions [3, batch, tokens]. Each stream gives one section of the angles, or
-/// the streams alternate (mrope_layout 1).
+/// Computes rotary embedding with three streams of positions [3, batch, tokens]. Each stream gives one section of the
+/// angles, or the streams alternate (mrope_layout 1).
 Values three_way_rotary(Call& c) {
   c.expect_ranks({{1, 3}, {2, 2}, {3, 2}});
   c.ignore("is_packed_batching");  // as onnxruntime's CPU provider does
@@ -113,7 +113,7 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value, and that normalised; the gate is made of keys and queries [batch, tokens, branches, size].
+/// Computes gate * value and its normalised form. The gate follows from keys, queries [batch, tokens, branches, size].
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);

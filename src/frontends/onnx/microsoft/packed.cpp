@@ -17,8 +17,8 @@ Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   return packing_of(c, slice(reshape(all, {d[0] * d[1]}), 0, 0, tokens), d[0], d[1]);
 }
 
-/// Attention among the tokens of each sequence; q, k and v are [tokens, heads * size]. Inputs `offsets` and the two
-/// after it are the places of tokens, the running sums of lengths and a bias of the scores.
+/// Computes attention among the tokens of each sequence; q, k and v are [tokens, heads * size]. Inputs `offsets` and
+/// the two after it are the places of tokens, the running sums of lengths and a bias of the scores.
 Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
   c.ignore("mask_filter_value");  // no row sees padding
   Packing packing = packing_of(c, offsets, flat.q.dims()[0]);

@@ -51,7 +51,8 @@ Expr bits_of(Expr x, int64_t from, int64_t count) {
 /// Unpacks 4-bit numbers: all low halves, then all high halves.
 Expr low_and_high_bits(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
 
-/// Bit i of each of the bytes, for i = 0, 1 ..: [.., n] -> [.., n * count], all of one byte next to each other.
+/// Returns bit i of each byte, for i = 0, 1 ..: [.., n] -> [.., n * count], with the bits of one byte next to each
+/// other.
 Expr each_bits(const Block& b, Expr bytes, int64_t width) {
   Dims d = bytes.dims();
   d.back() = d.back() * Dim(8 / width);

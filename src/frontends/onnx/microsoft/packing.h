@@ -24,10 +24,10 @@ Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
 /// For each token, the number of its sequence and its position there.
 struct Tokens {
-  Expr sequence, number, position;  ///< [tokens]: sequence, index among its new tokens, among all
+  Expr sequence, number, position;  ///< [tokens]: the token's sequence, its index among the new tokens, and among all
 };
 
-/// `sums` are the running sums of lengths, i64[batch + 1]; `past` are the lengths of the pasts, i64[batch].
+/// Finds each token's place. `sums`: running sums of lengths, i64[batch + 1]; `past`: lengths of the pasts, i64[batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
 /// Sequences given by the running sums of their lengths. A run fails unless these begin at 0, end at the number of

@@ -237,7 +237,8 @@ Values varlen_causal_conv(Call& c) {
 
 // --- hashes of n-grams -----------------------------------------------------------------------------------------------
 
-/// The parameters of both operators. They hash the last 2, 3 .. `longest` tokens, with `heads` hashes for each length.
+/// The parameters of NGramHashMapping and its varlen form, which hash the last 2, 3 .. `longest` tokens, with `heads`
+/// hashes each.
 struct Hashing {
   int64_t longest, heads;
   bool has_eos, resets;

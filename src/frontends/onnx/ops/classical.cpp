@@ -143,7 +143,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns the result of a LabelEncoder for other keys: a scalar of the values' type.
+/// Returns a LabelEncoder's result for keys that it does not list: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {

@@ -174,7 +174,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// Returns the shape of Expand's result if the run computes input 1: where that has a 1, the size of x counts.
+/// Returns the shape of Expand's result if the run computes input 1: where that is 1, the size of x is used.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

@@ -128,7 +128,7 @@ Values gemm(Call& c) {
 Values fused_matmul(Call& c) {
   Expr a = arg(c, 0), b = arg(c, 1);
   double alpha = c.number("alpha", 1);
-  // The batch axes of such a matrix stand between its rows and columns: [m, batch.., k] -> [batch.., m, k].
+  // With transBatchA or transBatchB, the matrix is [m, batch.., k], which becomes [batch.., m, k].
   auto batch_first = [](Expr x) {
     if (x.rank() < 2) return x;
     auto order = axes_from(0, x.rank());
@@ -158,7 +158,7 @@ Values fused_gemm(Call& c) {
   c.unsupported(cat("with activation '", printable(name), "' is not supported"));
 }
 
-/// Keeps the part on or above (below) diagonal k, which may be known only in a run.
+/// Keeps the part of x on and above (below) diagonal k; k may be unknown until the run.
 Values trilu(Call& c) {
   Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
   return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};

@@ -354,7 +354,8 @@ Values rms_normalization(Call& c) {
   return out;
 }
 
-/// com.microsoft's GroupNorm and SkipGroupNorm. The latter adds the skip and its bias first; that sum is output 1.
+/// Imports com.microsoft's GroupNorm and SkipGroupNorm. The latter adds the skip and its bias first; that sum is output
+/// 1.
 Values diffusion_group_norm(Call& c, bool has_skip) {
   Expr x = arg(c, 0);
   bool is_last = c.flag("channels_last", true);

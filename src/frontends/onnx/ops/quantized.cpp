@@ -145,7 +145,7 @@ Values qlinear_concat(Call& c) {
   return quantized_output(c, concat(c, parts, c.axis(c.integer("axis"), parts[0].rank())), 0, 1);
 }
 
-/// Computes a b, with a rounded to u8 steps of its own range and b dequantised with a scale for each column.
+/// Computes a b. Quantises a to u8 by the range of its elements; dequantises b, which has a scale for each column.
 Values dynamic_quantize_matmul(Call& c) {
   c.expect_inputs(3, 5);
   Expr y = matmul(in_dynamic_steps(arg(c, 0)), real_input(c, 1, 2, 3, c.input(1).rank() - 1));
@@ -371,8 +371,9 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // Rounding before an odd zero point is added would send halves the other way. So 1 of it is added to y (times scale)
-  // before the rounding, and the even rest after it.
+  // Quantize rounds y before it adds the zero point. With an odd zero point halves would then round to the other
+  // neighbour than in onnxruntime. So 1 (times scale) is added to y before the rounding, and the rest of the zero
+  // point, which is even, after it.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

@@ -49,7 +49,7 @@ Dims shape_attribute(Call& c) {
   return dims;
 }
 
-/// Returns the type of a result that follows its input unless the node says otherwise.
+/// Returns the type in attribute `dtype`; without it, the input's type if that is a float, else f32.
 DType type_like(Call& c) {
   DType own = is_float(c.dtype(0)) ? c.dtype(0) : DType::f32;
   return c.element("dtype", own);
@@ -76,7 +76,7 @@ Expr dropout_ratio(Call& c, DType type) {
   return convert(reshape(arg(c, 1), {}), type);
 }
 
-/// In training some elements become 0, and the others are scaled up to keep the mean; otherwise the input itself.
+/// In training, sets some elements to 0 and scales the others up to keep the mean; otherwise returns the input.
 Values dropout(Call& c) {
   Expr x = arg(c, 0);
   DType mask_type = c.opset() < 10 ? x.dtype() : DType::boolean;

@@ -11,7 +11,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Giles' approximation of the inverse error function as onnxruntime writes it (Winitzki 2008), so that answers agree.
+/// Returns the normal distribution's quantile, with the inverse error function as onnxruntime approximates it (Winitzki
+/// 2008).
 Expr probit(Expr x) {
   Expr y = x * 2.0 - 1.0;
   Expr logarithm = log((1.0 - y) * (1.0 + y));
