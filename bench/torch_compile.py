@@ -193,12 +193,12 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu or gpu")
     parser.add_argument("--type", default="f32", choices=TYPES)
     parser.add_argument("--limit", type=float, default=500)
-    parser.add_argument("--modes", type=lambda text: text.split(","), help="of inductor")
+    parser.add_argument("--modes", type=lambda text: [mode for mode in text.split(",") if mode], help="of inductor; empty: without it")
     parser.add_argument("--lock", help="a file: processes that share it compile at once and time one after the other")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    arguments.modes = arguments.modes or MODES["cpu" if arguments.device == "cpu" else "gpu"]
+    arguments.modes = MODES["cpu" if arguments.device == "cpu" else "gpu"] if arguments.modes is None else arguments.modes
     if arguments.first:
         print(json.dumps(first_call(*arguments.first.split(","), arguments)))
         return

@@ -477,8 +477,9 @@ typedef struct weft_quantize_options {
   int32_t (*item)(void* user, size_t index, weft_tensor** inputs);
   void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* user;
-  int32_t threads; /* 0: WEFT_THREADS, else the cores that this process may use */
-  double smooth;   /* int8, fp8: how much of inputs' outliers moves into weights (0.5); 0: int8 chooses; -1: nothing */
+  int32_t threads;      /* 0: WEFT_THREADS, else the cores that this process may use */
+  double smooth;        /* int8, fp8: share of inputs' outliers that moves into weights, such as 0.5; -1: none;
+                    * 0: int8 chooses a share for each input, fp8 moves none */
   const char* ranges;   /* a calibration table in place of data; int8 leaves inputs that it lacks in floats; or NULL */
   int32_t products;     /* 1: matrix products only, 2: convolutions only; 0: both */
   int32_t qdq;          /* 1: weights in blocks become DequantizeLinear and MatMul (operator set 21), not MatMulNBits */

@@ -385,7 +385,8 @@ WEFT_INLINE V sigmoid(V x) {
     const V e = exp_not_above_0(-absolute(x));
     return divide_by_many(select(as_int(x) < as_int(constant<V>(0)), e, one), one + e);
   } else {
-    // Near r = 0, where the relative error of 1 + e^-x matters most, (1 + 2^n) + 2^n (2^r - 1) is rounded only once.
+    // 1 + e^-x = (1 + 2^n) + 2^n (2^r - 1). For |n| <= 23 the first term is exact; near r = 0 the second one is small,
+    // so that its error hardly counts and only the final fma rounds.
     const V sum = with_split_log2(bounded_below(-x, constant<V>(-50)), [&](V power, V r) WEFT_LAMBDA {
       return fma(r * power,
                  poly(r, {0.6931472029, 0.2402264791, 0.05550332471, 0.009618437351, 0.001339887448, 0.0001535336377}),

@@ -141,9 +141,9 @@ WEFT_INLINE i64 pixel_offset(const ConvSizes& s, i64 image, i64 d, i64 h, i64 w)
   return (((image * s.in[0] + d) * s.in[1] + h) * s.in[2] + w) * s.pixel;
 }
 
-/// Runs body(row, pixel, each) for every output pixel, and in it each(f): f(channel, lanes) for every W channels. CPU:
-/// tasks::window_tasks(rows, width, channels, taps). GPU: one thread for each W channels of a pixel, so `each` calls f
-/// once.
+/// Calls body(row, pixel, each) for every output pixel; body then calls each(f), which calls f(channel, lanes) for
+/// every W channels. A CPU has tasks::window_tasks(rows, width, channels, taps) tasks. A GPU has a thread for each W
+/// channels of a pixel, so there `each` calls f once.
 template <int W, class L, class Body>
 WEFT_INLINE void for_pixels(const L& launch, const ConvSizes& s, i64 channels, [[maybe_unused]] i64 taps,
                             const Body& body) {

@@ -40,8 +40,8 @@ double limit(DType type, bool low) {
   return low ? 0 : std::ldexp(1, width) - 1;
 }
 
-/// The value x - zero of a quantised x, in i16, which products, poolings and sums read. It is computed before the zero
-/// point is added, so that x itself is stored only if other instructions read it.
+/// The steps x - zero of a quantised x, in i16, which products, poolings and sums read. Quantising computes the steps
+/// first and makes x from them by adding the zero point, so x itself is stored only if other instructions read it.
 struct QuantizedSteps {
   Value steps;
   double zero;

@@ -137,7 +137,8 @@ void run_device(const Fake& fake, const std::string& device, Tally& tally) {
   std::printf("%s: %d calls\n", device.c_str(), calls);
 }
 
-/// Looks for devices while call number `call` fails. Returns true if the other devices are found and nothing is thrown.
+/// Looks for devices in a process of its own while call number `call` fails. Returns true if nothing is thrown and the
+/// process does not crash.
 bool finds_devices(const Fake& fake, int call) {
   pid_t child = ::fork();
   if (child == 0) {

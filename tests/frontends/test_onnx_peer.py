@@ -151,7 +151,8 @@ def test_upsampling_that_only_the_run_tells():
 
 
 def test_heads_of_a_free_size():
-    """The head size is a run-time size, on which the scale 1 / sqrt(size) and the number of heads depend."""
+    """The width is a run-time size. The head size and the scale 1 / sqrt(head size) follow from it, and a width that the
+    number of heads does not divide is refused."""
     free = {(f"i{i}", 2): "width" for i in range(3)}
     inputs = [floats(2, 5, 24), floats(2, 7, 24), floats(2, 7, 24)]
     judge("MultiHeadAttention", inputs, {"num_heads": 3}, domain="com.microsoft", free=free)

@@ -108,7 +108,8 @@ def test_two_names_in_one_session(names, capfd):
 
 
 def test_two_names_side_by_side():
-    """Options belong to the name that they were given to, and a session outlives the session of the other name."""
+    """Options apply only to the provider's name that they are given with. A session still works after the session of
+    the other name is deleted."""
     x = {"x": numbers(5, 64)}
     exact, half = session(mlp()), session(mlp(), {"fp16_enable": "1"}, name="ROCMExecutionProvider")
     wanted, rounded = exact.run(None, x)[0], half.run(None, x)[0]

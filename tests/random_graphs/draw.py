@@ -80,7 +80,7 @@ class Value:
         return bool(np.any(ends))
 
     def stays_exact(self, wide, dtype):
-        """Tells whether other numbers in its place would be as exact as its own."""
+        """Tells whether this value, computed anew for other inputs as `wide`, is exact if it was exact before."""
         return not self.exact or is_exact(wide, dtype, self.stored)
 
     @property

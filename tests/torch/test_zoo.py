@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import zoo
+import zoo_archives
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "robustness"))
 from limits import FULL
@@ -18,3 +19,8 @@ def test_models_are_right(name):
     row = zoo.checked(name, with_compile=FULL)
     assert row["archive"] == row["command"] == "right", row
     assert not FULL or row["compile"].startswith("right"), row
+
+
+def test_archives_are_judged_without_torch(tmp_path):
+    row = zoo_archives.judge(zoo_archives.write("transformers/fnet", tmp_path), "cpu")
+    assert row["apart"] <= zoo_archives.MOST_APART and row["bits"], row

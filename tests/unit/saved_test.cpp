@@ -412,7 +412,7 @@ TEST_CASE("saved: another chip's program is compiled again, or refused where tha
       for (size_t i = 0; i < wanted.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]));
     }
   };
-  // It compiles from the stored program, not from the other chip's plan.
+  // Without code for this chip, compile_file compiles the stored program. It never opens the other chip's plan.
   for (const Chip& chip : {other, chip_named("gfx942")}) {
     if (runs_code_for(host_chip(), chip)) continue;
     Plan never;

@@ -81,7 +81,7 @@ class Call : public frontend::Builder {
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Returns argument number i, for higher-order operators, whose arguments have no names. E140 if it is not given.
   const Argument& argument(size_t i) const;
-  /// Returns a condition on sizes, or a Python bool; null for a tensor.
+  /// Returns what the argument's name stands for; null if the argument is a literal, such as a Python True.
   const Binding* binding(std::string_view argument) const;
   /// Marks arguments as read that change nothing here.
   void ignore(std::initializer_list<std::string_view> arguments) const;

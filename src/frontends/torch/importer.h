@@ -48,7 +48,8 @@ class Importer {
   bool is_row_major(const Call& c, std::string_view argument) const;
   /// Returns the exported storage offset of an argument's tensor.
   Dim offset_of(const Call& c, std::string_view argument);
-  /// True if random operators are allowed: not in graphs of torch.compile, which use torch's generator.
+  /// True if random operators are allowed: in the main module, but not in graphs of torch.compile, which use torch's
+  /// generator.
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }

@@ -70,8 +70,9 @@ Values scatter(Call& c, ScatterFn fn) {
   return one(reshape(frontend::scatter_elements(at.x, at.index, at.updates, at.axis, fn), x.dims()));
 }
 
-/// Returns x with updates combined at indices of the same sizes; `how` is torch's name of the reduction. Without
-/// `with_own` the elements of x at the indices are first replaced by 0, 1 or an update.
+/// Returns x with each update combined into the element at its index; `index` and `updates` have the same sizes. `how`
+/// is torch's name of the reduction. Without `with_own` the elements of x at the indices do not count: they are first
+/// replaced by 1 for a product, by an update for a maximum or minimum, and by 0 otherwise.
 Expr combined_at(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";

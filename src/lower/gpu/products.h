@@ -34,8 +34,8 @@ bool is_constant(Lowering& lowering, const View& view);
 /// The most rows for which gemv_gpu is used, which reads B only once.
 inline constexpr int64_t max_gemv_rows = 4;
 
-/// Template arguments of kernels/gemv_gpu.h: columns that a block computes (over all matrices), loads in flight per
-/// thread, threads per block.
+/// Template arguments of kernels/gemv_gpu.h: columns that a block computes (of both matrices together, if B is twins),
+/// loads in flight per thread, threads per block.
 struct GemvShape {
   int columns = 4, at_once = 1, threads = tasks::block_threads;
 };
@@ -71,8 +71,8 @@ struct TileChoice {
 /// Gives `step` another launch for each larger tile; `launch` makes that launch for the same operands.
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
-/// Chooses a tile by measurements if there are any, else by the cost model (warp groups) or as the largest tile whose
-/// blocks fill the GPU.
+/// Chooses a tile by measurements if there are any. Without them the cost model chooses among tiles of warp groups; for
+/// other products it is the largest tile whose blocks fill the GPU.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: the sizes are fixed and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
