@@ -222,7 +222,7 @@ def main():
             if time.perf_counter() - begin > arguments.limit:
                 print(f"left out for want of time: {name}", file=sys.stderr)
                 continue
-            tell("torch.compile, time of a call", {"model": name}, calls(name, arguments))
+            tell(f"torch.compile, time of a call{'' if arguments.modes else ', without inductor'}", {"model": name}, calls(name, arguments))
 
 
 if __name__ == "__main__":

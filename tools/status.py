@@ -454,7 +454,8 @@ def torch_peer(row, unit="ms"):
 
 def torch_speed(rows, page):
     is_gpu = page.name == "gpu.md"
-    calls, first, cost = (torch_rows(rows, what, is_gpu) for what in ("time of a call", "first call", "cost of a call"))
+    kinds = ("time of a call", "first call", "cost of a call", "time of a call, without inductor")
+    calls, first, cost, alone_only = (torch_rows(rows, what, is_gpu) for what in kinds)
     if not calls:
         return "\n\nNot measured yet: `./x python bench/torch_compile.py --out FILE`.\n\n"
     ratios, lines = [], []
@@ -464,6 +465,9 @@ def torch_speed(rows, page):
         lines.append([row["of"]["model"], number(weft), ratio(weft / alone), number(peer), ratio(weft / peer), mode, number(row["peers"]["eager"]["ms"])])
     head = [f"network, {calls[0]['of']['type']}", "Weft ms", "ratio to Weft without torch", "inductor ms", "ratio to inductor", "inductor's fastest mode", "eager ms"]
     text = f"\n\nIn short: {in_short(ratios, 'the fastest mode of inductor')}.\n" + table(head, lines)
+    if alone_only:
+        pairs = [(row["of"]["model"], row["values"]["ms"] / row["peers"]["alone"]["ms"]) for row in alone_only]
+        text += f"\nTo Weft without torch, timed without inductor: {', '.join(f'{name} {ratio(value)}' for name, value in pairs)}.\n"
     if first:
         cells = [[row["of"]["model"], number(row["values"]["seconds"]), number(torch_peer(row, "seconds")[0]), number(row["peers"].get("torch", {}).get("seconds", ""))] for row in first]
         text += table(["first call in a new process, no kernels on disk", "Weft s", "inductor s", "of it torch's tracing s"], cells)
@@ -473,7 +477,7 @@ def torch_speed(rows, page):
         if "torch" in row["peers"]:
             peers["torch.compile's own part"] = row["peers"]["torch"]["us"]
         text += table(["cost of a call: a small product, minus the program's own time", *peers], [["microseconds", *map(number, peers.values())]])
-    return text + sources([*calls, *first, *cost], page)
+    return text + sources([*calls, *alone_only, *first, *cost], page)
 
 
 def gpu_kernels(rows, page):
