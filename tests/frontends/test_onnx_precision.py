@@ -166,6 +166,29 @@ def test_open_sizes_are_rounded_as_the_device_does(tmp_path):
     assert words.startswith("right") and UNIT["bf16"] / 4 < float(words.split()[-2]) < 8 * UNIT["bf16"]
 
 
+STATIC = """
+<ir_version: 10, opset_import: ["" : 21]>
+length_of_k (float[4] a, int64[m] k, float[5, 4] x) => (float[n] top, int64[n] places, float[5, 4] y)
+{
+  top, places = TopK (a, k)
+  y = Softmax <axis = 0> (x)
+}
+"""
+
+
+def test_other_inputs_of_a_specialised_program_are_rounded(tmp_path):
+    """The program is compiled for the length of k. The device computes the softmax and rounds it before it transposes it.
+    If all inputs were constants for ref, its passes would fold the softmax in full precision."""
+    folder = tmp_path / "static"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(onnx.parser.parse_model(STATIC).SerializeToString())
+    random = np.random.default_rng(1)
+    for i, x in enumerate((np.arange(4, dtype=np.float32), np.array([2]), random.standard_normal((5, 4), np.float32))):
+        (folder / f"input_{i}.pb").write_bytes(numpy_helper.from_array(x).SerializeToString())
+    (words,) = judged("ref:nvidia:sm_90a", "bf16", [folder]).values()
+    assert words.startswith("right") and UNIT["bf16"] / 4 < float(words.split()[-2]) < 8 * UNIT["bf16"]
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_damaged_kernel_is_found(folders, precision, monkeypatch):
     some = [folder for folder in folders if folder.name in ("test_matmul_2d", "test_basic_conv_with_padding", "test_softmax_example")]
