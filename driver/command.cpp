@@ -29,7 +29,7 @@ constexpr Verb all_verbs[] = {
     {"doctor", doctor_verb, "describe this machine and this installation"},
     {"ops", ops_verb, "list the operators"},
     {"knobs", knobs_verb, "list the environment variables"},
-    {"cache", cache_verb, "list or clear the cache of compiled kernels"},
+    {"cache", cache_verb, "list or clear the cache of compiled kernels and parsed headers"},
 };
 
 std::vector<std::string> own_words;

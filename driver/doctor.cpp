@@ -44,7 +44,7 @@ void add_installation(Report& report) {
   int64_t bytes = 0;
   auto entries = cache.list();
   for (const CacheEntry& entry : entries) bytes += entry.bytes;
-  report.add("kernel cache", cat(printable(cache.folder().string()), ": ", entries.size(), " kernels, ",
+  report.add("kernel cache", cat(printable(cache.folder().string()), ": ", entries.size(), " entries, ",
                                  show_bytes(static_cast<double>(bytes))));
   for (const KnobInfo& knob : knob_list()) {
     if (knob.value != knob.default_value) report.add(knob.variable, printable(knob.value));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/chip.h"
+#include "base/file.h"
 
 /// The interface between Weft and its code generator (libweft-codegen.so: clang, LLVM and lld). Only data crosses it:
 /// no exception leaves the library, and a crash inside LLVM becomes a result with diagnostics.
@@ -77,16 +78,24 @@ struct CodegenResult {
   CompileTimes times{};
 };
 
+/// Keeps parsed kernel headers between processes, by a text that names how they were parsed. Any thread may call it.
+class HeaderStore {
+ public:
+  virtual ~HeaderStore() = default;
+  /// Returns what `put` was given under this name by the same build of the code generator; empty if there is nothing.
+  virtual Bytes get(std::string_view name) noexcept = 0;
+  virtual void put(std::string_view name, Bytes headers) noexcept = 0;
+};
+
 /// The code generator. Any method may be called from several threads at once; only calls of `link` wait for each other.
 class Codegen {
  public:
   virtual ~Codegen() = default;
-  /// Compiles one kernel; takes about 10 ms for a pointwise kernel.
-  virtual CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept = 0;
-  /// Parses all kernel headers for this chip before the first kernel (about 80 ms, once a process). Call it on another
-  /// thread as soon as kernels are known to be needed. It uses only those `options` that are equal for all kernels.
-  /// Returns clang's messages if the headers do not compile together; each kernel then parses them itself.
-  virtual std::string prepare(const KernelSource& options, const Chip& chip) noexcept = 0;
+  /// Compiles one kernel; takes about 10 ms for a pointwise kernel. The first one for a chip that includes headers waits
+  /// until all kernel headers are parsed (about 200 ms), or read from `store` if they are there. Should the headers not
+  /// compile together for this chip, the diagnostics say why, and each kernel parses its own.
+  virtual CodegenResult compile(const KernelSource& source, const Chip& chip,
+                                HeaderStore* store = nullptr) noexcept = 0;
   /// Links results of `compile` into one loadable image. An x86 image exports only the symbols in `exported` (if empty:
   /// all entries). An NVIDIA image is the PTX modules in order, each ended by a zero byte.
   virtual CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,

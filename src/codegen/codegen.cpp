@@ -109,10 +109,9 @@ std::string make_identity() {
 
 /// Returns a source's prelude; none if it has no includes, or if warnings are wanted, because a prelude shows the
 /// warnings of headers only the first time.
-Prelude prelude_of(const KernelSource& source, const Chip& chip) {
-  if (source.warnings || source.code.find("#include") == source.code.npos) return nullptr;
-  std::string why;
-  return prelude_for(clang_arguments(source, chip), why);
+Prelude prelude_of(const KernelSource& source, const Chip& chip, HeaderStore* store, std::string& why) {
+  if (source.warnings || source.code.find("#include") == source.code.npos) return {};
+  return prelude_for(clang_arguments(source, chip), store, why);
 }
 
 class Clang : public Codegen {
@@ -122,15 +121,12 @@ class Clang : public Codegen {
     initialise_targets();
   }
 
-  CodegenResult compile(const KernelSource& source, const Chip& chip) noexcept override {
-    Prelude prelude = prelude_of(source, chip);
-    return guarded([&](CodegenResult& result) { compile_here(source, chip, prelude, result); });
-  }
-
-  std::string prepare(const KernelSource& options, const Chip& chip) noexcept override {
+  CodegenResult compile(const KernelSource& source, const Chip& chip, HeaderStore* store) noexcept override {
     std::string why;
-    prelude_for(clang_arguments(options, chip), why);
-    return why;
+    Prelude prelude = prelude_of(source, chip, store, why);
+    CodegenResult result = guarded([&](CodegenResult& made) { compile_here(source, chip, prelude, made); });
+    result.diagnostics = why + result.diagnostics;
+    return result;
   }
 
   CodegenResult link(std::span<const std::span<const std::byte>> objects, const Chip& chip,

@@ -14,7 +14,7 @@ std::unique_ptr<llvm::Module> parse(const KernelSource& source, const Chip& chip
   std::string path = cat("/weft/", source.name, ".cpp");
   files->addFileNoOwn(path, 0, llvm::MemoryBufferRef(source.code, source.name));
   auto arguments = clang_arguments(source, chip);
-  if (prelude) {
+  if (!prelude.empty()) {
     for (auto& argument : use_prelude(prelude, files)) arguments.push_back(std::move(argument));
   }
   clang::EmitLLVMOnlyAction action(&context);

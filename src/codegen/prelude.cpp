@@ -64,10 +64,20 @@ void make(const std::vector<std::string>& arguments, Entry& entry) {
         WritePrelude action;
         bool good = run_clang(action, arguments, source_path, with_source(), entry.why);
         if (!good || !action.buffer->IsComplete) return;
-        entry.prelude = std::make_shared<llvm::SmallVector<char, 0>>(std::move(action.buffer->Data));
+        const auto& data = action.buffer->Data;
+        entry.prelude = Bytes(std::as_bytes(std::span(data.data(), data.size())), action.buffer);
       },
       crash);
   if (!alive) entry.why += crash;
+}
+
+void fill(const std::vector<std::string>& arguments, Entry& entry, HeaderStore* store) {
+  std::string name;
+  for (const std::string& argument : arguments) name += cat(argument, "\n");
+  if (store) entry.prelude = store->get(name);
+  if (!entry.prelude.empty()) return;
+  make(arguments, entry);
+  if (store && !entry.prelude.empty()) store->put(name, entry.prelude);
 }
 
 Entry& entry_for(const std::vector<std::string>& arguments) {
@@ -79,16 +89,16 @@ Entry& entry_for(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-Prelude prelude_for(const std::vector<std::string>& arguments, std::string& why) {
+Prelude prelude_for(const std::vector<std::string>& arguments, HeaderStore* store, std::string& why) {
   Entry& entry = entry_for(arguments);
-  std::call_once(entry.once, [&] { make(arguments, entry); });
+  std::call_once(entry.once, [&] { fill(arguments, entry, store); });
   why = entry.why;
   return entry.prelude;
 }
 
 std::vector<std::string> use_prelude(const Prelude& prelude, Files& files) {
   files->addFileNoOwn(source_path, 0, llvm::MemoryBufferRef(source_text(), source_path));
-  files->addFileNoOwn(compiled_path, 0, llvm::MemoryBufferRef({prelude->data(), prelude->size()}, compiled_path));
+  files->addFileNoOwn(compiled_path, 0, llvm::MemoryBufferRef(as_text(prelude), compiled_path));
   return {"-include-pch", compiled_path};
 }
 

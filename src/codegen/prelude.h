@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <llvm/ADT/SmallVector.h>
-
-#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/codegen.h"
 #include "codegen/clang_run.h"
@@ -11,13 +9,13 @@
 namespace weft::codegen {
 
 /// All kernel headers, parsed once for a chip and a set of options, as a precompiled header in memory. With it, a
-/// kernel takes about 3 ms to parse instead of 30.
-using Prelude = std::shared_ptr<const llvm::SmallVector<char, 0>>;
+/// kernel takes about 3 ms to parse instead of 30. Empty: none.
+using Prelude = Bytes;
 
-/// Returns the prelude for these arguments; the first call makes it, and other threads wait. Returns null if the
-/// headers do not compile together for this chip; `why` then gets clang's messages (in every call), and kernels include
-/// their headers the ordinary way.
-Prelude prelude_for(const std::vector<std::string>& arguments, std::string& why);
+/// Returns the prelude for these arguments. The first call takes it from `store` (may be null) or makes it and puts it
+/// there; other threads wait. Returns none if the headers do not compile together for this chip; `why` then gets clang's
+/// messages (in every call), and kernels include their headers the ordinary way.
+Prelude prelude_for(const std::vector<std::string>& arguments, HeaderStore* store, std::string& why);
 
 /// Adds the prelude to clang's files; returns the arguments that make clang use it.
 std::vector<std::string> use_prelude(const Prelude& prelude, Files& files);

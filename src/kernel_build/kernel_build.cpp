@@ -123,9 +123,31 @@ Hash128 image_key(std::span<const Hash128> members, std::span<const std::string>
   return hash128(text);
 }
 
-CodegenResult compile(const KernelSource& source, const Chip& chip) {
+/// The cache as a build sees it. Headers that the build parses are written when it ends, so that on a full disk they take
+/// no room from kernels.
+class BuildCache : public HeaderStore {
+ public:
+  explicit BuildCache(KernelCache& kernels) : kernels(kernels) {}
+  ~BuildCache() override {
+    for (const auto& [key, headers] : parsed_) kernels.put(key, headers);
+  }
+  Bytes get(std::string_view name) noexcept override { return kernels.get(key_of(name)).value_or(Bytes()); }
+  void put(std::string_view name, Bytes headers) noexcept override {
+    if (debug_enabled(2, "codegen")) log_text(LogLevel::debug, "the kernel headers were parsed");
+    std::scoped_lock lock(mutex_);
+    parsed_.emplace(key_of(name), std::move(headers));
+  }
+  KernelCache& kernels;
+
+ private:
+  static Hash128 key_of(std::string_view name) { return hash128(cat("headers 1\n", codegen_build(), "\n", name)); }
+  std::mutex mutex_;
+  std::map<Hash128, Bytes> parsed_;
+};
+
+CodegenResult compile(const KernelSource& source, const Chip& chip, HeaderStore& headers) {
   auto start = std::chrono::steady_clock::now();
-  CodegenResult result = codegen().compile(source, chip);
+  CodegenResult result = codegen().compile(source, chip, &headers);
   double ms = milliseconds_since(start);
   count([&](BuildCounts& c) { ++c.compiles, c.compile_ms += ms; });
   if (debug_enabled(2, "codegen"))
@@ -169,7 +191,7 @@ std::optional<Piece> look_up(const KernelPack* pack, const KernelSource& source,
   return entry ? from_entry(*entry) : std::nullopt;
 }
 
-Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& key, KernelCache& cache,
+Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& key, BuildCache& cache,
                  const KernelPack* pack) {
   bool mine = in_flight().begin(key);
   struct Done {
@@ -179,7 +201,7 @@ Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& ke
       if (mine) in_flight().done(key);
     }
   } done{mine, key};
-  if (auto piece = look_up(cache, key)) {
+  if (auto piece = look_up(cache.kernels, key)) {
     count([](BuildCounts& c) { ++c.kernel_hits; });
     return std::move(*piece);
   }
@@ -187,10 +209,10 @@ Piece make_piece(const KernelSource& source, const Chip& chip, const Hash128& ke
     count([](BuildCounts& c) { ++c.pack_hits; });
     return std::move(*piece);
   }
-  CodegenResult result = compile(source, chip);
+  CodegenResult result = compile(source, chip, cache);
   if (!result.ok)
     return {.diagnostics = result.diagnostics.empty() ? "the compiler gave no reason" : result.diagnostics};
-  return store(cache, key, result);
+  return store(cache.kernels, key, result);
 }
 
 int default_threads() {
@@ -258,7 +280,7 @@ Distinct find_distinct(std::span<const KernelSource> sources, const Chip& chip, 
 }
 
 std::vector<Piece> make_pieces(std::span<const KernelSource> sources, const Chip& chip, const Distinct& distinct,
-                               KernelCache& cache, const BuildOptions& options, const std::atomic<bool>& given_up) {
+                               BuildCache& cache, const BuildOptions& options, const std::atomic<bool>& given_up) {
   std::vector<Piece> pieces(distinct.keys.size());
   std::mutex progress_mutex;
   int done = 0;
@@ -296,11 +318,11 @@ CodegenResult link(const std::vector<Piece>& pieces, const Chip& chip, std::span
 
 BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, const BuildOptions& options,
                    const std::atomic<bool>& given_up) {
-  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
+  BuildCache cache(options.cache ? *options.cache : KernelCache::shared());
   WithParts all = with_parts(sources);
   Distinct distinct = find_distinct(all.sources, chip, codegen_build());
   Hash128 key = image_key(distinct.keys, options.exported);
-  if (auto image = look_up(cache, key)) {
+  if (auto image = look_up(cache.kernels, key)) {
     count([](BuildCounts& c) { ++c.image_hits; });
     return {.image = std::move(image->bytes), .kernels = std::move(image->kernels)};
   }
@@ -309,7 +331,7 @@ BuiltKernels build(std::span<const KernelSource> sources, const Chip& chip, cons
   BuiltKernels built{.failures = failures_of(pieces, distinct)};
   for (KernelFailure& failure : built.failures) failure.index = all.asker[failure.index];
   if (!built.failures.empty()) return built;
-  Piece image = store(cache, key, link(pieces, chip, options.exported));
+  Piece image = store(cache.kernels, key, link(pieces, chip, options.exported));
   built.image = std::move(image.bytes);
   built.kernels = std::move(image.kernels);
   return built;
@@ -406,7 +428,7 @@ BuiltKernels build_watched(std::span<const KernelSource> sources, const Chip& ch
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options) {
   const Chip plain = plain_chip(chip);
-  KernelCache& cache = options.cache ? *options.cache : KernelCache::shared();
+  BuildCache cache(options.cache ? *options.cache : KernelCache::shared());
   WithParts all = with_parts(sources);
   Distinct distinct = find_distinct(all.sources, plain, codegen_build());
   BuildOptions alone = options;
@@ -415,7 +437,7 @@ std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, con
   make_pieces(all.sources, plain, distinct, cache, alone, never);
   std::vector<PackEntry> entries;
   for (const Hash128& key : distinct.keys) {
-    if (auto entry = cache.get(key)) entries.push_back({key, *entry});
+    if (auto entry = cache.kernels.get(key)) entries.push_back({key, *entry});
   }
   return entries;
 }

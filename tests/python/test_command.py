@@ -245,6 +245,34 @@ def test_processor_with_some_of_the_machines_features(weft_command):
     assert refused.returncode == 2 and "avx1024" in refused.stderr
 
 
+def test_parsed_kernel_headers_are_kept_for_other_processes(weft_command, tmp_path):
+    """Kernels are compiled with the headers of the cache; damaged ones are parsed again. Without the cache none are kept."""
+    def run(*options):
+        done = weft_command("run", MODEL, *options, env={"WEFT_CACHE_DIR": str(tmp_path), "WEFT_PACK": "none", "WEFT_DEBUG": "2"})
+        assert done.returncode == 0 and "compiled " in done.stderr, done.stderr
+        return "headers were parsed" in done.stderr
+
+    def leave_headers():
+        headers = max((tmp_path / "kernels").iterdir(), key=lambda file: file.stat().st_size)
+        for file in (tmp_path / "kernels").iterdir():
+            if file != headers:
+                file.unlink()
+        return headers
+
+    run("--no-cache")
+    assert not (tmp_path / "kernels").exists()
+    assert run()
+    headers = leave_headers()
+    assert not run()
+    leave_headers()
+    content = bytearray(headers.read_bytes())
+    content[len(content) // 2] ^= 1
+    headers.write_bytes(content)
+    assert run()
+    leave_headers()
+    assert not run()
+
+
 def test_saved_program_needs_no_compiler(weft_command, tmp_path):
     saved = tmp_path / "digits.weft"
     assert weft_command("compile", MODEL, "-o", saved).returncode == 0

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <cmath>
+#include <map>
 #include <thread>
 
 #include "base/error.h"
@@ -185,7 +186,11 @@ TEST_CASE("codegen: AMD code objects carry the work group and their resources") 
 TEST_CASE("codegen: all kernel headers compile together for every family of chips") {
   for (const char* name : {"host", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "gfx90a", "gfx942", "gfx1100",
                            "gfx1201", "sm_80", "sm_90a"}) {
-    for (bool checked : {false, true}) CHECK(codegen().prepare({.checked = checked}, chip_named(name)) == "");
+    for (bool checked : {false, true}) {
+      KernelSource all = source("all", "#include \"pointwise.h\"");
+      all.checked = checked;
+      CHECK(codegen().compile(all, chip_named(name)).diagnostics == "");
+    }
   }
 }
 
@@ -198,6 +203,33 @@ TEST_CASE("codegen: a kernel that includes headers starts from the prepared ones
   CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
   twice.warnings = true;  // parses the headers again
   CHECK(codegen().compile(twice, host_chip()).bytes == result.bytes);
+}
+
+TEST_CASE("codegen: headers are parsed once for equal options and kept; kept ones are used") {
+  struct Store : HeaderStore {
+    std::map<std::string, std::string, std::less<>> kept;
+    std::string given;
+    Bytes get(std::string_view) noexcept override { return Bytes::copy(as_bytes(given)); }
+    void put(std::string_view name, Bytes headers) noexcept override { kept.emplace(name, as_text(headers)); }
+  } store;
+  Chip chip = chip_named("x86-64-v3");
+  chip.tune = "znver2";  // no other test has parsed headers for these
+  KernelSource kernel =
+      source("kept", "#include \"pointwise.h\"\nWEFT_KERNEL(kept) { WEFT_BUFFER(float, 0)[0] *= 2; }");
+  auto first = codegen().compile(kernel, chip, &store);
+  CHECK(first.ok);
+  REQUIRE(store.kept.size() == 1);
+  CHECK(codegen().compile(kernel, chip, &store).bytes == first.bytes);
+  chip.tune = "znver3";
+  CHECK(codegen().compile(kernel, chip, &store).ok);
+  CHECK(store.kept.size() == 2);
+  store.given = store.kept.begin()->second;
+  chip.tune = "znver4";
+  auto foreign = codegen().compile(kernel, chip, &store);  // headers that were parsed for another processor
+  CHECK_FALSE(foreign.ok);
+  INFO(foreign.diagnostics);
+  CHECK(has(foreign.diagnostics, "PCH file was compiled for"));
+  CHECK(store.kept.size() == 2);
 }
 
 TEST_CASE("codegen: kernels are instrumented for the requested sanitizer") {
