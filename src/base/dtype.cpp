@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/dtype.h"
 
-#include <array>
-
 #include "base/error.h"
 
 namespace weft {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/shape.h"
 
-#include <algorithm>
-
 #include "base/text.h"
 
 namespace weft {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions over sequences and optionals.
 #include <algorithm>
-#include <cstring>
 
 #include "base/container.h"
 #include "host/functions.h"

@@ -2,8 +2,6 @@
 #include "host/pattern.h"
 
 #include <algorithm>
-#include <array>
-#include <memory>
 #include <optional>
 
 #include "base/error.h"

@@ -6,7 +6,6 @@
 #include <png.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>

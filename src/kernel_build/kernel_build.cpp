@@ -35,12 +35,19 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// The numbers of a kernel's resources, in the order of a cache entry.
+constexpr int ResourceUse::* numbers[] = {
+    &ResourceUse::vgprs,       &ResourceUse::agprs,        &ResourceUse::sgprs,         &ResourceUse::vgpr_spills,
+    &ResourceUse::sgpr_spills, &ResourceUse::lds_bytes,    &ResourceUse::scratch_bytes, &ResourceUse::work_group,
+    &ResourceUse::wave,        &ResourceUse::kernarg_bytes};
+
 /// Writes a cache entry: a line of text with the resources of each kernel, an empty line, the bytes.
 std::vector<std::byte> to_entry(const CodegenResult& result) {
   std::string head;
-  for (const ResourceUse& k : result.kernels) {
-    head += cat(k.kernel, " ", k.vgprs, " ", k.agprs, " ", k.sgprs, " ", k.vgpr_spills, " ", k.sgpr_spills, " ",
-                k.lds_bytes, " ", k.scratch_bytes, " ", k.work_group, " ", k.wave, " ", k.kernarg_bytes, "\n");
+  for (const ResourceUse& kernel : result.kernels) {
+    head += kernel.kernel;
+    for (auto number : numbers) head += cat(" ", kernel.*number);
+    head += "\n";
   }
   head += "\n";
   auto text = as_bytes(head);
@@ -57,19 +64,9 @@ int to_int(std::string_view text) {
 
 bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
   auto words = split(line, ' ');
-  if (words.size() != 11) return false;
-  auto number = [&](size_t i) { return to_int(words[i]); };
-  out.push_back({.kernel = std::string(words[0]),
-                 .vgprs = number(1),
-                 .agprs = number(2),
-                 .sgprs = number(3),
-                 .vgpr_spills = number(4),
-                 .sgpr_spills = number(5),
-                 .lds_bytes = number(6),
-                 .scratch_bytes = number(7),
-                 .work_group = number(8),
-                 .wave = number(9),
-                 .kernarg_bytes = number(10)});
+  if (words.size() != 1 + std::size(numbers)) return false;
+  out.push_back({.kernel = std::string(words[0])});
+  for (size_t i = 0; i < std::size(numbers); ++i) out.back().*numbers[i] = to_int(words[i + 1]);
   return true;
 }
 

@@ -2,7 +2,6 @@
 #include "lower/lowering.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <set>
 #include <utility>

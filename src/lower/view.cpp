@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower/view.h"
 
-#include <algorithm>
-
 #include "ops/views.h"
 
 namespace weft {

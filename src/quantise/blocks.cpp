@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <utility>
 
 #include "base/error.h"
 #include "base/numeric.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quantise/quantise.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 

@@ -2,7 +2,6 @@
 #include "quantise/weights.h"
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 
 #include "base/parallel.h"

@@ -2,7 +2,6 @@
 #include "runtime/cpu_executable.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 

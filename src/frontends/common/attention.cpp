@@ -2,7 +2,6 @@
 #include "frontends/common/attention.h"
 
 #include <cmath>
-#include <limits>
 
 #include "frontends/common/indexing.h"
 #include "ops/dot.h"

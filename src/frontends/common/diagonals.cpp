@@ -2,7 +2,6 @@
 #include "frontends/common/diagonals.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "frontends/common/create.h"
 #include "frontends/common/indexing.h"

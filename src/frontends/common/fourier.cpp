@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/common/fourier.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "frontends/common/views.h"

@@ -2,7 +2,6 @@
 #include "frontends/common/special.h"
 
 #include <cmath>
-#include <limits>
 
 namespace weft::frontend {
 namespace {

@@ -3,7 +3,6 @@
 // the indices that are stored. An axis may be split into blocks: the indices within a block are a level of their own.
 #include "frontends/tensorflow/lite_sparse.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"

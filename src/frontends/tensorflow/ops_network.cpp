@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports TensorFlow Lite's convolution, pooling, matrix products and normalisation. Channels are last.
 #include <algorithm>
-#include <cmath>
 
 #include "frontends/common/norms.h"
 #include "frontends/common/windows.h"

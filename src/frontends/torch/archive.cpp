@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/torch/archive.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"

@@ -2,7 +2,6 @@
 // Imports attention operators; each becomes one attention instruction.
 #include "frontends/common/attention.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "frontends/torch/call.h"

@@ -2,7 +2,6 @@
 // Imports operators that create tensors from numbers and sizes.
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "frontends/common/create.h"
 #include "frontends/torch/promote.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports sums, extremes, running sums and sorting.
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "frontends/common/norms.h"
 #include "frontends/common/selection.h"

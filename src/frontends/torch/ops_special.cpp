@@ -2,7 +2,6 @@
 // Imports special functions. Those of frontends/common/special.h are computed in f64.
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "frontends/common/special.h"
 #include "frontends/torch/promote.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports operators that move elements: reshapes, permutations, slices, concatenations.
 #include <algorithm>
-#include <numeric>
 
 #include "frontends/common/create.h"
 #include "frontends/common/diagonals.h"

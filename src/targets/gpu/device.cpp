@@ -2,7 +2,6 @@
 #include "targets/gpu/device.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/file/model.h"
 
-#include <iterator>
-
 namespace weft::onnx {
 
 std::optional<DType> element_type(int64_t code) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontends/onnx/import/call.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "base/error.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/core_ops.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: GroupQueryAttention, whose
 // caches may have room behind the last token, be quantised, or hold only the last tokens; SparseAttention.
-#include <cmath>
-#include <limits>
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"

@@ -2,9 +2,6 @@
 // Imports attention, and the operators around it in transformers.
 #include "frontends/onnx/ops/attention.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "frontends/common/control.h"
 #include "frontends/onnx/import/importer.h"
 #include "ops/dot.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operators that elementwise.def does not cover.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "frontends/onnx/import/expr.h"
 #include "ops/host.h"

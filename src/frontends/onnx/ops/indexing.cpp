@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators that read or write at positions given by data.
-#include <algorithm>
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/import/expr.h"

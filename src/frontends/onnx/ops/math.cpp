@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports reductions, products, sorting, and operators made of them.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "frontends/common/create.h"
 #include "frontends/common/einsum.h"

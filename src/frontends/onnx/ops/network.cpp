@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports convolution, pooling and normalisation.
 #include <algorithm>
-#include <cmath>
 
 #include "frontends/common/indexing.h"
 #include "frontends/common/norms.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 
 #include "frontends/common/control.h"
 #include "frontends/common/indexing.h"
