@@ -335,7 +335,7 @@ WEFT_INLINE void conv(const L& launch, const ConvSizes& s, const X* x, const typ
           block, step,
           [&](i64 index, i64 row, i64 left) WEFT_LAMBDA {
             if constexpr (in_place) return TableRows<Mac>{table + (index * taps + step.segment) * tile.mr};
-            else return tile_rows<Mac, tile>(filled + row * stride, stride, left, step.length % tasks::amx_side == 0);
+            else return tile_rows<Mac, tile>(filled + row * stride, stride, left);
           },
           [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
             if (!by_phase)

@@ -6,6 +6,9 @@
 /// well; results there are not stored.
 ///
 /// With a stride, lines whose distance is a multiple of the stride are neighbours: line l is in plane l mod stride.
+///
+/// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. Zeros of B
+/// fill it up to whole tiles. They multiply the pixels that follow, so an infinity or a NaN there spoils a few sums more.
 #include "conv.h"
 
 #ifdef WEFT_CPU
@@ -16,6 +19,8 @@ struct PaddedBlocks {
   i64 grid;   ///< positions of a line, `grid` * stride pixels in scratch
   i64 lines;  ///< output lines of a block
   i64 plane;  ///< lines of a plane in scratch
+  i64 runs;   ///< runs of k: lines of the kernel; taps if these are apart
+  i64 units;  ///< units of a run, with zeros
   i64 line_blocks, m_blocks, nc, n_blocks, tasks;
   bool n_outer;
 };
@@ -23,26 +28,41 @@ struct PaddedBlocks {
 template <class Mac, GemmTile tile>
 constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   PaddedBlocks b{};
-  const i64 high = s.stride[1], wide = s.stride[2];
+  const i64 high = s.stride[1], wide = s.stride[2], together = s.dilation[2] == 1 ? s.kernel[2] : 1;
+  b.runs = s.taps() / tasks::at_least(together, 1);
+  b.units = tasks::patch_units(tile, together * s.channels_in, Mac::group);
   b.grid = s.out[2] + (s.kernel[2] - 1) * s.dilation[2] / wide;
-  b.lines = tasks::clamp(tasks::block_rows(tile) / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
+  b.lines = tasks::clamp(512 / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
   b.plane = b.lines + (s.kernel[1] - 1) * s.dilation[1] / high;
   b.line_blocks = tasks::ceil_div(s.out[1], b.lines);
   b.m_blocks = s.batch * b.line_blocks;
-  const auto g = tasks::gemm_blocks(tile, s.groups, b.m_blocks * b.lines * b.grid, s.channels_out,
-                                    s.taps() * s.channels_in / Mac::group, true);
+  const auto g =
+      tasks::gemm_blocks(tile, s.groups, b.m_blocks * b.lines * b.grid, s.channels_out, b.runs * b.units, true);
   b.nc = g.nc, b.n_blocks = g.n_blocks, b.n_outer = g.n_outer;
   b.tasks = s.groups * b.m_blocks * b.n_blocks;
   return b;
 }
 
-/// Returns the scratch bytes of a thread: a row pointer for each tap, lines, and the elements that a tile reads past
+/// Elements after each plane: room for the zeros that fill up the last run, and for the end of a vector that is written.
+template <class X>
+inline constexpr i64 padded_room = 2 * 64 / i64(sizeof(X));
+
+/// Returns the element of scratch where a line of the image begins, counted from the first that a block reads.
+template <class X>
+constexpr i64 padded_line(const ConvSizes& s, const PaddedBlocks& b, i64 line) {
+  const i64 elements = b.grid * s.stride[2] * s.channels_in;
+  return line % s.stride[1] * (b.plane * elements + padded_room<X>)+line / s.stride[1] * elements;
+}
+
+/// Returns the scratch bytes of a thread: a row pointer for each run, lines, and the elements that a tile reads past
 /// their last position.
 template <class Mac, GemmTile tile>
 constexpr i64 padded_scratch(const ConvSizes& s) {
+  using X = typename Mac::Direct;
   const PaddedBlocks b = padded_blocks<Mac, tile>(s);
-  const i64 pixels = s.stride[1] * b.plane * b.grid * s.stride[2] + 2 * tile.mr * s.stride[2];
-  return tasks::round_up(s.taps() * 8, 64) + pixels * s.channels_in * i64(sizeof(typename Mac::Direct)) + 64;
+  const i64 elements = padded_line<X>(s, b, s.stride[1] - 1) + b.plane * b.grid * s.stride[2] * s.channels_in;
+  const i64 beyond = 2 * tile.mr * s.stride[2] * s.channels_in + padded_room<X>;
+  return tasks::round_up(b.runs * 8, 64) + (elements + beyond) * i64(sizeof(X));
 }
 
 /// Copies the lines that output lines [first, first + b.lines) of an image read, with their padding. `to`: [plane][line
@@ -56,30 +76,28 @@ WEFT_INLINE void pad_lines(const ConvSizes& s, const PaddedBlocks& b, i64 image,
   WEFT_NO_UNROLL for (i64 l = 0; l < lines; ++l) {
     if (s.dilation[1] == 1 && l % high >= s.kernel[1]) continue;  // a line between two windows is not read
     const i64 h = first * high - s.pad[1] + l;
-    X* line = to + (l % high * b.plane + l / high) * pixels * s.channels_in;
+    X* line = to + padded_line<X>(s, b, l);
     if (h < 0 || h >= s.in[1]) {
-      set_row(line, outside, pixels * s.channels_in);
+      set_row(line, outside, pixels * s.channels_in + padded_room<X> / 2);
       continue;
     }
     const X* from = x + pixel_offset(s, image, 0, h, 0);
     X* at = line + left * s.channels_in;
     set_row(line, outside, left * s.channels_in);
     if (s.pixel == s.channels_in) copy_row(at, from, inside * s.channels_in);
-    else
-      WEFT_NO_UNROLL for (i64 w = 0; w < inside; ++w)
-          copy_row(at + w * s.channels_in, from + w * s.pixel, s.channels_in);
-    set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in);
+    else copy_rows(at, s.channels_in, from, s.pixel, inside, s.channels_in);
+    set_row(at + inside * s.channels_in, outside, (pixels - left - inside) * s.channels_in + padded_room<X> / 2);
   }
 }
 
-/// Writes for each tap the address that the first position of a block reads.
+/// Writes for each run the address that the first position of a block reads.
 template <class Unit, class X>
-WEFT_INLINE void fill_tap_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
-  const i64 pixels = b.grid * s.stride[2];
+WEFT_INLINE void fill_run_pointers(const ConvSizes& s, const PaddedBlocks& b, const X* lines, const Unit** to) {
+  const i64 in_line = b.runs / s.kernel[1];
   WEFT_NO_UNROLL for (i64 th = 0; th < s.kernel[1]; ++th) {
-    const i64 l = th * s.dilation[1], line = (l % s.stride[1] * b.plane + l / s.stride[1]) * pixels;
-    WEFT_NO_UNROLL for (i64 tw = 0; tw < s.kernel[2]; ++tw, ++to)* to =
-        reinterpret_cast<const Unit*>(lines + (line + tw * s.dilation[2]) * s.channels_in);
+    const X* line = lines + padded_line<X>(s, b, th * s.dilation[1]);
+    WEFT_NO_UNROLL for (i64 run = 0; run < in_line; ++run, ++to)* to =
+        reinterpret_cast<const Unit*>(line + run * s.dilation[2] * s.channels_in);
   }
 }
 
@@ -92,9 +110,10 @@ struct PaddedRows {
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 
-/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`. Requirements: X is
-/// Mac::Direct; depth is 1; channels_in fills whole tiles of units and a multiple of 64 bytes; the convolution is not
-/// transposed. Scratch: padded_scratch(s).
+/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`, but weights are packed with the
+/// runs as taps, whose units are a multiple of amx_side. Requirements: X is Mac::Direct; depth is 1; channels_in are
+/// whole units, and whole tiles of units if dilation[2] > 1; the convolution is not transposed. Scratch:
+/// padded_scratch(s).
 template <class Mac, GemmTile tile, class L, class X, class Store>
 WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                              const Store& store) {
@@ -102,12 +121,12 @@ WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, co
   using Unit = typename Mac::Unit;
   using Acc = typename Mac::Acc;
   const auto b = padded_blocks<Mac, tile>(s);
-  const i64 units = s.channels_in / Mac::group, panel_units = s.taps() * units;
+  const i64 panel_units = b.runs * b.units;
   const i64 group_size = tasks::round_up(s.channels_out, tile.nr()) * panel_units * Mac::group;
-  const i64 row_stride = s.stride[2] * units;
+  const i64 row_stride = s.stride[2] * s.channels_in / Mac::group;
   const Unit** table = static_cast<const Unit**>(launch.args->scratch);
-  X* lines = reinterpret_cast<X*>(static_cast<char*>(launch.args->scratch) + tasks::round_up(s.taps() * 8, 64));
-  fill_tap_pointers(s, b, lines, table);
+  X* lines = reinterpret_cast<X*>(static_cast<char*>(launch.args->scratch) + tasks::round_up(b.runs * 8, 64));
+  fill_run_pointers(s, b, lines, table);
   i64 lines_of = -1;
   for_tasks(launch, b.tasks, [&](i64 task) WEFT_LAMBDA {
     const i64 per_group = b.m_blocks * b.n_blocks, group = task / per_group, at = task % per_group;
@@ -125,7 +144,7 @@ WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, co
                            .stride = b.nc,
                            .far = b.n_outer && b.lines * b.grid >= 4 * tile.mr};
     multiply_block<Mac, tile>(
-        block, BlockStep{0, s.taps(), 0, units, 0, true, true},
+        block, BlockStep{0, b.runs, 0, b.units, 0, true, true},
         [&](i64, i64 row, i64) WEFT_LAMBDA { return PaddedRows<Mac>{table, row_stride, row * row_stride}; },
         [&](i64 row, i64 count, i64 col, i64 end, const Acc* acc, i64 acc_stride) WEFT_LAMBDA {
           for (i64 i = 0, n; i < count; i += n) {

@@ -289,12 +289,11 @@ struct TableRows {
   WEFT_INLINE i64 columns(i64 all) const { return all; }
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
-/// `whole`: units come in whole tiles.
 template <class Mac, GemmTile tile>
-WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left, bool whole = false) {
+WEFT_INLINE TileRows<Mac, tile> tile_rows(const typename Mac::Unit* base, i64 stride, i64 left) {
   TileRows<Mac, tile> rows;
   rows.at[0] = base, rows.stride = stride;
-  if (tile.amx && whole && left >= tile.mr) return rows;
+  if (tile.amx && left >= tile.mr) return rows;
   rows.stride = 0;
   WEFT_UNROLL for (int i = 0; i < tile.mr; ++i) rows.at[i] = base + tasks::at_most(i, left - 1) * stride;
   return rows;
@@ -328,9 +327,7 @@ WEFT_INLINE void gemm_block(const GemmSizes& s, const tasks::GemmBlocks& blocks,
     }
     multiply_block<Mac, tile, true>(
         block, step,
-        [&](i64, i64 row, i64 left) WEFT_LAMBDA {
-          return tile_rows<Mac, tile>(base + row * stride, stride, left, length % tasks::amx_side == 0);
-        },
+        [&](i64, i64 row, i64 left) WEFT_LAMBDA { return tile_rows<Mac, tile>(base + row * stride, stride, left); },
         [&](i64 row, i64 count, i64 col, i64 end, const typename Mac::Acc* acc, i64 acc_stride)
             WEFT_LAMBDA { store_tile<tile>(store, batch, row0 + row, count, col0 + col, col0 + end, acc, acc_stride); },
         [&] {

@@ -485,8 +485,8 @@ template <class Mac, GemmTile tile>
 __attribute__((noinline)) void Micro<Mac, tile>::run(const MicroCall<Mac>& call, int which, i64 cols) {
 #if defined(__AMX_TILE__)
   if constexpr (tile.amx) {
-    auto* tiles =
-        which == 0 ? &micro_amx<Mac, tile, tile.mr, MicroCall<Mac>> : &micro_amx<Mac, tile, tile.rows2, MicroCall<Mac>>;
+    auto* tiles = &micro_amx<Mac, tile, tile.mr, MicroCall<Mac>>;
+    if constexpr (tile.rows2 > 0) tiles = which == 0 ? tiles : &micro_amx<Mac, tile, tile.rows2, MicroCall<Mac>>;
     [[clang::musttail]] return tiles(call, which, cols);
   }
 #endif

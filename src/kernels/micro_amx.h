@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The inner matrix kernel on AMX, the matrix unit of Intel's processors (Software Developer's Manual, volume 1,
-/// chapter 18): a tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums the products of 16 units
-/// of k, each of two bf16 or four bytes. Packed panels have this layout: a row of a tile of B is a unit of 16 columns.
+/// chapter 18): a register tile is 16 rows of 64 bytes, and one instruction adds 16 x 16 sums of 16 units, of two bf16
+/// or four bytes. Packed panels lie as it wants them: a row of a tile of B is a unit of 16 columns.
 #include "tasks.h"
 #include "vec.h"
 
 namespace weft::kernel {
 
-/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
-/// `AmxTiles<false>` does nothing.
+/// Surrounds all calls of a block: it configures the tile registers and releases them, so that thread switches need not
+/// save them. Without AMX it does nothing.
 template <bool>
 struct AmxTiles {};
 
@@ -17,7 +17,7 @@ struct AmxTiles {};
 using tasks::amx_side;
 using tasks::GemmTile;
 
-/// The eight registers: 2 x 2 tiles of sums, two of A, two of B.
+/// The eight registers: 2 x 2 or 4 x 1 tiles of sums, two of A, two of B.
 inline constexpr int amx_a = 4, amx_b = 6;
 
 struct alignas(64) AmxConfig {
@@ -33,155 +33,121 @@ struct AmxTiles<true> {
   WEFT_INLINE ~AmxTiles() { __builtin_ia32_tilerelease(); }
 };
 
-template <int Tile>
-WEFT_INLINE void load_tile(const void* from, i64 stride) {
-  __builtin_ia32_tileloadd64(Tile, from, static_cast<unsigned long>(stride));
-}
-template <int Tile>
-WEFT_INLINE void store_tile(void* to, i64 stride) {
-  __builtin_ia32_tilestored64(Tile, to, static_cast<unsigned long>(stride));
-}
-/// Sums row tile `Row` x column tile `Col`.
-template <class Mac, int Row, int Col>
-WEFT_INLINE void multiply_tiles() {
-  if constexpr (is_same<typename Mac::Acc, f32>) __builtin_ia32_tdpbf16ps(Row * 2 + Col, amx_a + Row, amx_b + Col);
-  else __builtin_ia32_tdpbusd(Row * 2 + Col, amx_a + Row, amx_b + Col);
-}
-
-/// 16 rows of A: the address of the first, and the distance of rows in bytes.
+/// 16 rows of A: the first, and bytes from one to the next.
 struct TileRowsOfA {
   const void* first;
-  i64 stride;
+  u64 stride;
 };
 
-/// Adds the products of one step of 16 units of k; units of B are `b_stride` bytes apart.
-template <class Mac, int RowTiles>
-WEFT_INLINE void amx_step(const TileRowsOfA (&a)[RowTiles], const void* b, i64 b_stride) {
-  load_tile<amx_b>(b, b_stride);
-  load_tile<amx_a>(a[0].first, a[0].stride);
-  multiply_tiles<Mac, 0, 0>();
-  load_tile<amx_b + 1>(static_cast<const char*>(b) + 64, b_stride);
-  multiply_tiles<Mac, 0, 1>();
-  if constexpr (RowTiles == 2) {
-    load_tile<amx_a + 1>(a[1].first, a[1].stride);
-    multiply_tiles<Mac, 1, 0>();
-    multiply_tiles<Mac, 1, 1>();
+/// Row tiles and column tiles of sums: the register of the sums of (row, col) is row * cols + col.
+template <class Mac, int rows, int cols>
+struct AmxStep {
+  using Sums = FirstLanes<rows * cols>;
+
+  /// Multiplies one step of 16 units; units of B are `cols` times 64 bytes apart. Each tile is loaded before its first use.
+  template <int... sums>
+  static WEFT_INLINE void run(const TileRowsOfA (&rows_of_a)[rows], const void* units_of_b, Lanes<sums...>) {
+    const auto add = [&]<int sum>() WEFT_LAMBDA {
+      constexpr int row = sum / cols, col = sum % cols, a = amx_a + row % 2, b = amx_b + col;
+      if constexpr (row == 0) __builtin_ia32_tileloadd64(b, static_cast<const char*>(units_of_b) + col * 64, cols * 64);
+      if constexpr (col == 0) __builtin_ia32_tileloadd64(a, rows_of_a[row].first, rows_of_a[row].stride);
+      if constexpr (is_same<typename Mac::Acc, f32>) __builtin_ia32_tdpbf16ps(sum, a, b);
+      else __builtin_ia32_tdpbusd(sum, a, b);
+    };
+    (add.template operator()<sums>(), ...);
+  }
+  /// Moves the sums between tiles and memory; rows are `stride` bytes apart.
+  template <bool to_tiles, int... sums>
+  static WEFT_INLINE void move(void* at, u64 stride, Lanes<sums...>) {
+    const auto address = [&](int sum) WEFT_LAMBDA {
+      return static_cast<char*>(at) + sum / cols * amx_side * stride + sum % cols * 64;
+    };
+    if constexpr (to_tiles) (__builtin_ia32_tileloadd64(sums, address(sums), stride), ...);
+    else (__builtin_ia32_tilestored64(sums, address(sums), stride), ...);
+  }
+  template <int... sums>
+  static WEFT_INLINE void clear(Lanes<sums...>) {
+    (__builtin_ia32_tilezero(sums), ...);
+  }
+};
+
+/// Gathers 16 units of each of 16 rows, `row(i)`, side by side; `count` units are real, the others 0.
+template <class Row>
+WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
+  const auto gather = [&](auto lanes) WEFT_LAMBDA {
+    WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
+      store(to + i * amx_side, load<amx_side>(reinterpret_cast<const u32*>(row(i)), lanes), Full{});
+    }
+  };
+  if (count == amx_side) gather(Full{});
+  else gather(Part{count});
+}
+
+/// Copies `count` units of B of `words` words and zeros up to a whole tile: memory past the units may hold NaN.
+template <int words>
+WEFT_INLINE void copy_units(const u32* from, int count, u32* to) {
+  WEFT_NO_UNROLL for (int unit = 0; unit < amx_side; ++unit, to += words) {
+    WEFT_UNROLL for (int i = 0; i < words; i += amx_side) {
+      const Vec<u32, amx_side> zeros(0);
+      store(to + i, unit < count ? load<amx_side>(from + unit * words + i, Full{}) : zeros, Full{});
+    }
   }
 }
 
-/// Moves the sums between tiles and memory; rows are `stride` bytes apart.
-template <int RowTiles, bool Load>
-WEFT_INLINE void move_sums(void* at, i64 stride) {
-  char* const rows[2] = {static_cast<char*>(at), static_cast<char*>(at) + amx_side * stride};
-  if constexpr (Load) {
-    load_tile<0>(rows[0], stride), load_tile<1>(rows[0] + 64, stride);
-    if constexpr (RowTiles == 2) load_tile<2>(rows[1], stride), load_tile<3>(rows[1] + 64, stride);
-  } else {
-    store_tile<0>(rows[0], stride), store_tile<1>(rows[0] + 64, stride);
-    if constexpr (RowTiles == 2) store_tile<2>(rows[1], stride), store_tile<3>(rows[1] + 64, stride);
-  }
-}
-
-template <int RowTiles>
-WEFT_INLINE void clear_sums() {
-  __builtin_ia32_tilezero(0), __builtin_ia32_tilezero(1);
-  if constexpr (RowTiles == 2) __builtin_ia32_tilezero(2), __builtin_ia32_tilezero(3);
-}
-
-/// Gathers 16 units of each of 16 rows into contiguous rows; `count` units are real, the others are 0.
+/// Returns the distance between 16 rows, 0 if it varies.
 template <class Unit>
-WEFT_INLINE void gather_rows(const Unit* const* rows, i64 at, int count, u32* to) {
-  WEFT_UNROLL for (int i = 0; i < amx_side; ++i) {
-    const auto* from = reinterpret_cast<const u32*>(rows[i] + at);
-    if (count == amx_side) store(to + i * amx_side, load<amx_side>(from, Full{}), Full{});
-    else store(to + i * amx_side, load<amx_side>(from, Part{count}), Full{});
-  }
-}
-
-/// True if 16 rows are at equal distances.
-template <class Unit>
-WEFT_INLINE bool are_even(const Unit* const* rows) {
+WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   const auto* at = reinterpret_cast<const i64*>(rows);
   const auto steps = [&](int i) { return load<8>(at + i + 1, Full{}) - load<8>(at + i, Full{}); };
   const Vec<i64, 8> first(at[1] - at[0]);
   const auto differences = (steps(0) ^ first) | (steps(7) ^ first);
-  return __builtin_reduce_or(differences) == 0;
+  return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
-/// Prefetches 16 units of B; otherwise the matrix unit would wait for memory.
-WEFT_INLINE void fetch_step(const void* b) {
-  WEFT_UNROLL for (int line = 0; line < 2 * amx_side; ++line) {
-    __builtin_prefetch(static_cast<const char*>(b) + line * 64, 0, 3);
-  }
-}
-
-/// Adds products for rows at equal distances, over whole tiles of units.
-template <class Mac, int RowTiles, class Call>
-WEFT_INLINE void add_even_rows(const Call& call) {
-  constexpr i64 b_step = amx_side * 2 * amx_side;
-  const i64 stride = call.row_stride * 4;
-  const auto* b = reinterpret_cast<const u32*>(call.b);
-  WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s) {
-    const char* a = reinterpret_cast<const char*>(call.rows[s] + call.a_offset);
-    const char* const end = a + call.length * 4;
-    WEFT_NO_UNROLL for (; a < end; a += amx_side * 4, b += b_step) {
-      TileRowsOfA tiles[RowTiles];
-      WEFT_UNROLL for (int t = 0; t < RowTiles; ++t) tiles[t] = {a + t * amx_side * stride, stride};
-      amx_step<Mac, RowTiles>(tiles, b, 2 * amx_side * 4);
-      if (call.ahead != 0) fetch_step(reinterpret_cast<const char*>(b) + call.ahead);
-    }
-  }
-}
-
-/// Computes what `micro` (micro.h) does, for 16 or 32 rows and 32 columns, while an AmxTiles object lives. Has no
-/// partial sums (tasks::partial_sum): AMX sums products of bf16 in f32.
+/// As `micro` (micro.h), for whole tiles of AMX, while AmxTiles lives. No partial sums: AMX sums bf16 in f32.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
-  constexpr int T = rows_now / amx_side, b_words = 2 * amx_side;
-  constexpr i64 b_stride = b_words * 4;
-  static_assert(tile.nr() == b_words && sizeof(typename Mac::Unit) == 4 && sizeof(typename Mac::Acc) == 4);
-  alignas(64) u32 gathered[2][rows_now * amx_side], units_of_b[amx_side * b_words];
+  constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;
+  using Unit = typename Mac::Unit;
+  using Step = AmxStep<Mac, T, C>;
+  using Sums = typename Step::Sums;
+  static_assert(tile.nr() == b_words && T * C <= amx_a && sizeof(Unit) == 4);
+  alignas(64) u32 copies[2][rows_now * amx_side], units_of_b[amx_side * b_words];
   const auto* const* rows = call.rows;
   const auto* b = reinterpret_cast<const u32*>(call.b);
-  if (!call.first) move_sums<T, true>(call.acc, call.stride * 4);
-  else clear_sums<T>();
-  if (call.row_stride != 0) {
-    add_even_rows<Mac, T>(call);
-    return move_sums<T, false>(call.acc, call.stride * 4);
-  }
-  WEFT_NO_UNROLL for (i64 s = 0; s < call.segments; ++s, rows += tile.mr) {
-    bool even[T];
-    WEFT_UNROLL for (int t = 0; t < T; ++t) even[t] = are_even(rows + t * amx_side);
-    // 16 rows from unit k on: in place, or a copy.
-    const auto rows_from = [&](i64 k, int count, u32* copy, TileRowsOfA(&a)[T]) WEFT_LAMBDA {
+  const i64 all_apart = call.row_stride, length = call.length;
+  if (!call.first) Step::template move<true>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
+  else Step::clear(Sums());
+  WEFT_NO_UNROLL for (i64 s = 0, turn = 0; s < call.segments; ++s, rows += all_apart != 0 ? 1 : tile.mr) {
+    const Unit* first[T];
+    i64 apart[T];
+    WEFT_UNROLL for (int t = 0; t < T; ++t) {
+      first[t] = all_apart != 0 ? rows[0] + t * amx_side * all_apart : rows[t * amx_side];
+      apart[t] = all_apart != 0 ? all_apart : distance_of(rows + t * amx_side);
+    }
+    WEFT_NO_UNROLL for (i64 k = 0; k < length; k += amx_side) {
+      const int count = static_cast<int>(least(length - k, amx_side));
+      TileRowsOfA a[T];  // in place, or copied
       WEFT_UNROLL for (int t = 0; t < T; ++t) {
-        const auto* const* from = rows + t * amx_side;
-        if (even[t] && count == amx_side) {
-          a[t] = {from[0] + call.a_offset + k, (from[1] - from[0]) * 4};
-          continue;
-        }
-        u32* to = copy + t * amx_side * amx_side;
-        gather_rows(from, call.a_offset + k, count, to);
-        a[t] = {to, amx_side * 4};
+        const i64 at = call.a_offset + k;
+        a[t] = {first[t] + at, static_cast<u64>(apart[t]) * 4};
+        if (apart[t] != 0 && count == amx_side) continue;
+        u32* const copy = copies[turn] + t * amx_side * amx_side;
+        gather_rows([&](int i)
+                        WEFT_LAMBDA { return at + (apart[t] != 0 ? first[t] + i * apart[t] : rows[t * amx_side + i]); },
+                    count, copy);
+        a[t] = {copy, amx_side * 4};
       }
-    };
-    TileRowsOfA a[T];
-    i64 k = 0;
-    WEFT_NO_UNROLL for (int turn = 0; k + amx_side <= call.length; k += amx_side, b += amx_side * b_words) {
-      rows_from(k, amx_side, gathered[turn], a);
-      amx_step<Mac, T>(a, b, b_stride);
-      if (call.ahead != 0) fetch_step(reinterpret_cast<const char*>(b) + call.ahead);
       turn = 1 - turn;
-    }
-    if (const int left = static_cast<int>(call.length - k); left > 0) {
-      rows_from(k, left, gathered[0], a);
-      __builtin_memset(units_of_b, 0, sizeof units_of_b);  // memory past the units may hold NaN
-      __builtin_memcpy(units_of_b, b, static_cast<unsigned long>(left * b_stride));
-      amx_step<Mac, T>(a, units_of_b, b_stride);
-      b += left * b_words;
+      if (count < amx_side) copy_units<b_words>(b, count, units_of_b);
+      Step::run(a, count < amx_side ? units_of_b : b, Sums());
+      WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // otherwise the matrix unit would wait for memory
+        if (call.ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + call.ahead + i * 64, 0, 3);
+      }
+      b += count * b_words;
     }
   }
-  move_sums<T, false>(call.acc, call.stride * 4);
+  Step::template move<false>(call.acc, static_cast<u64>(call.stride) * 4, Sums());
 }
 
 #endif

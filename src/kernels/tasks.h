@@ -28,6 +28,7 @@ struct GemmTile {
   int ahead = 0;       ///< the distance in bytes at which a panel that does not stay in L1 is prefetched
   int together = 1;    ///< panels whose sums of a row go to the epilogue at once
   int unrolled = 1;    ///< units of k in one turn of the loop over k
+  int cached = 0;      ///< units of B that stay in L2 while a large A passes, if more than usual
   bool amx = false;    ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
   constexpr int few_rows() const { return (unrolled > 1 ? 6 : 9) * mr; }  ///< too few to hide a panel's latency
@@ -49,8 +50,11 @@ inline constexpr GemmTile avx512_narrow_tile{
 inline constexpr GemmTile neon_tile{.mr = 6, .nv = 4, .lanes = 4, .rows2 = 4, .rows3 = 0, .rows4 = 0, .fma = 2};
 /// Rows, columns and units of a tile of AMX.
 inline constexpr int amx_side = 16;
-/// The tile of AMX, for units of 4 bytes.
-inline constexpr GemmTile amx_tile{.mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .amx = true};
+/// The tile of AMX, for units of 4 bytes. Processors with AMX have at least 2 MiB of L2.
+inline constexpr GemmTile amx_tile{
+    .mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .cached = 1 << 18, .amx = true};
+/// The tile of AMX for at most 16 columns: as many sums, so that they hide the latency of products.
+inline constexpr GemmTile amx_narrow_tile{.mr = 64, .nv = 1, .lanes = 16, .rows2 = 0, .fma = 0, .amx = true};
 /// The tile of MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
@@ -111,7 +115,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.nc = at_least(ceil_div(panels, b.n_blocks), 1) * tile.nr();
   b.n_blocks = ceil_div(n, b.nc);
   b.tasks = batch * b.m_blocks * b.n_blocks;
-  b.n_outer = n * units > 100'000;
+  b.n_outer = n * units > (b.m_blocks > 1 && m * units > tile.cached ? at_least(tile.cached, 100'000) : 100'000);
   return b;
 }
 

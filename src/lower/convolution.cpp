@@ -86,6 +86,9 @@ bool has_short_reach(const Window& w) {
   return is_short;
 }
 
+/// True if the channels fill whole tiles of AMX.
+bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
+
 /// Returns the kernel's way to read its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of
 /// few channels, as a padded copy, or with a conversion.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
@@ -104,8 +107,8 @@ std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& 
     return "Im2col";
   if (lines) return "Lines";
   // AMX loads rows with one stride between them, which a padded copy always has.
-  bool whole = !w.transposed && w.channels_in.is_multiple_of(tasks::amx_side * mac.group);
-  return mac.tile.amx && whole && has_short_reach(w) ? "Padded" : "Direct";
+  bool has_runs = known_equal(w.dilation.back(), 1) || fills_units(w, mac);
+  return mac.tile.amx && !w.transposed && has_runs && has_short_reach(w) ? "Padded" : "Direct";
 }
 
 /// Strides of weights [out, in / g, k...] or [in, out / g, k...], in the order (group, output, input, taps...).
@@ -119,26 +122,46 @@ WeightStrides weight_strides(const Window& w, const View& weights) {
   return {weights.strides[0] * w.channels_out, weights.strides[0], weights.strides[1], taps};
 }
 
-/// Flattens the taps and channels of each window, and of the weights, into one axis k (im2col).
-View im2col_weights(Lowering& lowering, Window& w, Value value) {
+/// Copies weights with all taps as one axis. `order` of the result's axes: taps t, input channels i of a group, output
+/// channels o.
+View weights_in_order(Lowering& lowering, const Window& w, Value value, std::string_view order, const char* why) {
   View from = lowering.view_of(value);
-  View by_tap{from.buffer, from.dtype, {w.channels_out, w.taps(), w.channels_in}, {}, from.offset};
-  by_tap.strides = {from.strides[0], *tap_stride(from), from.strides[1]};
-  View weights = lowering.copy_of(by_tap, value, "weights for im2col");
-  w.channels_in = w.taps() * w.channels_in;
+  if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
+  bool input_first = w.transposed && known_equal(w.groups, 1);
+  View to{from.buffer, from.dtype, {}, {}, from.offset};
+  for (char axis : order) {
+    to.dims.push_back(axis == 't' ? w.taps() : axis == 'i' ? w.channels_in : w.groups * w.channels_out);
+    to.strides.push_back(axis == 't' ? *tap_stride(from) : from.strides[(axis == 'o') == input_first ? 1 : 0]);
+  }
+  return lowering.copy_of(to, value, why);
+}
+
+/// What one run of k of packed weights holds: the channels of a tap, of a line of taps, or of all taps (im2col).
+enum class Run { tap, line, window };
+
+/// Flattens the taps of a run and their channels, of the windows and of the weights, into one axis k. Lines are those of
+/// two-dimensional kernels.
+View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
+  bool by_lines = run == Run::line;
+  View weights = weights_in_order(lowering, w, value, "oti", by_lines ? "weights by lines" : "weights for im2col");
+  Dim size = w.taps() * w.channels_in, lines = by_lines ? w.kernel[0] : 1;
+  w.channels_in = by_lines ? w.kernel[1] * w.channels_in : size;
   w.kernel = Dims(w.kernel.size(), 1);
-  weights.dims = {w.channels_out, w.channels_in};
-  weights.strides = {w.channels_in, 1};
+  w.kernel[0] = lines;
+  weights.dims = {weights.dims[0], w.channels_in}, weights.strides = {size, 1};
+  if (by_lines)
+    weights.dims.insert(weights.dims.end(), {lines, 1}),
+        weights.strides.insert(weights.strides.end(), {w.channels_in, 0});
   return weights;
 }
 
-/// Packs the weights into one panel for each tap, or for Winograd one for each position of the transformed tile.
+/// Packs the weights into one panel for each run, or for Winograd one for each position of the transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
-                    bool whole = false) {
-  View from = whole ? im2col_weights(lowering, w, value) : lowering.view_of(value);
+                    Run run = Run::tap) {
+  View from = run == Run::tap ? lowering.view_of(value) : weights_by_runs(lowering, w, value, run);
   WeightStrides strides = weight_strides(w, from);
   bool load_time = is_fixed(from) && lowering.is_load_time(value);
-  int multiple = whole ? tasks::patch_multiple(mac.tile) : 1;
+  int multiple = run == Run::tap ? 1 : tasks::patch_multiple(mac.tile);
   Dim units = ceildiv(w.channels_in, mac.group * multiple) * Dim(multiple),
       positions = (winograd.out + 2) * (winograd.out + 2);
   Dim depth = w.kernel.size() > 2 ? w.kernel[0] : Dim(1);
@@ -170,25 +193,6 @@ std::optional<DType> depthwise_sum(const Instruction& i) {
   auto is_narrow_float = [](DType type) { return is_float(type) && bits(type) <= 32 && bits(type) >= 16; };
   if (is_narrow_float(i.inputs[0].dtype()) && is_narrow_float(i.inputs[1].dtype())) return DType::f32;
   return has_short_product(i) ? std::optional(DType::i32) : std::nullopt;
-}
-
-/// Reorders weights [out, in, taps...] to [taps][in][out].
-View depthwise_weights(Lowering& lowering, const Window& w, Value value) {
-  View from = lowering.view_of(value);
-  if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
-  View by_tap{from.buffer, from.dtype, {w.taps(), w.channels_in, w.groups * w.channels_out}, {}, from.offset};
-  by_tap.strides = {*tap_stride(from), from.strides[1], from.strides[0]};
-  return lowering.copy_of(by_tap, value, "depthwise weights with channels last");
-}
-
-/// Reorders the weights of one group to [taps][out][in].
-View few_weights(Lowering& lowering, const Window& w, Value value) {
-  View from = lowering.view_of(value);
-  if (!tap_stride(from)) from = lowering.contiguous_view_of(value);
-  WeightStrides strides = weight_strides(w, from);
-  View by_tap{from.buffer, from.dtype, {w.taps(), w.channels_out, w.channels_in}, {}, from.offset};
-  by_tap.strides = {*tap_stride(from), strides.out, strides.in};
-  return lowering.copy_of(by_tap, value, "weights with input channels last");
 }
 
 /// True if kernels/conv_few.h beats a matrix product, which would compute columns that few channels leave unused.
@@ -279,7 +283,7 @@ std::optional<DepthwiseLine> depthwise_line(const Lowering& lowering, const Wind
 
 void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, const View& x,
                      const GroupChannels& channels, DType sum) {
-  View weights = depthwise_weights(lowering, w, region.anchor->inputs[1]);
+  View weights = weights_in_order(lowering, w, region.anchor->inputs[1], "tio", "depthwise weights with channels last");
   KernelBuilder kernel("depthwise.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   if (!lowering.on_gpu() && !w.transposed) share_tiles(kernel, channels, sum, x.dtype, weights.dtype);
@@ -308,7 +312,7 @@ void lower_depthwise(Lowering& lowering, const Region& region, const Window& w, 
 }
 
 void lower_few(Lowering& lowering, const Region& region, const Window& w, const View& x) {
-  View weights = few_weights(lowering, w, region.anchor->inputs[1]);
+  View weights = weights_in_order(lowering, w, region.anchor->inputs[1], "toi", "weights with input channels last");
   KernelBuilder kernel("conv_few.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(weights.buffer, weights.dtype, false);
   kernel.line("const ConvSizes s", window_text(kernel, w), ";");
@@ -382,12 +386,16 @@ void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, c
                    cat("tasks::conv_scratch", arguments, ", ", mac.scratch_bytes(), ")"));
 }
 
-void lower_general(Lowering& lowering, const Region& region, const Window& w, const Mac& mac, const View& x,
+void lower_general(Lowering& lowering, const Region& region, const Window& w, Mac mac, const View& x,
                    const std::string& why) {
   size_t epilogue = region.epilogue.size();
   std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]), epilogue);
   bool padded = mode == "Padded";
-  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, mode == "Im2col");
+  if (padded && w.channels_out.upper_bound() <= tasks::amx_narrow_tile.nr())
+    mac.tile = tasks::amx_narrow_tile, mac.tile_name = "tasks::amx_narrow_tile";
+  // Channels that fill tiles need no zeros, so the runs may as well be taps.
+  Run run = mode == "Im2col" ? Run::window : padded && !fills_units(w, mac) ? Run::line : Run::tap;
+  View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, run);
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");
   std::string a = kernel.buffer(x.buffer, x.dtype, false), b = kernel.buffer(packed.buffer, mac.packed, false);
   mac.share(kernel);

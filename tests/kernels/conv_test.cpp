@@ -73,11 +73,11 @@ constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
                              : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
                                                               : native_tile;
 
-/// Weights of one group for im2col: [channels_out][kernel...][channels_in].
+/// Weights with channels last: [groups * channels_out][kernel...][channels_in].
 template <class W>
 std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   std::vector<W> turned;
-  for (i64 out = 0; out < s.channels_out; ++out) {
+  for (i64 out = 0; out < s.groups * s.channels_out; ++out) {
     for (i64 tap = 0; tap < s.taps(); ++tap) {
       for (i64 c = 0; c < s.channels_in; ++c) {
         turned.push_back(w[static_cast<size_t>((out * s.channels_in + c) * s.taps() + tap)]);
@@ -87,27 +87,42 @@ std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   return turned;
 }
 
+/// How weights are packed, [groups][channels_out][channels_in][kernel...] or, if `last`, with channels last: the taps of
+/// `together` dimensions, from the last on, are one run of k.
+PackB weights_of(const ConvSizes& s, bool last, int together, int multiple) {
+  PackB p{.batch = s.groups,
+          .n = s.channels_out,
+          .k = s.channels_in,
+          .stride_batch = s.channels_out * s.channels_in * s.taps(),
+          .stride_k = last ? 1 : s.taps(),
+          .stride_n = s.channels_in * s.taps(),
+          .multiple = multiple};
+  i64 apart = last ? s.channels_in : 1;
+  for (int d = 2; d >= 0; apart *= s.kernel[d--]) {
+    p.stride_tap[d] = apart;
+    if (d > 2 - together) p.k *= s.kernel[d];
+    else p.taps[d] = s.kernel[d];
+  }
+  return p;
+}
+
 template <class Mac, ConvMode mode, class X, class W, GemmTile tile = tile_of<Mac>, bool padded = false>
 double worst_error(const ConvSizes& s, X outside) {
   const auto x = random_values<X>(s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel, 1);
   const auto w = random_values<W>(s.groups * s.channels_out * s.channels_in * s.taps(), 2);
   const bool lines = mode == ConvMode::Lines, im2col = mode == ConvMode::Im2col;
   const i64 k = im2col ? s.taps() * s.channels_in : s.channels_in;
-  const i64 kernel_size = s.kernel[1] * s.kernel[2], taps_apart = im2col ? 1 : s.taps();
-  const PackB pack{.batch = s.groups,
-                   .n = s.channels_out,
-                   .k = k,
-                   .stride_batch = s.channels_out * s.channels_in * s.taps(),
-                   .stride_k = taps_apart,
-                   .stride_n = s.channels_in * s.taps(),
-                   .taps = {im2col ? 1 : s.kernel[0], im2col ? 1 : s.kernel[1], im2col ? 1 : s.kernel[2]},
-                   .stride_tap = {kernel_size, s.kernel[2], 1},
-                   .multiple = im2col ? tasks::patch_multiple(tile) : 1};
+  const bool line_runs = padded && s.dilation[2] == 1, last = im2col || line_runs;
+  const PackB pack = weights_of(s, last,
+                                im2col      ? 3
+                                : line_runs ? 1
+                                            : 0,
+                                im2col || padded ? tasks::patch_multiple(tile) : 1);
   const i64 packed_k =
-      im2col ? tasks::patch_units(tile, k, Mac::group) * Mac::group : s.taps() * tasks::round_up(k, Mac::group);
+      pack.all_taps() * tasks::round_up(tasks::gemm_units(pack.k, Mac::group), pack.multiple) * Mac::group;
   std::vector<typename Mac::B> packed(static_cast<size_t>(
       s.groups * tasks::packed_b_elements(tile, Mac::group, s.channels_out, packed_k, Mac::header) + 1));
-  const std::vector<W> rows = im2col ? channels_last(s, w) : w;
+  const std::vector<W> rows = last ? channels_last(s, w) : w;
   pack_b<Mac, tile>(Launch<>{nullptr, 0, pack_b_tasks<tile>(pack)}, pack, rows.data(), packed.data());
   const i64 taps = im2col ? 1 : lines ? s.kernel[0] * s.kernel[1] : s.taps();
   const i64 units = im2col ? tasks::patch_units(tile, k, Mac::group)
@@ -117,7 +132,7 @@ double worst_error(const ConvSizes& s, X outside) {
                                   std::max(sizeof(typename Mac::Acc), sizeof(typename Mac::Unit)));
   i64 all = tasks::conv_blocks(tile, mode, s.groups, all_rows, s.channels_out, taps, units).gemm.tasks;
   if constexpr (padded) bytes = padded_scratch<Mac, tile>(s), all = padded_blocks<Mac, tile>(s).tasks;
-  std::vector<char> scratch(static_cast<size_t>(bytes) + 64);
+  std::vector<char> scratch(static_cast<size_t>(bytes) + 64, char(255));  // NaNs
   const weft::LaunchArgs args{.scratch = scratch.data() + (64 - reinterpret_cast<size_t>(scratch.data()) % 64)};
   const i64 channels = s.groups * s.channels_out;
   std::vector<double> y(static_cast<size_t>(s.rows() * channels), -1e9);
@@ -243,6 +258,15 @@ const ConvSizes cases[] = {
      .stride = {1, 2, 2},
      .pad = {0, 2, 3}},
     {.channels_in = 64, .channels_out = 64, .in = {1, 20, 23}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
+    {.batch = 2,
+     .groups = 5,
+     .channels_in = 16,
+     .channels_out = 16,
+     .in = {1, 14, 14},
+     .kernel = {1, 3, 3},
+     .stride = {1, 2, 2},
+     .pad = {0, 1, 1}},
+    {.groups = 3, .channels_in = 24, .channels_out = 12, .in = {1, 41, 37}, .kernel = {1, 3, 3}, .pad = {0, 1, 1}},
 };
 
 }  // namespace
@@ -333,20 +357,23 @@ TEST_CASE("conv on AMX of lines with their padding") {
   int tested = 0;
   for (ConvSizes s : cases) {
     if (s.transposed || s.in[0] > 1) continue;
-    for (i64 channels : {64, 192}) {
-      for (i64 apart : {0, 16}) {
+    for (i64 channels : {8, 16, 24, 64, 100, 192}) {
+      if (s.dilation[2] > 1 && channels % 64 != 0) continue;
+      for (i64 apart : {0, 5}) {
         s.channels_in = channels, s.pixel = apart == 0 ? 0 : s.groups * channels + apart;
         const ConvSizes all = sized(s);
         CAPTURE(all.channels_in);
         CAPTURE(all.channels_out);
         CAPTURE(all.taps());
         CHECK(worst_error<MacInt8, ConvMode::Direct, u8, i8, tasks::amx_tile, true>(all, u8(7)) == 0);
+        CHECK(worst_error<MacInt8, ConvMode::Direct, u8, i8, tasks::amx_narrow_tile, true>(all, u8(7)) == 0);
         CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_tile, true>(all, bf16(0)) < 1e-6);
+        CHECK(worst_error<MacBf16, ConvMode::Direct, bf16, bf16, tasks::amx_narrow_tile, true>(all, bf16(0)) < 1e-6);
         ++tested;
       }
     }
   }
-  CHECK(tested >= 40);
+  CHECK(tested >= 120);
 }
 #endif
 

@@ -148,9 +148,19 @@ TEST_CASE("kernel vec: bf16 rounds to nearest even") {
     const bool take_up = to_up < to_down || (to_up == to_down && (bits >> 16 & 1));
     failures += u16(k::convert<k::bf16>(x)) != (bits >> 16) + take_up;
     failures += u16(k::convert<k::bf16>(k::Vec<float, 8>(x)).bits[5]) != (bits >> 16) + take_up;
+    k::Vec<float, 16> half(1.0f);
+    half[7] = x;
+    failures += u16(k::convert<k::bf16>(half).bits[7]) != (bits >> 16) + take_up;
+    k::Vec<float, 32> both(-2.0f);
+    both[bits % 32] = x;
+    const auto rounded = k::convert<k::bf16>(both);
+    failures += u16(rounded.bits[bits % 32]) != (bits >> 16) + take_up || u16(rounded.bits[bits % 32 ^ 1]) != 0xc000;
   }
   CHECK(failures == 0);
-  CHECK(std::isnan(k::convert<float>(k::convert<k::bf16>(__builtin_bit_cast(float, 0x7f800001)))));
+  const float quiet = __builtin_bit_cast(float, 0x7f800001), minus = __builtin_bit_cast(float, 0xff812345);
+  CHECK(std::isnan(k::convert<float>(k::convert<k::bf16>(quiet))));
+  CHECK(u16(k::convert<k::bf16>(k::Vec<float, 32>(minus)).bits[9]) == 0xffc1);
+  CHECK(u16(k::convert<k::bf16>(k::Vec<float, 32>(-__builtin_inff())).bits[30]) == 0xff80);
 }
 
 TEST_CASE("kernel vec: 8-bit floats") {
