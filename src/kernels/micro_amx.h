@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The inner matrix kernel on AMX, the matrix unit of Intel's processors (Software Developer's Manual, volume 1,
-/// chapter 18): a register tile is 16 rows of 64 bytes, and one instruction adds 16 x 16 sums of 16 units, of two bf16
-/// or four bytes. Packed panels lie as it wants them: a row of a tile of B is a unit of 16 columns.
+/// chapter 18): a tile register has 16 rows of 64 bytes. One instruction adds to 16 x 16 sums the products of 16 units
+/// of k, each of two bf16 or four bytes. Packed panels have this layout: a row of a tile of B is a unit of 16 columns.
 #include "tasks.h"
 #include "vec.h"
 
 namespace weft::kernel {
 
-/// Surrounds all calls of a block: it configures the tile registers and releases them, so that thread switches need not
-/// save them. Without AMX it does nothing.
+/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
+/// `AmxTiles<false>` does nothing.
 template <bool>
 struct AmxTiles {};
 
@@ -33,7 +33,7 @@ struct AmxTiles<true> {
   WEFT_INLINE ~AmxTiles() { __builtin_ia32_tilerelease(); }
 };
 
-/// 16 rows of A: the first, and bytes from one to the next.
+/// 16 rows of A: the address of the first, and the distance of rows in bytes.
 struct TileRowsOfA {
   const void* first;
   u64 stride;
@@ -71,7 +71,7 @@ struct AmxStep {
   }
 };
 
-/// Gathers 16 units of each of 16 rows, `row(i)`, side by side; `count` units are real, the others 0.
+/// Gathers 16 units of each of 16 rows `row(i)` into contiguous rows; `count` units are real, the others are 0.
 template <class Row>
 WEFT_INLINE void gather_rows(const Row& row, int count, u32* to) {
   const auto gather = [&](auto lanes) WEFT_LAMBDA {
@@ -104,7 +104,8 @@ WEFT_INLINE i64 distance_of(const Unit* const* rows) {
   return __builtin_reduce_or(differences) == 0 ? rows[1] - rows[0] : 0;
 }
 
-/// As `micro` (micro.h), for whole tiles of AMX, while AmxTiles lives. No partial sums: AMX sums bf16 in f32.
+/// Computes what `micro` (micro.h) does, for whole tiles of AMX, while an AmxTiles object lives. Has no partial sums
+/// (tasks::partial_sum): AMX sums products of bf16 in f32.
 template <class Mac, GemmTile tile, int rows_now, class Call>
 __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
   constexpr int T = rows_now / amx_side, C = tile.nv, b_words = C * amx_side;
