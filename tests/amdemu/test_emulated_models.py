@@ -5,7 +5,6 @@ run."""
 import json
 import os
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -15,15 +14,11 @@ import pytest
 import emulated
 
 sys.path.insert(0, str(emulated.ROOT / "tests/codegen"))
-sys.path.insert(0, str(emulated.ROOT / "tests/robustness"))
 import main_kernels
-from limits import FULL, SEED
 
 DIGITS = [emulated.ROOT / "examples/digits/digits.onnx", "--input", emulated.ROOT / "examples/digits/ten.npy"]
 TEXT = [emulated.ROOT / "examples/text/text.onnx", "--at", "batch=2", "--at", "seq=9"]
 MODELS = {"digits": DIGITS, "digits in f16": [*DIGITS, "--precision", "f16"], "text": TEXT}
-
-TWINS = ["gfx1100", "gfx1201"]  # their kernels in f32 have the same text
 
 BUDGETS = emulated.ROOT / "tests/amdemu/budgets.json"
 COUNTED = ["instructions", "lines", "bank_conflicts"]
@@ -47,19 +42,6 @@ def check_budgets(case, chip, measured):
 
 def costs(kernels):
     return [emulated.total(kernels, name) for name in COUNTED]
-
-
-def is_for_another_day(chip, model):
-    """Whether a twin leaves this model in f32 to the other one today. A plain run compares the texts of both plans and takes
-    one of the chips, by turns (WEFT_TEST_SEED); under --release each runs all."""
-    if chip not in TWINS or FULL:
-        return False
-    command = [emulated.BUILD / "bin/weft-plan", model, *(f"amd:{twin}" for twin in TWINS)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    plans = [re.sub(r"^plan .*$", "", plan.partition("\n")[2], flags=re.M) for plan in text.split("=== amd:")[1:]]
-    assert len(plans) == 2 and "\nkernel " in plans[0]
-    assert plans[0] == plans[1], f"plans of {TWINS} differ: each chip must run {model} every day"
-    return TWINS[SEED % 2] != chip
 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
@@ -133,8 +115,6 @@ def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
     rounded = [g.constant("y_scale", np.float32(0.05)), g.constant("y_zero", np.int8(4))]
     g.output(g.node("QLinearConv", q, "scale", "at", g.weight("w10", 10, 16, 3, 3, type=np.int8), *each, *rounded), onnx.TensorProto.INT8)
     model = save(g, tmp_path / "convolutions.onnx")
-    if precision == "f32" and is_for_another_day(chip, model):
-        return
     limit = ["--norm", "1e-2"] if precision == "f16" else []
     done, kernels = emulated.counted(chip, tmp_path, "weft", "verify", model, "--device", "amd:0", "--precision", precision, *limit)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -251,8 +231,6 @@ def test_two_chips_in_one_process():
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 @pytest.mark.parametrize("model", ["digits", "text"])
 def test_checked_kernels_run_right(model, chip, monkeypatch):
-    if is_for_another_day(chip, MODELS[model][0]):
-        return
     monkeypatch.setenv("WEFT_CHECKED", "1")
     done = emulated.run(chip, "weft", "verify", *MODELS[model], "--device", "amd:0")
     assert done.returncode == 0, done.stdout + done.stderr
