@@ -34,7 +34,6 @@ def write(name, root):
     import torch
     import zoo
 
-    zoo.prepare()
     folder = root / name.replace("/", "_")
     folder.mkdir(parents=True, exist_ok=True)
     model, inputs, shapes, sizes = zoo.loaded(name, "cpu")
@@ -108,7 +107,7 @@ def main():
     if args.verb == "write":
         import zoo
 
-        with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=6) as pool:
+        with multiprocessing.get_context("spawn").Pool(args.jobs, zoo.prepare, maxtasksperchild=6) as pool:
             pool.starmap(write, [(name, args.folder) for name in args.names or zoo.names() if args.names or name.startswith("transformers/")])
         return 0
     rows = judge_all(args.folder, args.device, args.jobs)
