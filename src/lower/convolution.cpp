@@ -148,10 +148,11 @@ View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
   w.channels_in = by_lines ? w.kernel[1] * w.channels_in : size;
   w.kernel = Dims(w.kernel.size(), 1);
   w.kernel[0] = lines;
-  weights.dims = {weights.dims[0], w.channels_in}, weights.strides = {size, 1};
-  if (by_lines)
-    weights.dims.insert(weights.dims.end(), {lines, 1}),
-        weights.strides.insert(weights.strides.end(), {w.channels_in, 0});
+  weights.dims = {weights.dims[0], w.channels_in};
+  weights.strides = {size, 1};
+  if (!by_lines) return weights;
+  weights.dims.insert(weights.dims.end(), {lines, 1});
+  weights.strides.insert(weights.strides.end(), {w.channels_in, 0});
   return weights;
 }
 
@@ -391,8 +392,10 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, Ma
   size_t epilogue = region.epilogue.size();
   std::string mode = mode_of(w, mac, x, lowering.view_of(region.anchor->inputs[1]), epilogue);
   bool padded = mode == "Padded";
-  if (padded && w.channels_out.upper_bound() <= tasks::amx_narrow_tile.nr())
-    mac.tile = tasks::amx_narrow_tile, mac.tile_name = "tasks::amx_narrow_tile";
+  if (padded && w.channels_out.upper_bound() <= tasks::amx_narrow_tile.nr()) {
+    mac.tile = tasks::amx_narrow_tile;
+    mac.tile_name = "tasks::amx_narrow_tile";
+  }
   // Channels that fill tiles need no zeros, so the runs may as well be taps.
   Run run = mode == "Im2col" ? Run::window : padded && !fills_units(w, mac) ? Run::line : Run::tap;
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, run);
