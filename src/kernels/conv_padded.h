@@ -32,7 +32,8 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   b.runs = s.taps() / tasks::at_least(together, 1);
   b.units = tasks::patch_units(tile, together * s.channels_in, Mac::group);
   b.grid = s.out[2] + (s.kernel[2] - 1) * s.dilation[2] / wide;
-  b.lines = tasks::clamp(512 / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
+  b.lines =
+      tasks::clamp(tasks::block_rows(tasks::amx_tile) / tasks::at_least(b.grid, 1), 1, tasks::at_least(s.out[1], 1));
   b.plane = b.lines + (s.kernel[1] - 1) * s.dilation[1] / high;
   b.line_blocks = tasks::ceil_div(s.out[1], b.lines);
   b.m_blocks = s.batch * b.line_blocks;
@@ -51,7 +52,7 @@ inline constexpr i64 padded_room = 2 * 64 / i64(sizeof(X));
 template <class X>
 constexpr i64 padded_line(const ConvSizes& s, const PaddedBlocks& b, i64 line) {
   const i64 elements = b.grid * s.stride[2] * s.channels_in;
-  return line % s.stride[1] * (b.plane * elements + padded_room<X>)+line / s.stride[1] * elements;
+  return line % s.stride[1] * (padded_room<X> + b.plane * elements) + line / s.stride[1] * elements;
 }
 
 /// Returns the scratch bytes of a thread: a row pointer for each run, lines, and the elements that a tile reads past

@@ -35,8 +35,8 @@ import machine
 import numpy as np
 import torch
 import vision
-from places import BUILD
 from torch.export import Dim
+from zoo_archives import by_command_line, first
 from zoo_judge import RELATIVE, Judge, apart, in_eager
 from zoo_models import NAMES, PORTS, SMALLER, SMALLEST, TEXTS, TIMM, configured
 
@@ -107,20 +107,15 @@ def spread(model, inputs):
 
 
 def command_line(file, run, inputs, options):
-    """Tells whether the command gives the same bits."""
+    """Returns why the command does not give the same bits; empty if it does."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "m.pt2").write_bytes(file)
-        words = [str(BUILD / "bin/weft"), "run", "m.pt2"]
-        words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
-        for port, x in zip((p for p in run.inputs if not p.has_default), inputs, strict=True):
-            np.save(Path(folder, f"{port.name}.npy"), x.numpy())
-            words += ["--input", f"{port.name}={port.name}.npy"]
-        words += ["--output", f"{run.outputs[0].name}=y.npy"]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-        if done.returncode:
-            return done.stderr.strip().partition("\n")[0]
-        wanted = np.asarray(run(*inputs) if len(run.outputs) == 1 else run(*inputs)[0])
-        return "" if np.array_equal(np.load(Path(folder, "y.npy")), wanted, equal_nan=True) else "other bits"
+        archive = Path(folder, "m.pt2")
+        archive.write_bytes(file)
+        try:
+            answer = by_command_line(archive, run, [x.numpy() for x in inputs], options)
+        except subprocess.CalledProcessError as error:
+            return error.stderr.strip().partition("\n")[0]
+        return "" if np.array_equal(answer, first(run(*inputs)), equal_nan=True) else "other bits"
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):

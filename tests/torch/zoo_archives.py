@@ -57,14 +57,16 @@ def first(answers):
     return np.asarray(answers[0] if isinstance(answers, tuple) else answers)
 
 
-def by_command_line(folder, run, inputs, device):
-    """Returns the first answer of the command line."""
+def by_command_line(archive, run, inputs, options):
+    """Returns the first answer of the command line to arrays of numpy; `run` is the compiled archive, which names the ports. Raises
+    CalledProcessError if the command fails."""
     with tempfile.TemporaryDirectory() as place:
-        words = [COMMAND, "run", folder / "m.pt2", "--device", device, "--threads", "1", "--output", f"{run.outputs[0].name}={place}/y.npy"]
+        words = [COMMAND, "run", archive, "--output", f"{run.outputs[0].name}={place}/y.npy"]
+        words += [word for key, value in options.items() for word in (f"--{key}", str(value))]
         for port, x in zip((p for p in run.inputs if not p.has_default), inputs, strict=True):
             np.save(Path(place, f"{port.name}.npy"), x)
             words += ["--input", f"{port.name}={place}/{port.name}.npy"]
-        subprocess.run(words, check=True, capture_output=True)
+        subprocess.run(words, check=True, capture_output=True, text=True)
         return np.load(Path(place, "y.npy"))
 
 
@@ -72,13 +74,14 @@ def judge(folder, device):
     """Returns {"name", "apart": the largest error beside the largest element, "bits": whether the command line's are equal}."""
     import weft
 
-    run = weft.compile(folder / "m.pt2", device=device, threads=1)
+    options = {"device": device, "threads": 1}
+    run = weft.compile(folder / "m.pt2", **options)
     found = {"name": folder.name, "apart": 0.0, "bits": True}
     for inputs, wanted in cases(folder):
         got = first(run(*inputs))
         assert got.shape == wanted.shape, f"{folder.name}: {got.shape}, not {wanted.shape}"
         found["apart"] = max(found["apart"], float(np.abs(got - wanted).max() / max(np.abs(wanted).max(), 1e-30)))
-        found["bits"] &= np.array_equal(by_command_line(folder, run, inputs, device), got, equal_nan=True)
+        found["bits"] &= np.array_equal(by_command_line(folder / "m.pt2", run, inputs, options), got, equal_nan=True)
     return found
 
 
