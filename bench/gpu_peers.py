@@ -2,7 +2,8 @@
 """Times the same networks and single operators in PyTorch and in Weft on one GPU, in 16-bit floats: medians by the
 device's clock.
 
-  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,rows] [--weft] [--tuned] [--out results.jsonl]
+  python bench/gpu_peers.py [--only resnet50,bert_base,vit_b_16,gemm,gemm8,odd,attention,rows] [--weft] [--tuned]
+                            [--out results.jsonl]
 
 The other bench models, gpt2_decode and the like, are the modules that bench/models was exported from; with --weft, Weft
 runs the same model, with fixed sizes, before and after PyTorch. With --tuned PyTorch compiles with max-autotune, which
@@ -16,6 +17,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gpu
@@ -139,20 +141,20 @@ def network_modes(name, batch, weft, compiler=torch.compile):
     return row
 
 
-def one_operator(folder, op, shapes, output, **attributes):
-    """Returns a model of one operator on f16 inputs; all inputs but the first are weights."""
-    inputs = [helper.make_tensor_value_info("x0", TensorProto.FLOAT16, shapes[0])]
+def one_operator(folder, op, shapes, output, name="", inputs=1, **attributes):
+    """Returns a model of one operator on f16 values: `inputs` inputs, then weights."""
     weights = [
         onnx.numpy_helper.from_array(np.random.default_rng(1).standard_normal(shape).astype(np.float16) * 0.1, f"x{i}")
         for i, shape in enumerate(shapes)
-        if i
+        if i >= inputs
     ]
+    inputs = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT16, shapes[i]) for i in range(inputs)]
     node = helper.make_node(op, [f"x{i}" for i in range(len(shapes))], ["y"], **attributes)
     graph = helper.make_graph(
         [node], op, inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, output)], weights
     )
-    path = Path(folder, f"{op}.onnx")
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    path = Path(folder, f"{op}{name}.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), path)
     return path
 
 
@@ -170,6 +172,52 @@ def gemms():
         if "ms" in ours:
             row["tflops"], row["torch_tflops"] = (round(2 * m * n * k / t / 1e9, 1) for t in (ours["ms"], torch_ms))
         yield row
+
+
+def fastest(runs):
+    """Returns the least time of functions, each called directly and from a CUDA graph."""
+    return min(median(way) for run in runs for way in (run, captured(run)))
+
+
+def odd_gemms(count=60):
+    """Measures products of random sizes, most of them no multiple of 8, beside the faster of cuBLAS and cuBLASLt."""
+
+    def linear(library, a, b):
+        torch.backends.cuda.preferred_blas_library(library)
+        return fastest([lambda: torch.nn.functional.linear(a, b)])
+
+    random = np.random.default_rng(60)
+    sizes = [[int(np.exp(random.uniform(np.log(low), np.log(6000)))) for low in (16, 64, 64)] for _ in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [one_operator(folder, "MatMul", [[m, k], [k, n]], [m, n], f"{m}_{n}_{k}") for m, n, k in sizes]
+        with ThreadPoolExecutor(8) as pool:  # fills the cache of kernels, so that measuring compiles nothing
+            list(pool.map(weft_ms, paths))
+        for (m, n, k), path in zip(sizes, paths):
+            a, b = torch.randn(m, k, device="cuda").half(), torch.randn(n, k, device="cuda").half()
+            yield {"gemm": [m, n, k], "sizes": "random", **weft_ms(path),
+                   "torch_ms": min(linear(library, a, b) for library in ("cublas", "cublaslt"))}
+
+
+def attentions():
+    """Measures attention beside the faster of cuDNN's and PyTorch's own kernel."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attention(backend, q, k, v, causal):
+        with sdpa_kernel(backend):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    for batch, heads, tokens, size in ((32, 12, 512, 64), (8, 16, 1024, 64), (4, 16, 2048, 128), (2, 32, 4096, 128), (1, 16, 8192, 64)):
+        for causal in (False, True):
+            shape = [batch, heads, tokens, size]
+            q, k, v = (torch.randn(shape, device="cuda").half() for _ in range(3))
+            backends = SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION
+            torch_ms = fastest([lambda b=b: attention(b, q, k, v, causal) for b in backends])
+            with tempfile.TemporaryDirectory() as folder:
+                ours = weft_ms(one_operator(folder, "Attention", [shape] * 3, shape, inputs=3, is_causal=int(causal)))
+            row = {"operator": "attention" + ", causal" * causal, "shape": shape, "torch_ms": torch_ms, **ours}
+            if "ms" in ours:
+                row["tflops"] = round(4 * batch * heads * tokens**2 * size / (2 if causal else 1) / ours["ms"] / 1e9, 1)
+            yield row
 
 
 def float8_product(folder, m, n, k):
@@ -222,6 +270,9 @@ def rows():
     yield {"copy_tbs": round(4 * y.numel() / median(lambda: y.clone()) / 1e9, 3)}
 
 
+KERNELS = {"gemm": gemms, "gemm8": float8_gemms, "odd": odd_gemms, "attention": attentions, "rows": rows}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="gemm,rows,resnet50,bert_base,vit_b_16")
@@ -239,7 +290,7 @@ def main():
                 for batch in arguments.batches.split(","):
                     yield network_modes(name, int(batch), arguments.weft, compiler)
             else:
-                yield from {"gemm": gemms, "gemm8": float8_gemms}.get(name, rows)()
+                yield from KERNELS[name]()
 
     for row in results():
         gpu.tell("beside PyTorch on a GPU", row | ({"mode": "max-autotune"} if arguments.tuned else {}), arguments.out)
