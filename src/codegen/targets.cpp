@@ -51,7 +51,7 @@ const char* triple_of(ChipKind kind) {
 
 const std::string& processor_of(const Chip& chip) {
   static const std::string generic = "generic";
-  return chip.kind == ChipKind::arm ? generic : chip.arch;  // a feature list names what exceeds NEON
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // its extensions of NEON are in features_of
 }
 
 std::string features_of(const Chip& chip) {

@@ -107,7 +107,7 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
 }
 
 /// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. In the first product (q k^T) keys
-/// are columns; the second sums over them.
+/// are columns; in the second they are k.
 template <class Mac, GemmTile tile>
 struct SeenRows : TileRows<Mac, tile> {
   i64 seen;
@@ -124,8 +124,8 @@ WEFT_INLINE V quick_exp_not_above_0(V x) {
   return exp2_within(select(y < constant<V>(-127), constant<V>(-127), y));
 }
 
-/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and the keys of the current block
-/// that it sees: [begin, end) in the block.
+/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and the keys that it sees,
+/// [begin, end) in the current block.
 struct RowState {
   f32 largest, sum;
   i32 begin, end;

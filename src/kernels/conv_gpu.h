@@ -14,8 +14,8 @@
 namespace weft::kernel {
 
 /// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector, so no vector
-/// spans two taps. `Few`: they may be fewer than a thread advances at once. `Padded`: pixels outside the images are the
-/// vector at `outside`, not zero.
+/// spans two taps. `Few`: a tap may have fewer channels than a thread advances at once. `Padded`: pixels outside the
+/// images are the vector at `outside`, not zero.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;

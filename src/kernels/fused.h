@@ -115,7 +115,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
   const V within = select(x < greatest, x, greatest), clamped = select(within > least, within, least);
   return convert<To>(convert<i32>(round_even(clamped)));
 }
-/// Rounds |x| < 2^31 to even.
+/// Rounds to the nearest integer, halves to even; |x| < 2^31.
 template <class V>
 WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
   [[maybe_unused]] constexpr int N = lanes_of<V>, bytes = N * int(sizeof(Elem<V>));
@@ -139,7 +139,7 @@ template <class To, class I>
 WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
   return convert<To>(maximum(minimum(v, high), low));
 }
-/// True if a lane of x + `width` rounds to another integer than x does; v holds the integers of x.
+/// True if a lane of x + `width` rounds to another integer than the same lane of x; v is x, rounded.
 template <class V, class I>
 WEFT_INLINE bool in_doubt(V x, I v, V width) {
   return any(v ^ small_integers(x + width));
@@ -278,7 +278,7 @@ template <class L, class T>
 WEFT_INLINE T* chosen_matrix(const L& launch, T* all, i64 which, i64 elements, i64 count) {
   return which < 0 ? nullptr : all + checked_index(launch, which, count) * elements;
 }
-/// Elements x[index] for neighbouring indices.
+/// Returns the elements x[index[i]] of a vector of indices.
 template <int N, class Launch, class P, class I, class L>
 WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L lanes) {
   using T = Pointee<decltype(x)>;

@@ -74,7 +74,8 @@ WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i6
 }
 
 /// One step of a block's k loop: `segments` runs of `length` units, beginning at run `segment` and unit `offset` of the
-/// rows, and at unit `panel_unit` of each panel. Sums begin at `first` and go to the epilogue at `last`.
+/// rows, and at unit `panel_unit` of each panel. `first`: sums start at this step. `last`: they then go to the
+/// epilogue.
 struct BlockStep {
   i64 segment, segments, offset, length, panel_unit;
   bool first, last;

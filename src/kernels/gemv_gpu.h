@@ -107,7 +107,7 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
       }
     }
   }
-  if constexpr (Ahead) wait_for_inputs();  // for lanes that had no turn of the loop
+  if constexpr (Ahead) wait_for_inputs();  // for lanes that ran no iteration of the loop
 }
 
 /// Adds up the lanes' sums for each column, for two matrices those of the first and then those of the second. Passes

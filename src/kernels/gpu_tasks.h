@@ -8,7 +8,6 @@ namespace weft::tasks {
 
 /// Bits that a thread loads or stores at once.
 inline constexpr int vector_bits = 128;
-/// Lanes of f32 in vector_bits.
 inline constexpr int gpu_lanes = vector_bits / 32;
 /// Threads of a block by default.
 inline constexpr int block_threads = 256;

@@ -84,7 +84,7 @@ WEFT_INLINE UintOf<V> uint_constant(typename FormatOf<V>::Uint c) {
   return splat<typename FormatOf<V>::Uint, lanes_of<V>>(c);
 }
 
-// ---- simple ones, also for integers where that means something ----
+// // ---- basic functions, some also for integers ----
 template <class V>
 WEFT_INLINE V fma(V a, V b, V c) {
 #if defined(WEFT_CPU) && defined(__x86_64__) && !defined(__FMA__)
@@ -135,7 +135,7 @@ template <class V>
 WEFT_INLINE auto is_inf(V x) {
   return absolute(x) == infinity<V>();
 }
-/// Lanes that are true in one of two masks.
+/// Returns the lanes that are true in at least one of two masks.
 template <class M>
 WEFT_INLINE M either(M a, M b) {
   return M(a | b);
@@ -144,7 +144,7 @@ template <class M>
 WEFT_INLINE M both(M a, M b) {
   return M(a & b);
 }
-/// Returns the larger (smaller); NaN if either is.
+/// Return the larger or the smaller operand; NaN if one is NaN.
 template <class V>
 WEFT_INLINE V maximum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
@@ -155,7 +155,7 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
-/// Return the smaller (above), larger (below) of x and a bound that is neither NaN nor zero: one instruction on x86.
+/// Return the smaller or the larger of x and a bound that is neither NaN nor zero: one instruction on x86.
 template <class V>
 WEFT_INLINE V bounded_above(V x, V bound) {
   return select(bound < x, bound, x);
@@ -189,7 +189,7 @@ template <class V>
 WEFT_INLINE V logical_xor(V x, V y) {
   return from_mask<V>((x != 0) != (y != 0));
 }
-/// Shifts by the width or more give 0; to the right, signed numbers give 0 or -1 by their sign.
+/// Shifts by the type's width or more give 0; shifts to the right of negative numbers then give -1.
 template <class V>
 WEFT_INLINE V shift_left(V x, V n) {
   constexpr int width = 8 * sizeof(Elem<V>);
@@ -203,7 +203,7 @@ WEFT_INLINE V shift_right(V x, V n) {
   return V(x >> select(far, V(Elem<V>(width - 1)), n)) >> select(far, V(Elem<V>(1)), V(Elem<V>(0)));
 }
 
-/// -1, 0, 1; NaN stays.
+/// Returns -1, 0 or 1 by the sign of x; NaN for NaN.
 template <class V>
 WEFT_INLINE V sign(V x) {
   const V zero = V(Elem<V>(0)), one = V(Elem<V>(1));
@@ -319,7 +319,7 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
-inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to an integer, leaves an exponent in the low bits
+inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // n + exponent_shift has the exponent of 2^n in its low bits
 /// power * 2^r in f32 for |r| <= 1/2.
 template <class V>
 WEFT_INLINE V exp2_split(V power, V r) {
@@ -576,7 +576,7 @@ WEFT_INLINE V erf(V x) {
 
 // ---- gated by a distribution ----
 /// GELU: x times the share of a normal distribution below x. f32: the logarithm of the tail is a polynomial, so
-/// that negative results keep their digits; within 6.2e-8 |x| elsewhere.
+/// that small negative results stay accurate; elsewhere the error is within 6.2e-8 |x|.
 template <class V>
 WEFT_INLINE V gelu(V x) {
   const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);

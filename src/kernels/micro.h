@@ -169,10 +169,10 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 
 #if !defined(__aarch64__)
 /// i16 x i8 or i16 in quads with half the multiplications, for processors that add 16-bit numbers faster than they
-/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad,
-/// (a0 + b2)(a2 + b0) + (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the
-/// row and b0 b2 + b1 b3 of the column. Sums start from minus the terms: those of columns stand at the head of each
-/// panel, those of rows are made once for a block (`row_term`). Exact modulo 2^32 where no a + b leaves 16 bits.
+/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad, (a0 + b2)(a2 + b0) +
+/// (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the row and b0 b2 + b1 b3
+/// of the column. Sums start from the negated terms. The header of each panel holds those of its columns; those of rows
+/// are computed once for a block. Exact modulo 2^32 where no a + b leaves 16 bits.
 struct Quad {
   u32 low, high;
 };
@@ -250,7 +250,7 @@ struct NearOf<MacQuads<i8>> {
 };
 #endif
 
-/// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
+/// u8 x s8 in quads, exact modulo 2^32: vpdpbusd on processors that have it, elsewhere several instructions.
 struct MacInt8 : MacIntegers<macs::MacInt8> {
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
@@ -424,7 +424,7 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// True if B lies in plain order, so that single vectors of a panel can be used.
+/// True if panels of B are stored in plain order, so that single vectors of a panel can be used.
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 

@@ -42,7 +42,7 @@ struct Product {
     return a * b;
   }
 };
-/// Returns the smallest value of a type, the neutral element of max; its negative is that of min.
+/// Returns the smallest value of a type, the neutral element of max. Its negative is the neutral element of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -159,7 +159,6 @@ struct Row {
   WEFT_INLINE Acc fold(const F& f) const {
     return fold_row<Op, Acc, N, 4>(cols, [&](i64 col, auto lanes) WEFT_LAMBDA { return f(load<N>(at + col, lanes)); });
   }
-  /// Replaces every element.
   template <class F>
   WEFT_INLINE void replace(const F& f) const {
     WEFT_NO_UNROLL for (i64 col = 0; col < cols; col += N) {
@@ -235,7 +234,7 @@ struct Row {
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for one thread of the team, which writes the results that a row has once.
+  /// True for one thread of the team, the one that writes results such as the sum of the row.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// Returns the first element; 0 of an empty row.
   WEFT_INLINE Acc first() const {
@@ -311,7 +310,7 @@ WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, 
   });
 }
 
-/// x - max - log(sum e^(x - max))
+/// Computes x - max - log(sum e^(x - max)).
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store>
 WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {

@@ -53,9 +53,8 @@ inline constexpr int amx_side = 16;
 /// The tile of AMX, for units of 4 bytes. Processors with AMX have at least 2 MiB of L2.
 inline constexpr GemmTile amx_tile{
     .mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .cached = 1 << 18, .amx = true};
-/// The tile of AMX for at most 16 columns: as many sums, so that they hide the latency of products.
+/// The tile of AMX for at most 16 columns. It has as many sums as amx_tile, which hides the latency of products.
 inline constexpr GemmTile amx_narrow_tile{.mr = 64, .nv = 1, .lanes = 16, .rows2 = 0, .fma = 0, .amx = true};
-/// The tile of MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
@@ -102,7 +101,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, block_rows(tile));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
+  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a step of a panel, or of A, fits in L1
   const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks

@@ -297,10 +297,9 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 }
 
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
-/// does, for kernels of 3x3 by any depth. Stride and dilation are 1 along height and width; groups, sizes and padding
-/// may have any value. The planes along the depth that a result reads are summed along k, like channels. X is
-/// Mac::Direct. `w`: packed by pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, with
-/// words of 4 bytes for units.
+/// does, for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups, sizes and padding may
+/// have any value. The sums run along k over channels and over planes along the depth. X is Mac::Direct. `w`: packed by
+/// pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -364,7 +363,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
 }
 
 /// Transforms and packs weights, given as for pack_b with the taps {depth, 3, 3}. Each position of the transformed
-/// kernel becomes a tap with the units of all depths. Computes in Form::Wide and rounds once. Tasks: pack_b_tasks.
+/// kernel becomes a tap with the units of all depths. Transforms in Form::Wide and rounds once. Tasks: pack_b_tasks.
 template <class Mac, GemmTile tile, class Form, class L, class Src>
 WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;

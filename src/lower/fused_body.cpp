@@ -62,7 +62,8 @@ bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-/// Returns the byte type to whose range a Nearest clamps, if that is its type or that of a conversion, its only reader.
+/// If a Nearest clamps to the whole range of a byte type, returns that type. The type is the Nearest's own, or that of
+/// a conversion that is its only reader.
 std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;
@@ -253,7 +254,7 @@ Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
 
 }  // namespace
 
-/// Writes the late instructions that a value needs.
+/// Writes the late instructions (find_late) that a value needs.
 void FusedBody::emit_late(Value value) {
   if (!late_.contains(value.def) || variables_.contains({value.def, value.index})) return;
   for (const Value& input : operands(*value.def)) emit_late(input);
@@ -279,8 +280,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Rounds and clamps. Where numbers are small the result is a 32-bit integer, as most readers convert it back to
-/// floats.
+/// Emits code that rounds and clamps. If numbers are small, the result is a 32-bit integer, as most readers convert it
+/// back to floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

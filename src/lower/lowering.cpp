@@ -175,7 +175,7 @@ std::vector<BufferId> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// Makes regions write results directly to their output buffers. A value that is several results gets only the first.
+/// Makes regions write results directly to their output buffers. A value that is several results gets the first buffer.
 void Lowering::choose_slots(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
@@ -357,7 +357,7 @@ View Lowering::pixel_view_of(Value value) {
 
 namespace {
 
-/// Removes the axes of size 1 that `view` has in addition to `dims`; nothing if it differs in other axes.
+/// Removes the axes of size 1 that `view` has in addition to `dims`; returns nothing if `view` differs in other axes.
 std::optional<View> without_single_axes(View view, const Dims& dims) {
   View less = view;
   less.dims.clear();

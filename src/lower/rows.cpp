@@ -102,7 +102,7 @@ void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& reg
   kernel.line("    },");
 }
 
-/// Emits the division of a mean's sum, the variable of type `acc`.
+/// Emits the definition of `acc`: the sum, divided by `count` for a mean.
 void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& count, DType acc) {
   bool mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   kernel.line(

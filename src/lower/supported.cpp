@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Returns the instruction that has each body. Errors name the node of the outermost one.
+/// Maps each body to the instruction that has it. Errors name the node of the outermost instruction.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {

@@ -60,8 +60,8 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
 
 namespace {
 
-/// Returns constant weights with k contiguous, in the product's type, rows aligned to 16 bytes: transposed once, when
-/// the program is loaded. Returns `b` if that is impossible or gains nothing.
+/// Returns constant weights in the product's type, with k contiguous and rows aligned to 16 bytes. Transposes them
+/// once, when the program is loaded. Returns `b` if that is impossible or gains nothing.
 View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
   size_t rank = b.dims.size();
   bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);

@@ -162,7 +162,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
-/// Returns Weft's candidates for these numbers, in no order.
+/// Returns Weft's candidates for these numbers, unordered.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
