@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. A warp group takes 64 queries;
-/// a step takes 64 keys. The matrix unit works on the next scores and the last sums while the threads turn the present
-/// scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by
-/// cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks
-/// of a cluster share the keys, and their results are combined in a fixed order.
+/// a step takes 64 keys. The matrix unit computes the next scores and the previous sums while the threads turn the
+/// current scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared
+/// memory by cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries,
+/// `Split` blocks of a cluster share the keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -166,7 +166,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
 /// The two rows whose scores a thread holds.
 struct ThreadRows {
   i64 batch, head[2], query[2];
-  int begin[2], end[2];  // the keys that they see
+  int begin[2], end[2];  // the keys that these rows see: [begin, end)
   f32 sink[2], first_sum[2];
   static WEFT_INLINE int first() { return thread_id() / 32 * 16 + lane_id() / 4; }
   template <class KeysOf>

@@ -336,7 +336,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
   WEFT_UNROLL for (int r = 0; r < R; ++r) { WEFT_UNROLL for (int v = 0; v < V; ++v) total[r][v] = done[r][v]; }
 }
 
-// --- all of it -------------------------------------------------------------------------------------------------------
+// --- the whole product -----------------------------------------------------------------------------------------------
 
 /// Sums R rows and one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
-/// block of k. Weights are read as they are stored, [n][k], and become numbers in registers.
+/// block of k. Weights are read as they are stored, [n][k], and unpacked in registers.
 ///
 /// One to four rows use `block_gemv`. On NVIDIA, a few rows of 16-bit floats use `block_few`, which multiplies up to
 /// eight of them at once on the matrix unit. More rows use gemm_gpu, which reads B by `load_weights`.
@@ -59,7 +59,7 @@ WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
 }
 
 /// Computes products of up to four rows. Rows of A are Direct; k is a multiple of 8. Blocks: ceil_div(n, Cols), or
-/// fewer; `Rows` is at least m. `Ahead`: weights, scales and zero points are constant and loaded before the wait.
+/// fewer; `Rows` is at least m. `Ahead`: constant weights, scales and zero points are loaded before wait_for_inputs().
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int piece = W::piece, words = piece * W::Bits / 32, per = 32 / W::Bits, part = W::part;
@@ -123,7 +123,7 @@ WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, 
 }
 
 #ifdef WEFT_MMA
-/// a * b + c of two 16-bit floats side by side.
+/// Returns a * b + c of two 16-bit floats in each word.
 template <class T>
 WEFT_INLINE u32 fma_pair(u32 a, u32 b, u32 c) {
   u32 d;

@@ -157,9 +157,9 @@ WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step,
   else each([&]() WEFT_LAMBDA { copy_row(to, from, count); });
 }
 
-/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. It takes the pixels of an output
-/// line together: it writes the first line of each of their windows, then the second line of each, and so on. So the
-/// lines that lie inside the image are copied in one loop without checks.
+/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. Takes the pixels of an output line
+/// together: writes the first line of each of their windows, then the second line of each, and so on. So the lines that
+/// lie inside the image are copied in one loop without checks.
 template <class T, class X>
 WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
                                       i64 stride) {

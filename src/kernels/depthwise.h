@@ -35,9 +35,9 @@ WEFT_INLINE void depthwise_transposed(const L& launch, const ConvSizes& s, X x, 
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at most
-inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
-inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
+inline constexpr int depthwise_pixels = 8;      // most output pixels of a tile
+inline constexpr i64 depthwise_channels = 256;  // most channels of a tile
+inline constexpr int depthwise_lines = 16;      // most lines of taps for which a tile keeps pointers
 
 /// Returns sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened
 /// from 16 bits).
@@ -311,8 +311,8 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
 
 /// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
 /// O output channels, a vector at least two input channels; padding counts as zero. `w` is [taps][G][channels out]. X
-/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. Transposed ones have G = O = 1.
-/// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
+/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. Transposed convolutions have G =
+/// O = 1. `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;
@@ -391,9 +391,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// Computes on a GPU, for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the width. A
-/// thread computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them.
-/// The channels of a pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// Does what `depthwise` does, for kernels of width `Taps` with stride `Step` and no dilation along the width. A thread
+/// computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them. The
+/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -112,7 +112,7 @@ struct Writers {
     }
     return FaultKind::none;
   }
-  /// Returns the fault of writing these bytes, if any; notes the writer.
+  /// Returns the fault of writing these bytes, if any; records the writer.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
     for (i64 i = 0; stamps && i < size; i++) {
@@ -121,12 +121,12 @@ struct Writers {
     return fault;
   }
 #ifdef WEFT_CPU
-  /// Notes this task as the writer of a byte; returns the previous writer.
+  /// Records this task as the writer of a byte; returns the previous writer.
   WEFT_INLINE u32 put(i64 at) const {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Notes that unchecked code may write any of these bytes.
+  /// Records that unchecked code may write any of these bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
@@ -262,7 +262,7 @@ static_assert(__AMDGCN_WAVEFRONT_SIZE__ == WEFT_WAVE);
 WEFT_INLINE int thread_id() { return int(__builtin_amdgcn_workitem_id_x()); }
 WEFT_INLINE i64 block_id() { return __builtin_amdgcn_workgroup_id_x(); }
 WEFT_INLINE i64 block_count(int threads) { return __builtin_amdgcn_grid_size_x() / u32(threads); }
-/// Waits for every thread of the block; shared and global writes before it are seen after it.
+/// Waits for every thread of the block, and makes earlier writes to shared and global memory visible.
 WEFT_INLINE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();

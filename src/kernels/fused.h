@@ -176,7 +176,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, I low, I high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// A table with an 8-bit element for each byte, for `looked_up`. It stays in memory: it would fill half the registers.
+/// A table with an 8-bit element for each value of a byte, for `looked_up`. It stays in memory, to save registers.
 template <class T>
 struct ByteTable {
 #ifdef __AVX2__
@@ -204,7 +204,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   return {p};
 #endif
 }
-/// Returns the bytes of the table at the bytes of x.
+/// Returns the table's elements for the bytes of x.
 template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;

@@ -147,7 +147,7 @@ WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// A panel's units of one step, widened, and its header.
+/// A copy of a panel's header and, widened, of its units for one step; it stays in L1.
 template <class Mac, GemmTile tile>
 struct NearPanel {
   using Near = typename NearOf<Mac>::type;

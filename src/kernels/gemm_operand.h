@@ -63,7 +63,7 @@ struct PieceOrder {
   }
 };
 
-/// Rows and columns of C per block: fewer for f32 and f64 and where T has no matrix unit, because of their registers.
+/// Rows and columns of C per block: fewer for wide types and for bytes without a matrix unit, to save registers.
 template <class T>
 inline constexpr int default_block_side =
     wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)

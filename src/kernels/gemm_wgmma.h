@@ -153,7 +153,7 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
   using Acc = typename Core::Acc;
   constexpr int count = Core::c_count, part = count < 16 ? 8 : 16, parts = count / part, all = FM * parts;
   constexpr int at_once = all % 2 ? 1 : 2, vectors = at_once * part / 8;
-  constexpr bool is_narrow = part == 8;  // 16 columns: of a lane's eight sums, half belong to each half of the rows
+  constexpr bool is_narrow = part == 8;  // 16 columns: all eight sums of a lane are in one half of the rows
   const int lane = lane_id() % 4;
   const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_id() / 4;
   Acc v[FM * count];

@@ -84,7 +84,7 @@ WEFT_INLINE UintOf<V> uint_constant(typename FormatOf<V>::Uint c) {
   return splat<typename FormatOf<V>::Uint, lanes_of<V>>(c);
 }
 
-// // ---- basic functions, some also for integers ----
+// ---- basic functions, some also for integers ----
 template <class V>
 WEFT_INLINE V fma(V a, V b, V c) {
 #if defined(WEFT_CPU) && defined(__x86_64__) && !defined(__FMA__)
@@ -212,7 +212,7 @@ WEFT_INLINE V sign(V x) {
   return r;
 }
 
-/// c[0] + c[1] x + c[2] x^2 + ...
+/// Returns c[0] + c[1] x + c[2] x^2 + ...
 template <class V, int N>
 WEFT_INLINE V poly(V x, const f64 (&c)[N]) {
   V r = constant<V>(c[N - 1]);
@@ -220,7 +220,7 @@ WEFT_INLINE V poly(V x, const f64 (&c)[N]) {
   return r;
 }
 
-/// 2^n for n within the normal exponents.
+/// Returns 2^n for n within the normal exponents.
 template <class V>
 WEFT_INLINE V power_of_two(IntOf<V> n) {
   using I = typename FormatOf<V>::Int;
@@ -247,7 +247,7 @@ WEFT_INLINE Whole<V> nearest_whole(V x, f64 inverse) {
 }
 
 // ---- exponentials ----
-/// e^r - 1 - r for |r| <= ln(2) / 2.
+/// Returns e^r - 1 - r for |r| <= ln(2) / 2.
 template <class V>
 WEFT_INLINE V exp_tail(V r) {
   if constexpr (is_f64<V>) {
@@ -307,7 +307,7 @@ WEFT_INLINE V exp(V x) {
   const Reduced<V> e = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
   return scale_by(constant<V>(1) + (e.r + exp_tail(e.r)), e.n);
 }
-/// 2^(x + rest) for a small rest.
+/// Returns 2^(x + rest) for a small rest.
 template <class V>
 WEFT_INLINE V exp2_sum(V x, V rest) {
   x = limit(x, FormatOf<V>::exp2_low, FormatOf<V>::exp2_high);
@@ -320,7 +320,7 @@ WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
 inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // n + exponent_shift has the exponent of 2^n in its low bits
-/// power * 2^r in f32 for |r| <= 1/2.
+/// Returns power * 2^r in f32 for |r| <= 1/2.
 template <class V>
 WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
@@ -397,7 +397,7 @@ WEFT_INLINE V sigmoid(V x) {
 }
 
 // ---- logarithms ----
-/// log(1 + f) - f for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
+/// Returns log(1 + f) - f for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
 template <class V>
 WEFT_INLINE V log_tail(V f) {
   const V half_square = constant<V>(0.5) * f * f;
@@ -489,7 +489,7 @@ WEFT_INLINE V log1p(V x) {
   const V y = fma(s.k, constant<V>(F::ln2_hi), f + low);
   return select(x == constant<V>(0), x, log_edges(u, y));
 }
-/// log(1 + e^x)
+/// Returns log(1 + e^x).
 template <class V>
 WEFT_INLINE V softplus(V x) {
   return maximum(x, constant<V>(0)) + log1p(exp(-absolute(x)));
@@ -718,7 +718,7 @@ WEFT_INLINE V tan(V x) {
   const auto odd = (t.n & IntOf<V>(I(1))) != 0;
   return select(x == constant<V>(0), x, select(odd, -c, s) / select(odd, s, c));
 }
-/// asin(s) for 0 <= s <= 1/2, z = s * s.
+/// Returns asin(s) for 0 <= s <= 1/2; z = s * s.
 template <class V>
 WEFT_INLINE V asin_small(V s, V z) {
   if constexpr (is_f64<V>) {
@@ -788,7 +788,7 @@ WEFT_INLINE V atan2(V y, V x) {
 }
 
 // ---- power, remainder ----
-/// x^y in f64 for f32 arguments: log2 and exp2 in twice the width need no care for the last bits.
+/// Returns x^y for x >= 0. Computes f32 in f64, where log2 and exp2 are accurate enough without corrections.
 template <class V>
 WEFT_INLINE V power_of_magnitude(V x, V y) {
   if constexpr (!is_f64<V>) {

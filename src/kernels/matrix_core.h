@@ -101,8 +101,8 @@ template <class T>
 struct MatrixCore : VectorCore<T> {};
 
 #ifdef WEFT_MFMA
-/// MFMA. Of an operand, lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16. Of the sums it holds rows
-/// (l / 16) * 4 .. + 3 of column l % 16.
+/// MFMA. Lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16 of an operand, and the sums of rows (l /
+/// 16) * 4 .. + 3 of column l % 16.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;

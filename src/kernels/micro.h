@@ -22,7 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for panels that are in the L1 cache. Widening such a panel once and using its Mac may be faster.
+/// The Mac for panels that were widened in the L1 cache: widening once may be faster than for each tile of rows.
 template <class Mac>
 struct NearOf {
   using type = Mac;
@@ -40,10 +40,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
-/// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start of
-/// each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs no
-/// conversion: rows of it are read in place where k % group == 0.
+/// A Mac defines: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B;
+/// `Acc`; `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start
+/// of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs
+/// no conversion: rows of it are read in place where k % group == 0.
 template <class T, class Row>
 struct MacFloat : Row {
   using Unit = T;
@@ -296,7 +296,7 @@ struct MicroCall {
   bool first = true;
 };
 
-/// Sums of floats are sums of partial sums (tasks::partial_sum); those of integers are exact anyway.
+/// True for float sums, which consist of partial sums (tasks::partial_sum); sums of integers are exact anyway.
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 

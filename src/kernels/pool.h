@@ -28,7 +28,7 @@ WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapR
   return count;
 }
 
-/// Padding and counting of a pool.
+/// The sizes of a pool: its windows, and how much padding an average counts.
 struct PoolSizes {
   ConvSizes window;  // groups = 1, channels_in = channels, weights do not matter
   i64 pad_end[3] = {0, 0, 0};

@@ -11,8 +11,8 @@
 
 namespace weft::kernel {
 
-/// y[row] = Op over cols of load(row, col, lanes) -> Vec<Acc, N>; store(row, Acc). CPU: tasks::row_tasks(rows, cols).
-/// GPU: one team for each row.
+/// Computes Op over each row of load(row, col, lanes) -> Vec<Acc, N>; calls store(row, Acc). CPU:
+/// tasks::row_tasks(rows, cols). GPU: one team for each row.
 template <class Op, class Acc, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU
@@ -90,7 +90,7 @@ WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const
     store(row, col, part, lanes);
   });
 }
-/// Reduces each part of the reduced axis by itself: store(outer * parts + part, col, Vec, lanes).
+/// Reduces each part of the reduced axis by itself and calls store(outer * parts + part, col, Vec, lanes).
 template <class Op, class Acc, int N, int Ways, class L, class Load, class Store>
 WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64 parts, i64 inner, const Load& load,
                                      const Store& store) {
@@ -103,8 +103,8 @@ WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64
 }
 #endif
 
-/// y[outer, inner] = Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; store(outer, inner, Vec<Acc, N>, lanes).
-/// On a GPU `Ways` threads share the reduced axis of each N columns.
+/// Computes Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; calls store(outer, inner, Vec<Acc, N>, lanes). On
+/// a GPU `Ways` threads share the reduced axis of each N columns.
 template <class Op, class Acc, int N, int Ways = 1, class L, class Load, class Store>
 WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load,
                                 const Store& store) {

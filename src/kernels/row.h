@@ -15,11 +15,11 @@
 namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
-/// Team(n), which is n threads, a power of two. Then the number of rows is a multiple of a wave's teams.
+/// Team(n), which is n threads, a power of two. For these, the number of rows is a multiple of a wave's teams.
 enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
-/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Loads without a condition are in
-/// flight at the same time.
+/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Only loads without a condition
+/// are in flight at the same time.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -83,8 +83,8 @@ template <class Op, class V>
 WEFT_INLINE V neutral() {
   return Op::template identity<V>();
 }
-/// A running total of blocks. Sums of floats carry the rounding error (Kahan), so that the error does not grow with the
-/// number of blocks.
+/// A running total over blocks of a row. Sums of floats carry the rounding error (Kahan), so that the error does not
+/// grow with the number of blocks.
 template <class Op, class V>
 struct Total {
   V value = neutral<Op, V>(), lost = splat<Elem<V>, lanes_of<V>>(Elem<V>(0));
@@ -152,7 +152,7 @@ struct Row {
   i64 cols;
 
   WEFT_INLINE bool leads() const { return true; }
-  /// Returns the first element; 0 of an empty row.
+  /// Returns the first element; 0 for an empty row.
   WEFT_INLINE Acc first() const { return cols > 0 ? at[0] : Acc(0); }
   /// Reduces f(Vec) over the row.
   template <class Op, class F>
@@ -236,7 +236,7 @@ struct Row {
   }
   /// True for one thread of the team, the one that writes results such as the sum of the row.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
-  /// Returns the first element; 0 of an empty row.
+  /// Returns the first element; 0 for an empty row.
   WEFT_INLINE Acc first() const {
     if constexpr (Held > 0 && fill != Fill::any) return lane(load(row, 0, Full{}), 0);
     else return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
@@ -254,7 +254,7 @@ struct Row {
       }
     }
   }
-  /// Replaces every element (of rows that are held).
+  /// Replaces every element; the row must be held in registers.
   template <class F>
   WEFT_INLINE void replace(const F& f) {
     WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = f(held[i]);
@@ -275,7 +275,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves, or the block
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // taken by whole waves or blocks
   });
 }
 #endif

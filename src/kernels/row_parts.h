@@ -119,7 +119,7 @@ struct RmsNormParts {
 template <class Acc, bool logarithm, bool narrow>
 struct SoftmaxParts {
   struct Merged {
-    Acc top, rest;  ///< the logarithm or the inverse of the sum
+    Acc top, rest;  ///< `rest`: the logarithm or the inverse of the sum
   };
   template <int N, class R>
   WEFT_INLINE PartFound<Acc> measure(const R& x, Acc) const {

@@ -128,7 +128,7 @@ template <>
 struct IntOfSize<8> {
   using type = i64;
 };
-/// Integer of the same width, lane for lane.
+/// Integers as wide as the lanes of V.
 template <class V>
 using IntLike = Vec<typename IntOfSize<sizeof(Elem<V>)>::type, lanes_of<V>>;
 
@@ -170,7 +170,7 @@ WEFT_INLINE void set_lane(V& v, int i, Elem<V> x) {
   else if constexpr (is_packed<Elem<V>>) v.bits[i] = typename BitsOf<Elem<V>>::type(x);
   else v[i] = x;
 }
-/// The bits of a packed value, and back.
+/// Convert a packed value to its bits, and back.
 template <class T, class V>
 WEFT_INLINE auto bits_of(V v) {
   if constexpr (lanes_of<V> == 1) return typename BitsOf<T>::type(v);
@@ -222,7 +222,8 @@ struct PointeeOf<const P> : PointeeOf<P> {};
 template <class P>
 using Pointee = typename PointeeOf<P>::type;
 
-// A vector in memory, aligned only as its elements are.
+// ---- load and store ----
+/// A vector in memory, aligned only as its elements are.
 template <class T, int N>
 struct __attribute__((packed, aligned(sizeof(T)))) Loose {
   Vec<T, N> v;

@@ -299,7 +299,8 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
 /// does, for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups, sizes and padding may
 /// have any value. The sums run along k over channels and over planes along the depth. X is Mac::Direct. `w`: packed by
-/// pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, with words of 4 bytes for units.
+/// pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, `words` being 4-byte words of
+/// all units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -378,7 +379,7 @@ WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from,
     alignas(64) Wide taps[K * 9 * nr] = {}, made[N * N * nr];
     V between[N * 3];
     WEFT_NO_UNROLL for (i64 k0 = 0; k0 < units * G; k0 += K) {
-      WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time
+      WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time stay in L1
         WEFT_NO_UNROLL for (i64 i = 0; i < K * 9; ++i) {
           const i64 all_k = k0 + i / 9, depth = all_k / plane_k, k = all_k % plane_k, tap = i % 9;
           taps[i * nr + j] = k < p.k && depth < p.taps[0]

@@ -115,7 +115,7 @@ bool has_whole_rows(const View& view) {
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
 /// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
-/// gets at least `fewest` keys.
+/// block gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a growing cache: assume 512
   int split = 1;

@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns the kernel's way to read its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of
-/// few channels, as a padded copy, or with a conversion.
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of few
+/// channels, as a padded copy, or with a conversion.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&

@@ -62,8 +62,7 @@ bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-/// If a Nearest clamps to the whole range of a byte type, returns that type. The type is the Nearest's own, or that of
-/// a conversion that is its only reader.
+/// Returns u8 or i8 if a Nearest clamps to that range and its result has that type, perhaps after a conversion.
 std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;

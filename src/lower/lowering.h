@@ -80,7 +80,7 @@ class Lowering {
   }
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
-  /// Copies the elements of the value's own view in the same way; copies an element that a broadcast repeats once.
+  /// Copies the elements of the value's own view in the same way, each only once even if a broadcast repeats it.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }

@@ -147,7 +147,7 @@ class Grouping {
     return false;
   }
 
-  /// Follows a value up through a few elementwise functions with one non-constant operand; returns the last one.
+  /// Follows a value up through a few elementwise functions with one non-constant operand; returns where it stops.
   static const Instruction* origin(Value value) {
     constexpr int limit = 4;
     const Instruction* at = producer(value);

@@ -9,7 +9,7 @@ namespace weft {
 
 class Lowering;
 
-/// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h), to save launches, which limit such programs.
+/// Fusions into products of few rows on GPUs (kernels/gemv_gpu.h). They save launches, which take much of the time.
 
 /// Joins two products of the same rows with constant matrices of equal sizes (a gate and its input in an MLP), if only
 /// the epilogue of one reads the other. One launch then reads both matrices, and the other's result is never stored.
