@@ -68,7 +68,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Turns scores into weights, written to `p`, and notes in `shrink` the factors by which earlier sums must shrink.
+/// Turns scores into weights, written to `p`, and writes to `shrink` the factors for earlier sums.
 template <class T, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
   constexpr f32 max_exact = 0x1p12f;

@@ -5,7 +5,7 @@
 ///
 /// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel]; the row index runs over
 /// the pixels of all images. Direct mode reads X in place through a table of row pointers, in which taps outside the
-/// image point to a row of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), which
+/// image point to a row of zeros. A transposed convolution takes its pixels phase by phase (`phased_pixel`), which
 /// skips taps that meet only zeros. Filled and Im2col modes copy (and convert) the windows of a block to scratch; they
 /// serve few channels, other types, and groups whose channels do not fill whole units. conv_padded.h is for AMX.
 /// Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each group.
@@ -69,13 +69,13 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
 
 /// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
 /// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
-/// apart, and returns true if its window lies inside the image. Pointers of neighbours inside differ by `step` bytes.
+/// apart, and returns true if its window is inside the image. Neighbours inside have pointers `step` bytes apart.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
   const i64 last_inside = s.in[2] - 1 - (s.kernel[2] - 1) * s.dilation[2] + s.pad[2];
   ConvPixel pixel = phased_pixel(s, row0);
-  const Unit** before = nullptr;  // the previous pixel's pointers, if it lies in the same line and inside
+  const Unit** before = nullptr;  // the previous pixel's pointers, if its window lies inside the image
   for (i64 row = 0; row < rows; table += segments * tile.mr) {
     const i64 count = tile.rows(next_rows<tile>(rows - row));
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {

@@ -2,10 +2,10 @@
 #pragma once
 /// Convolution of two-dimensional images for matrix units that load rows at equal distances (micro_amx.h). The lines of
 /// the image that a block of output lines reads are copied to scratch with their padding. The rows of the product are
-/// all positions of these copied lines, so the rows of a tap stay at equal distances past the ends of output lines as
-/// well; results there are not stored.
+/// all positions of these copied lines, including those past the ends of output lines, so that the rows of a tap are at
+/// equal distances. Results past the ends are not stored.
 ///
-/// With a stride, lines whose distance is a multiple of the stride are neighbours: line l is in plane l mod stride.
+/// With a stride, line l is in plane l mod stride, so that the lines that a tap reads are neighbours.
 ///
 /// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. The run
 /// is padded to whole tiles with zeros of B. These zeros multiply the pixels that follow the run, so an infinity or a

@@ -311,8 +311,8 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
 
 /// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
 /// O output channels, a vector at least two input channels; padding counts as zero. `w` is [taps][G][channels out]. X
-/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. Transposed convolutions have G =
-/// O = 1. `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
+/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. G = O = 1 if transposed.
+/// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
   constexpr int N = native_lanes;

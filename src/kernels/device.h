@@ -137,9 +137,9 @@ struct Writers {
 #endif
 };
 
-/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` says whether the elements may be
-/// touched and records a fault if not; load and store in vec.h call `readable` and `writable`, which also check the
-/// writers of the elements and drop invalid accesses.
+/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` returns true if the elements are
+/// inside, and records a fault if not. load and store in vec.h call `readable` and `writable`, which also check who
+/// wrote the elements and drop invalid accesses.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;

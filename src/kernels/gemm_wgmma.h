@@ -6,8 +6,8 @@
 /// their own. cp.async takes any address for each 16 bytes, and the matrix unit runs while threads compute these
 /// addresses.
 ///
-/// Where there are too few blocks of C to fill the chip, `split` of them form a cluster, which shares the k steps of
-/// one block of C; each block then adds up the sums of a part of the rows, in a fixed order, from shared memory.
+/// If there are too few blocks of C to fill the chip, a cluster of `split` thread blocks shares the k steps of one
+/// block of C. Each thread block then adds up the sums of a part of the rows, in a fixed order, from shared memory.
 
 #include "gemm_operand.h"
 #include "wgmma.h"

@@ -273,8 +273,8 @@ struct MmaSync {
   };
   static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
-  /// Loads four 8 x 16-byte matrices at once; lane l names row l % 8 of matrix l / 8. Rows begin on multiples of 16
-  /// bytes.
+  /// Loads four 8 x 16-byte matrices at once; lane l passes the address of row l % 8 of matrix l / 8. Rows begin on
+  /// multiples of 16 bytes.
   static WEFT_INLINE void load_matrices(u32 (&w)[4], const WEFT_SHARED_SPACE T* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])

@@ -8,8 +8,8 @@
 
 namespace weft::kernel {
 
-/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
-/// `AmxTiles<false>` does nothing.
+/// Configures the tile registers during its lifetime. Its destructor releases them, so that thread switches need not
+/// save them. `AmxTiles<false>` does nothing.
 template <bool>
 struct AmxTiles {};
 

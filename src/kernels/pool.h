@@ -66,7 +66,7 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
 
 /// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
 /// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
-/// of equal elements the first is taken. L is native_lanes; otherwise like pool.
+/// of equal elements the first is taken. L is native_lanes; the rest is as for `pool`.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

@@ -2,8 +2,8 @@
 #pragma once
 /// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` if the reduced axes are the last ones (inner
 /// = 1), else `reduce_columns`. `arg_rows` and `arg_columns` find the position of the largest or smallest element in
-/// the same way. The load reads and transforms the elements (x * x), the store applies the epilogue (mean, root). Op:
-/// Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op. If there are too few rows for the
+/// the same way. `load` reads and transforms the elements (x * x), `store` applies the epilogue (mean, root). Op: Sum,
+/// Product, Max, Min of row.h. An empty reduction gives the neutral value of Op. If there are too few rows for the
 /// cores of a GPU, row_parts.h and reduce_column_parts cut the reduced axis into parts, whose results a second launch
 /// reduces.
 

@@ -234,7 +234,7 @@ struct Row {
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for one thread of the team, the one that writes results such as the sum of the row.
+  /// True for the one thread of the team that writes results such as the sum of the row.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
   /// Returns the first element; 0 for an empty row.
   WEFT_INLINE Acc first() const {
@@ -275,7 +275,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // taken by whole waves or blocks
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves or blocks run this
   });
 }
 #endif

@@ -77,9 +77,9 @@ constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int head
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
-/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of that
-/// number and of their count, not with that of k (N. Higham, "The Accuracy of Floating Point Summation", 1993). Steps
-/// of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
+/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of this
+/// number and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
+/// Summation", 1993). Steps of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of

@@ -518,7 +518,7 @@ struct Float8 {
     for (int i = 0; i > n; i--) r *= 0.5f;
     return r;
   }
-  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is right for denormals as well.
+  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is also right for denormals.
   template <class U>
   static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
     using F = Vec<f32, lanes_of<U>>;

@@ -2,8 +2,7 @@
 #pragma once
 /// Convolutions of stride 1 with a 3x3 kernel by minimal filtering (A. Lavin and S. Gray, "Fast Algorithms for
 /// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
-/// pair of channels instead of 9 m^2, that is 4 times fewer for m = 4 and 2.25 times fewer for m = 2. Channels last,
-/// CPUs.
+/// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last, CPUs.
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
 /// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` applies B^T along one
@@ -200,7 +199,7 @@ WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64
   }
 }
 
-/// Turns sums of one tile into results. `sums` has a panel's columns for each position, `to` gets them for each pixel.
+/// Transforms the sums of one tile into results. `sums` has a panel's columns for each position, `to` for each pixel.
 template <class Form, GemmTile tile, class Acc>
 WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   constexpr int L = tile.lanes, N = Form::size, M = Form::out, nr = tile.nr();

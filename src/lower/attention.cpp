@@ -141,7 +141,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
 }
 
 /// Returns the kernel with one warp group per block; two warp groups are slower because each waits until the other has
-/// used the keys. If there are few blocks, the keys are split among more.
+/// used the keys. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);

@@ -260,8 +260,8 @@ void FusedBody::emit_late(Value value) {
   emit(*value.def);
 }
 
-/// Writes the integers nearest to the operand of a Nearest, which is below 2^31: those of its guess or, if a lane is in
-/// doubt, those of the sum itself. The sum is computed in a function of its own, so that loops do not hold copies of it.
+/// Writes code for the integers nearest to the operand of a Nearest, which is below 2^31. They come from its guess or,
+/// if a lane is in doubt, from the sum itself. A function computes the sum, so that loops hold no copies of it.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {

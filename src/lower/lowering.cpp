@@ -61,7 +61,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
-/// True if the host decides something between two steps of a GPU, so that not all sizes are known before the run.
+/// True if the host sets sizes between two steps of a GPU, so that some sizes are unknown before the run.
 static bool needs_host(const Program& program) {
   bool needs = false;
   for (const auto& module : program.modules()) {

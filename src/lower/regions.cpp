@@ -50,7 +50,7 @@ class Grouping {
   }
 
  private:
-  /// Finds for each instruction those that set the sizes in its fields, bodies and views: it depends on them.
+  /// Finds, for each instruction, the instructions that set the sizes in its fields, bodies and views, as dependencies.
   void find_setters() {
     std::unordered_map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {

@@ -42,7 +42,7 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
-/// True if elements of a row are far apart because rows lie side by side in memory; a CPU would have to gather them.
+/// True if elements of a row are far apart, because rows are interleaved in memory; a CPU would have to gather them.
 bool reads_columns(Lowering& lowering, const Region& region) {
   if (lowering.on_gpu() || region.anchor->is<Reduce>() || !region.prologue.empty()) return false;
   View rows = lowering.view_of(region.anchor->inputs[0]);

@@ -56,8 +56,8 @@ class Merger {
   }
 
  private:
-  /// True for steps past which no other step may move: spare launches, launches that use mailboxes, and all steps that
-  /// are neither launches nor collectives (branches, host steps, library calls).
+  /// True for steps past which no step may move: spare launches, launches that use mailboxes, branches, host steps and
+  /// library calls, but not collectives.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](BufferId buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
