@@ -106,8 +106,8 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
   }
 }
 
-/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. In the first product (q k^T) keys
-/// are columns; in the second they are k.
+/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. Keys are the columns of the first
+/// product (q k^T) and the summed dimension of the second.
 template <class Mac, GemmTile tile>
 struct SeenRows : TileRows<Mac, tile> {
   i64 seen;

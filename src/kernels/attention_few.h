@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The attention of attention_gpu.h for few queries, as in text generation. Takes about as long as reading the keys and
+/// The attention of attention_gpu.h for few queries, as in text generation. It takes as long as reading the keys and
 /// values once (Dao et al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16 bytes
 /// in each lane. Each team has its own running softmax over its keys. The results of the teams are combined in a fixed
 /// order: within a wave, within the block and, on sm_90a, among the `Split` blocks of a cluster that share the keys.

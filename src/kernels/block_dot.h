@@ -276,7 +276,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The micro kernel for rows of bytes. An iteration takes 32 elements of k, the most that 16-bit sums can hold.
+/// Multiplies R rows of bytes by V panels. An iteration takes 32 elements of k, the most that 16-bit sums can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {

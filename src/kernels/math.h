@@ -609,7 +609,7 @@ struct Turn {
   IntOf<V> n;
 };
 
-/// 2 / pi: its binary digits after the point, 64 a word.
+/// Returns 64 binary digits of 2 / pi after the point: word 0 has the first ones.
 WEFT_INLINE u64 two_over_pi(int word) {
   static constexpr u64 digits[20] = {0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
                                      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
@@ -690,7 +690,7 @@ WEFT_INLINE V cos_small(V r) {
     tail = poly(z, {0.04166666666666661332, -0.001388888888887614783, 2.480158729058603233e-5, -2.755731463738887516e-7,
                     2.087575849556038576e-9, -1.136132664048606263e-11});
   } else tail = poly(z, {0.04166664712, -0.001388737791, 2.4439483e-5});
-  const V high = fma(-half, z, one);  // the rounding of 1 - z / 2 is added back
+  const V high = fma(-half, z, one);  // its rounding error is added back below
   return high + fma(z * z, tail, fma(-half, z, one - high));
 }
 /// Returns the sine of r plus n quarter turns.

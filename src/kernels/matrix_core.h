@@ -335,7 +335,7 @@ struct MatrixCore<f8e5m2> : MmaSync<f8e5m2, f32> {
   }
 };
 #endif
-/// c += a b in TF32, which has 11 significant bits.
+/// Adds a b to c in TF32, which has 11 significant bits.
 WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

@@ -323,7 +323,7 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// The inner kernel for `rows_now` rows. With `vectors_now` < tile.nv it leaves out the panel's last columns. The
+/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. The
 /// parameters are those of Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {

@@ -51,7 +51,7 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 }
 
 #ifdef WEFT_GPU
-/// The positions of `outer` that are reduced for one row of the result: [begin, end).
+/// Positions [begin, end) of slice `outer`, which are reduced to one row of the result.
 struct ColumnSpan {
   i64 outer, begin, end;
 };

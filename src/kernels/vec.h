@@ -150,7 +150,7 @@ template <class T, int... I>
 WEFT_INLINE Vec<T, sizeof...(I)> numbers(Lanes<I...>) {
   return {T(I)...};
 }
-/// 0, 1, 2, ... N - 1.
+/// Returns 0, 1, 2, ... N - 1.
 template <class T, int N>
 WEFT_INLINE Vec<T, N> iota() {
   if constexpr (N == 1) return T(0);

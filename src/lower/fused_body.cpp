@@ -242,8 +242,8 @@ std::string conversion_text(const std::string& x, const Convert& op) {
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
-/// 16-bit arithmetic rounds once, at the store: a sum, product or quotient reads the f32 value from before the rounding
-/// to 16 bits. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
+/// Returns the f32 value from before the rounding to 16 bits if `reader` is a sum, product or quotient, so that only
+/// the store rounds. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
 Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
   bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;

@@ -19,7 +19,7 @@ void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   }
 }
 
-/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; `along` replaces that of `axis`.
+/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; the one of `axis` is `along`.
 std::string element(KernelBuilder& kernel, const View& view, bool written, size_t axis, const std::string& along) {
   std::string text = cat(kernel.buffer(view.buffer, view.dtype, written), "[", kernel.size(view.offset));
   for (size_t a = 0; a < view.dims.size(); ++a) {
