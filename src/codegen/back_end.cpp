@@ -15,7 +15,7 @@
 namespace weft::codegen {
 namespace {
 
-/// Returns the kernels. For NVIDIA, LLVM 19 marks them by module metadata, later versions by calling convention.
+/// Returns the kernels of a module. For NVIDIA, clang 19 marks them in metadata, later versions by calling convention.
 std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
   std::vector<llvm::Function*> kernels;
   for (llvm::Function& function : module) {
@@ -36,7 +36,7 @@ std::vector<llvm::Function*> kernels_of(llvm::Module& module) {
 void set_amd_launch(llvm::Function& kernel, const KernelSource& source) {
   kernel.addFnAttr("amdgpu-flat-work-group-size", cat(source.work_group, ",", source.work_group));
   kernel.addFnAttr("uniform-work-group-size", "true");
-  // With one wave, LLVM would reserve separate registers for CDNA's matrix sums and then copy them; ask for two.
+  // If a SIMD held only one wave, LLVM would keep CDNA's accumulators in AGPRs and copy them; so ask for two waves.
   kernel.addFnAttr("amdgpu-waves-per-eu", cat(std::max(source.occupancy, 2)));
 }
 
@@ -71,7 +71,7 @@ bool is_ours_alone(const llvm::GlobalValue& value) {
   return !value.isDeclaration() && !value.hasAppendingLinkage() && value.isDiscardableIfUnused();
 }
 
-/// Appends the kernel's name to a private name, because merged PTX has one name space.
+/// Makes a symbol internal and appends `suffix`, the kernel's name: symbols of merged PTX share a namespace.
 void make_private(llvm::GlobalValue& value, const std::string& suffix) {
   if (!is_ours_alone(value)) return;
   if (auto* object = llvm::dyn_cast<llvm::GlobalObject>(&value)) object->setComdat(nullptr);
@@ -94,9 +94,9 @@ llvm::TargetLibraryInfoImpl library_calls(const llvm::TargetMachine& machine) {
   return info;
 }
 
-/// Passes for CPU kernels, which use vectors and mark code to be inlined or unrolled themselves. The pipeline runs each
-/// useful pass once. It takes about half the time of O3 and spills less, because O3's early LICM and IndVars lengthen
-/// the live ranges of addresses.
+/// Passes for CPU kernels, whose source already uses vectors and marks what to inline or unroll. Each useful pass runs
+/// once, which takes about half the time of O3. The code spills less, because O3's early LICM and IndVars lengthen the
+/// live ranges of addresses.
 constexpr const char* short_pipeline =
     "function(sroa,early-cse,simplifycfg),always-inline,globaldce,cgscc(inline),globaldce,"
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,"

@@ -25,7 +25,7 @@ void add_language(Arguments& list, const KernelSource& source) {
   add(list, {"-x", "c++", "-std=c++20", "-O3", "-disable-llvm-passes", "-ffreestanding", "-fno-builtin", "-fwrapv"});
   add(list, {"-ffp-contract=fast", "-fno-rtti", "-fno-threadsafe-statics", "-nostdsysteminc", "-nobuiltininc"});
   add(list, {"-I/weft/kernels", "-I/weft", "-mrelocation-model", "pic", "-pic-level", "2", "-emit-llvm-only"});
-  add(list, {"-disable-llvm-verifier"});  // would check clang, at 1 % of the time
+  add(list, {"-disable-llvm-verifier"});  // the verifier would take 1 % of the time
   if (source.warnings) add(list, {"-Wall", "-Wextra"});
   else add(list, {"-w"});
   if (source.checked) add(list, {"-DWEFT_CHECKED=1"});

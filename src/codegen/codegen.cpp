@@ -107,8 +107,8 @@ std::string make_identity() {
   return cat("clang ", WEFT_LLVM_VERSION, " kernels ", hash128(headers));
 }
 
-/// Returns a source's prelude; none if it has no includes, or if warnings are wanted, because a prelude shows the
-/// warnings of headers only the first time.
+/// Returns a source's prelude. Returns none if the source has no includes, or if warnings are wanted: clang warns about
+/// a header only when it builds the prelude.
 Prelude prelude_of(const KernelSource& source, const Chip& chip, HeaderStore* store, std::string& why) {
   if (source.warnings || source.code.find("#include") == source.code.npos) return {};
   return prelude_for(clang_arguments(source, chip), store, why);

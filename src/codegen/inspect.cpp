@@ -165,8 +165,8 @@ std::optional<uint64_t> branch_target(const Machine& machine, uint64_t address, 
 
 std::string label_at(uint64_t address) { return cat("L", address); }
 
-/// Gives branch targets a label, and branches a comment with that label. AMD's branches count words from the next
-/// instruction.
+/// Gives each branch target a label, and each branch a comment with the label of its target. Offsets of AMD's branches
+/// count 4-byte words from the next instruction.
 void label_branches(const Machine& machine, uint64_t start, llvm::StringRef code, Labels& labels) {
   for_each_instruction(machine, start, code, [&](uint64_t at, uint64_t length, const llvm::MCInst* instruction) {
     auto target = instruction ? branch_target(machine, at, length, *instruction) : std::nullopt;
@@ -186,7 +186,7 @@ void print_section(Machine& machine, const Labels& labels, bool shows_targets, u
   });
 }
 
-/// Returns the size of the file, whose section table comes last.
+/// Returns the size of the file in bytes: the end of the section table, which comes last.
 uint64_t size_of(const Elf& elf) {
   const auto& header = elf.getELFFile().getHeader();
   return header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;

@@ -12,7 +12,7 @@ namespace weft::codegen {
 std::vector<ResourceUse> amd_resources(std::span<const std::byte> object);
 
 /// Returns functions that the object calls but does not define; kernels have no libc or libm. On x86, memory functions
-/// and those of sanitizers are allowed and not listed.
+/// and sanitizers' functions are allowed and not listed.
 std::vector<std::string> missing_functions(std::span<const std::byte> object, ChipKind kind);
 
 /// Disassembles the code sections of an object, or of each object in an AMD image, in LLVM's syntax with symbols as

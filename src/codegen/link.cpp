@@ -201,5 +201,5 @@ CodegenResult join_ptx(std::span<const std::span<const std::byte>> modules) {
 
 }  // namespace weft::codegen
 
-/// LLVM names temporary files with it. glibc has this function from 2.36 on, and Ubuntu 22.04 has glibc 2.35.
+/// Defines a function of libc that LLVM calls to name temporary files: glibc 2.35 (Ubuntu 22.04) lacks it.
 extern "C" uint32_t arc4random() noexcept { return std::random_device()(); }

@@ -74,7 +74,7 @@ void make(const std::vector<std::string>& arguments, Entry& entry) {
 void fill(const std::vector<std::string>& arguments, Entry& entry, HeaderStore* store) {
   std::string name;
   for (const std::string& argument : arguments) name += cat(argument, "\n");
-  if (store) entry.prelude = Bytes::copy(store->get(name));  // Weft may be unloaded before this library ends
+  if (store) entry.prelude = Bytes::copy(store->get(name));  // a copy: Weft may be unloaded before this library
   if (!entry.prelude.empty()) return;
   make(arguments, entry);
   if (store && !entry.prelude.empty()) store->put(name, entry.prelude);

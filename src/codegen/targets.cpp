@@ -51,7 +51,7 @@ const char* triple_of(ChipKind kind) {
 
 const std::string& processor_of(const Chip& chip) {
   static const std::string generic = "generic";
-  return chip.kind == ChipKind::arm ? generic : chip.arch;  // a feature list names what exceeds NEON
+  return chip.kind == ChipKind::arm ? generic : chip.arch;  // Arm: extensions of NEON are in features_of
 }
 
 std::string features_of(const Chip& chip) {
@@ -64,7 +64,7 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Chip& chip, std::
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, why);
   if (!target) return nullptr;
   llvm::TargetOptions options;
-  // Aligned loops: an unaligned inner loop can lose a tenth of its speed when another thread runs on the same core.
+  // Aligns loops: an unaligned inner loop can lose a tenth of its speed when another thread runs on the same core.
   if (chip.kind == ChipKind::x86) options.LoopAlignment = 64;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // fuse as the source's contract flags allow
   std::unique_ptr<llvm::TargetMachine> machine(

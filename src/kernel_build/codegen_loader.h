@@ -7,9 +7,9 @@
 
 namespace weft {
 
-/// Returns the code generator. The first call opens its library (about 30 ms, because it loads LLVM): WEFT_CODEGEN if
-/// set, else searched next to the file with this code (libweft.so or an executable), next to the executable, and in
-/// ../lib of both. Throws E205 with all paths tried if none can be opened.
+/// Returns the code generator. The first call opens its library, which takes about 30 ms because it loads LLVM. Opens
+/// WEFT_CODEGEN if set. Otherwise searches the folders of libweft.so (or what else has this code) and of the
+/// executable, and "lib" and "../lib" from there. If none can be opened, throws E205 with all paths tried.
 Codegen& codegen();
 
 /// True once `codegen()` has opened the library.
@@ -18,7 +18,7 @@ bool codegen_is_loaded();
 /// Returns the path of the library without opening it; empty if it is not found.
 std::string find_codegen_library();
 
-/// Returns where an installation has its libraries, beside the folder of its programs: "lib", or as the build was told.
+/// Returns the name of an installation's folder of libraries, next to "bin": "lib", unless the build sets another.
 std::string_view library_folder();
 
 /// Returns the library's build id, a hash of its contents, without opening it; empty if there is no library. It is part

@@ -35,7 +35,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The numbers of a kernel's resources, in the order of a cache entry.
+/// The members of ResourceUse, in the order in which a cache entry stores them.
 constexpr int ResourceUse::* numbers[] = {
     &ResourceUse::vgprs,       &ResourceUse::agprs,        &ResourceUse::sgprs,         &ResourceUse::vgpr_spills,
     &ResourceUse::sgpr_spills, &ResourceUse::lds_bytes,    &ResourceUse::scratch_bytes, &ResourceUse::work_group,
@@ -70,7 +70,7 @@ bool read_line(std::string_view line, std::vector<ResourceUse>& out) {
   return true;
 }
 
-/// A compiled kernel or image in the form of the cache.
+/// A compiled kernel or linked image, as the cache stores it.
 struct Piece {
   Bytes bytes{};
   std::vector<ResourceUse> kernels{};
@@ -105,7 +105,7 @@ Piece store(KernelCache& cache, const Hash128& key, const CodegenResult& result)
   return std::move(*piece);
 }
 
-/// Hashes everything that affects the code. Lengths separate neighbouring strings.
+/// Hashes everything that affects the code. Strings are hashed with their lengths: "a", "bc" differs from "ab", "c".
 Hash128 key_of(const KernelSource& source, const Chip& chip, const std::string& compiler) {
   std::string text =
       cat("kernel 1\n", compiler, "\n", chip, "\n", source.name, "\n", source.work_group, " ", source.occupancy, " ",
@@ -120,8 +120,8 @@ Hash128 image_key(std::span<const Hash128> members, std::span<const std::string>
   return hash128(text);
 }
 
-/// The cache as a build sees it. Headers that the build parses are written when it ends, so that on a full disk they take
-/// no room from kernels.
+/// The kernel cache during one build. It writes precompiled headers only when the build ends, so that kernels are
+/// stored first if the disk is nearly full.
 class BuildCache : public HeaderStore {
  public:
   explicit BuildCache(KernelCache& kernels) : kernels(kernels) {}
@@ -221,7 +221,7 @@ int default_threads() {
 /// The sources, followed by the shared parts that they request in lines WEFT_SHARED_PART("header", class).
 struct WithParts {
   std::vector<KernelSource> sources;
-  std::vector<size_t> asker;  // for each source, the index of the kernel that needs it (a kernel's own index)
+  std::vector<size_t> asker;  // for each source, the index of the kernel that needs it (for a kernel, its own index)
 };
 
 void add_part(WithParts& all, size_t asker, std::string_view request, std::map<std::string, size_t>& known) {
@@ -362,7 +362,7 @@ struct WatchedBuild {
     changed.notify_all();
   }
 
-  /// Waits until the build is done, or the caller must stop waiting.
+  /// Waits until the build is done, or until `watch` ends the wait; then sets `given_up`.
   void wait(Watch& watch) {
     constexpr std::chrono::milliseconds between_looks{10};
     std::unique_lock lock(mutex);
@@ -380,7 +380,7 @@ struct WatchedBuild {
 class LeftBuilds {
  public:
   static LeftBuilds& instance() {
-    // Constructs everything that a build uses first, so that it is destroyed later.
+    // Constructs the static objects that a build uses first, because static objects are destroyed in reverse order.
     codegen(), in_flight(), KernelCache::shared();
     static LeftBuilds builds;
     return builds;

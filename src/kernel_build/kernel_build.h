@@ -18,7 +18,7 @@ struct BuildOptions {
   int threads = 0;                      ///< compiler threads; 0: one for each CPU that this process may use
   KernelCache* cache = nullptr;         ///< null: the shared cache of the process; with a watch (base/watch.h) it must
                                         ///< live as long as the process
-  const KernelPack* pack = nullptr;     ///< looked into after the cache
+  const KernelPack* pack = nullptr;     ///< searched after the cache
   std::vector<std::string> exported{};  ///< symbols that an x86 image exports; empty: all entries
   std::function<void(int done, int total)>
       progress{};  ///< called after each kernel, from any of the threads, one at a time
@@ -48,8 +48,8 @@ BuiltKernels build_kernels(std::span<const KernelSource> sources, const Chip& ch
 BuiltKernels build_kernels_or_throw(std::span<const KernelSource> sources, const Chip& chip,
                                     const BuildOptions& options = {});
 
-/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h), for the chip features that kernels
-/// can see (base/chip_features.h). Leaves out refused kernels. Does not read `options.pack`.
+/// Compiles kernels and their shared parts for a pack (kernel_build/kernel_pack.h), for the chip's features that
+/// kernels test (plain_chip). Leaves out refused kernels. Does not read `options.pack`.
 std::vector<PackEntry> build_for_pack(std::span<const KernelSource> sources, const Chip& chip,
                                       const BuildOptions& options = {});
 

@@ -54,8 +54,8 @@ class TuningStore {
 /// Returns the default store's tunings for a chip; if it cannot be read, warns once and returns none.
 std::vector<Tuning> kept_tunings(const std::string& chip);
 
-/// Returns a Chooser that takes the candidate with the best time if that is at least 3 % faster than the cost model's
-/// choice, which must have been measured too; otherwise the cost model's choice.
+/// Returns a Chooser that takes the fastest measured candidate if it is at least 3 % faster than the cost model's
+/// choice. It takes the cost model's choice otherwise, and if that choice was not measured.
 Chooser choose_by(std::span<const Tuning> tunings);
 
 /// Converts tunings to JSON text (schema weft.tunings.1) and back. Throws E212 for malformed text.

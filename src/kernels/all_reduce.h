@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Sums a small tensor over all ranks of a split program, or gathers the parts of all, in one launch on each rank.
-/// Every rank stores its values into the inbox of every other (one-shot). Each four bytes carry their message's number,
-/// so arrival needs no other signal (the LL protocol of NCCL). Each rank adds in f32, in the order of the ranks, so all
-/// ranks get the same bits. store(first, sum, lanes) receives f32.
+/// Sums a small tensor over all ranks of a split program, or gathers the parts of all ranks, in one launch on each
+/// rank. Every rank stores its values into the inbox of every other rank (one-shot). A message number accompanies every
+/// four bytes, so a receiver needs no other signal (the LL protocol of NCCL). Each rank adds in f32, in the order of
+/// the ranks, so all ranks get the same bits. `store(first, sum, lanes)` receives the sums in f32.
 ///
 ///     all_reduce<f16, 4>(WEFT_LAUNCH, from, mailbox, elements, store);  // ceil(elements * sizeof(T) / 8 / 256) blocks
 #include "mailbox.h"
@@ -25,7 +25,7 @@ WEFT_INLINE MailboxLine peek(const MailboxLine* at) {
                : "memory");
   return line;
 }
-/// Waits for a line of this message. The data of a rank that failed are undefined.
+/// Waits until a line of the given message has arrived. If a rank has failed, returns undefined data.
 WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* is_aborted) {
   constexpr u32 patience = 1 << 12;
   for (u32 tried = 1;; tried++) {
@@ -36,7 +36,7 @@ WEFT_INLINE u64 receive(const MailboxLine* at, u32 message, const volatile u32* 
 }
 
 /// Sends this thread's eight bytes to all ranks, then calls body(first, lanes, part): the index of its first element,
-/// its elements as lanes, and a function part(r) that waits for the elements of rank r.
+/// the number of its elements as lanes, and a function part(r) that waits for the elements of rank r.
 template <class T, int Ranks, class L, class From, class Body>
 WEFT_INLINE void exchange(const L& launch, From from, const WEFT_GLOBAL u8* memory, i64 elements, const Body& body) {
   constexpr int N = 8 / sizeof(T);

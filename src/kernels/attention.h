@@ -19,7 +19,7 @@ struct AttentionStrides {
   i64 batch = 0, head = 0, row = 0;
 };
 
-/// heads is a multiple of kv_heads; query head h reads key-value head h / (heads / kv_heads).
+/// Sizes of an attention. heads is a multiple of kv_heads; query head h reads key-value head h / (heads / kv_heads).
 struct AttentionSizes {
   i64 batch = 1, heads = 1, kv_heads = 1, queries = 0, keys = 0, d = 0, dv = 0;
   AttentionStrides q, k, v;
@@ -106,8 +106,8 @@ WEFT_INLINE void pack_values(const T* from, i64 stride, i64 count, i64 dv, f32* 
   }
 }
 
-/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. In the first product (q k^T) keys
-/// are columns; the second sums over them.
+/// Row pointers of a tile whose rows attend to only the first `seen` keys of a block. Keys are the columns of the first
+/// product (q k^T) and the summed dimension of the second.
 template <class Mac, GemmTile tile>
 struct SeenRows : TileRows<Mac, tile> {
   i64 seen;
@@ -124,8 +124,8 @@ WEFT_INLINE V quick_exp_not_above_0(V x) {
   return exp2_within(select(y < constant<V>(-127), constant<V>(-127), y));
 }
 
-/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and the keys of the current block
-/// that it sees: [begin, end) in the block.
+/// Softmax state of a row: its largest score so far, the sum of exp(score - largest), and the keys that it sees,
+/// [begin, end) in the current block.
 struct RowState {
   f32 largest, sum;
   i32 begin, end;
@@ -150,7 +150,7 @@ WEFT_INLINE f32 soften_row(f32* row, i64 count, RowState& state, const Score& sc
   const f32 top = reduce_max(largest);
   const f32 shift = top == -__builtin_inff() ? 0 : top;  // no key seen yet: every exp gives 0
   V sum = splat<f32, L>(0);
-  To* to = reinterpret_cast<To*>(row);  // in place: writes never pass reads
+  To* to = reinterpret_cast<To*>(row);  // in place: writes never overtake reads
   const auto nothing = convert<To>(V(0));
   WEFT_NO_UNROLL for (i32 j = 0; j < begin / L * L; j += L) store(to + j, nothing, Full{});
   WEFT_NO_UNROLL for (i32 j = begin / L * L; j < end; j += L) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The attention of attention_gpu.h for few queries, as in text generation. The time is that of reading the keys and
+/// The attention of attention_gpu.h for few queries, as in text generation. It takes as long as reading the keys and
 /// values once (Dao et al., "Flash-Decoding for long-context inference", 2023). A team of lanes holds a key, 16 bytes
 /// in each lane. Each team has its own running softmax over its keys. The results of the teams are combined in a fixed
 /// order: within a wave, within the block and, on sm_90a, among the `Split` blocks of a cluster that share the keys.
@@ -49,9 +49,10 @@ struct FewKeys {
   Vec<T, V> k[AtOnce], v[AtOnce];
 };
 
-/// As attention_gpu; `store` receives four columns at a time. D is at least d and dv, D * sizeof(T) / 16 a power of two
-/// of at most wave_size; `Rows` is at least heads / kv_heads * queries; rows of q, k and v begin on multiples of 16
-/// bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of Split.
+/// Does what attention_gpu does; `store` receives four columns at a time. Requirements: D >= d and D >= dv; D *
+/// sizeof(T) / 16 is a power of two <= wave_size; `Rows` >= heads / kv_heads * queries; rows of q, k and v begin on
+/// multiples of 16 bytes; d and dv are multiples of 8. Blocks: Split * batch * kv_heads, or fewer, in clusters of
+/// Split.
 template <class T, int D, int Rows, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
           class Store>
 WEFT_INLINE void attention_few(const L& launch, const AttentionSizes& z, P q, P k, P v, const KeysOf& keys_of,

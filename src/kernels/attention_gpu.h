@@ -17,7 +17,7 @@
 namespace weft::kernel {
 
 /// Copies rows [first, first + Rows) of a matrix with row stride `stride` into shared memory, as rows of Cols + pad
-/// elements or, transposed, as columns; zero past `end` and past `width`.
+/// elements, or transposed if `Turn`. Rows from `end` on and columns from `width` on become zero.
 template <class T, int Rows, int Cols, int Threads, bool Turn, int Stride, class At>
 WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const At& row_at) {
   constexpr int V = stage_lanes<T>, per_row = Cols / V, pieces = Rows * per_row;
@@ -48,7 +48,7 @@ WEFT_INLINE void stage_rows(Shared<T> to, i64 first, i64 end, i64 width, const A
   }
 }
 
-/// The state of one wave: 16 rows.
+/// The attention state of one wave, which computes 16 query rows.
 template <class T, int D, int Keys>
 struct AttentionWave {
   using Core = MatrixCore<T>;
@@ -57,7 +57,7 @@ struct AttentionWave {
   f32 top[slots], sum[slots];
 
   WEFT_INLINE AttentionWave() { WEFT_UNROLL for (int i = 0; i < slots; i++) top[i] = -__builtin_inff(), sum[i] = 0; }
-  /// Takes in new scores: raises the maxima, shrinks earlier sums accordingly, replaces scores by e^(score - maximum).
+  /// Adds new scores: raises the maxima, shrinks earlier sums accordingly, replaces scores by e^(score - maximum).
   WEFT_INLINE void rescale(typename Core::C (&s)[n_keys]) {
     f32 high[slots], shrink[slots], fresh[slots];
     WEFT_UNROLL for (int i = 0; i < slots; i++) high[i] = top[i], fresh[i] = 0;
@@ -161,7 +161,7 @@ WEFT_INLINE void attention_gpu(const L& launch, const AttentionSizes& z, P q, P 
           sp[Core::row(i) * key_stride + j * 16 + Core::col(i)] = convert<T>(s[j].v[i]);
         }
       }
-      barrier();  // a wave reads only its own part of sp, but its lanes may run apart
+      barrier();  // sp is private to a wave, but the lanes of a wave may diverge
       WEFT_FEW for (int at = 0; at < Keys; at += Core::k) {
         const auto a = Core::load_a(sp + at, key_stride);
         WEFT_UNROLL for (int j = 0; j < D / 16; j++) {

@@ -15,7 +15,7 @@ struct KeyRange {
 };
 
 #ifdef WEFT_GPU
-/// The sizes, and strides {batch, head, row}, as in attention.h.
+/// The sizes of an attention (attention.h), and the strides {batch, head, row} of its operands in elements.
 struct AttentionSizes {
   i64 batch, heads, kv_heads, queries, keys, d, dv;
   i64 q[3], k[3], v[3];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. A warp group takes 64 queries;
-/// a step takes 64 keys. The matrix unit works on the next scores and the last sums while the threads turn the present
-/// scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared memory by
-/// cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries, `Split` blocks
-/// of a cluster share the keys, and their results are combined in a fixed order.
+/// a step takes 64 keys. The matrix unit computes the next scores and the previous sums while the threads turn the
+/// current scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared
+/// memory by cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries,
+/// `Split` blocks of a cluster share the keys, and their results are combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -13,7 +13,7 @@
 #ifdef WEFT_WARP_GROUPS
 namespace weft::kernel {
 
-/// 2^x, to two units in the last place; for x <= 0.
+/// Returns 2^x within two units in the last place, for x <= 0.
 WEFT_INLINE f32 exp2_fast(f32 x) {
   f32 y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -68,7 +68,7 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
   return bits;
 }
 
-/// Turns scores into weights, written to `p`, and notes in `shrink` the factors by which earlier sums must shrink.
+/// Turns scores into weights, written to `p`, and writes to `shrink` the factors for earlier sums.
 template <class T, class Sums>
 WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
   constexpr f32 max_exact = 0x1p12f;
@@ -83,7 +83,7 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
     rows.top[r] = high[r];
     rows.sum[r] *= shrink[r];
   }
-  // If all keys so far are masked by -1e9 or by the lowest f32, the rounded product is too inexact, or infinite.
+  // If all keys so far are masked by -1e9 or by the lowest f32, `from` is inexact or infinite: subtract `base` first.
   if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > max_exact) {
     WEFT_UNROLL for (int i = 0; i < 32; i++) s.v[i] -= base[i / 2 % 2];
     from[0] = from[1] = 0;
@@ -134,8 +134,8 @@ WEFT_INLINE void combine_parts(const WEFT_SHARED_SPACE f32* sums, const WEFT_SHA
 /// keys. All numbers fit in 32 bits, where division is fast.
 struct AttentionTask {
   u32 batch, kv_head, head0, length;
-  u32 first, all_rows;              // rows
-  int first_step, steps, past_key;  // keys, up to `past_key`
+  u32 first, all_rows;              // first row of the block; rows of the key-value head
+  int first_step, steps, past_key;  // steps of this block; the end of its keys
   WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
   WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
 };
@@ -166,7 +166,7 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
 /// The two rows whose scores a thread holds.
 struct ThreadRows {
   i64 batch, head[2], query[2];
-  int begin[2], end[2];  // the keys that they see
+  int begin[2], end[2];  // the keys that these rows see: [begin, end)
   f32 sink[2], first_sum[2];
   static WEFT_INLINE int first() { return thread_id() / 32 * 16 + lane_id() / 4; }
   template <class KeysOf>
@@ -204,7 +204,7 @@ WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRow
   }
 }
 
-/// Leaves a thread's sums and the state of its rows in shared memory.
+/// Stores a thread's sums and the state of its rows in shared memory.
 template <int D, class Sums>
 WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_SPACE f32* sums,
                             WEFT_SHARED_SPACE f32* stats) {
@@ -220,11 +220,11 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring
-/// keys, the first of even number, or on one; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q,
-/// k and v begin on multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads *
-/// ceil_div(heads / kv_heads * queries, threads / 2), or fewer, in clusters of Split. Threads are whole warp groups.
-/// Dynamic shared memory: tasks::attention_group_bytes.
+/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` takes one key, or two
+/// neighbours, an even one first; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q, k and v
+/// begin on multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads /
+/// kv_heads * queries, threads / 2), or fewer, in clusters of Split. Threads are whole warp groups. Dynamic shared
+/// memory: tasks::attention_group_bytes.
 template <class T, int D, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
 WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
                                   const KeysOf& keys_of, const Score& score, const Store& store) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each block of k: y[m, n] =
-/// sum_k x[m, k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block]. Weights stay packed in memory and are
-/// converted to numbers in registers, so the product of one row takes the time to read the weights.
+/// sum_k x[m, k] * (w[n, k] - zero[n, k / block]) * scale[n, k / block]. Weights stay packed in memory and are unpacked
+/// in registers, so the product of one row takes only the time to read the weights.
 ///
 /// Two forms: rows of f32 (`FloatRows`), and rows of 8 bits with a scale for each block (`ByteRows`, written by
 /// `quantize_rows`), whose products are exact integers. The order in which an element of y is summed depends neither on
@@ -10,8 +10,8 @@
 ///
 /// Packed weights: groups of `block_panels` panels of block_lanes columns. A group is a list of blocks. A block is its
 /// words [word][panel][column] of 32 / Bits weights each, then scales [panel][column] in f32, then zero points
-/// [panel][column] in bytes if there are any. In a word of 4-bit weights the low halves of bytes are k = 0 .. 3, the
-/// high halves k = 4 .. 7, so that the bytes of one half are neighbours in k.
+/// [panel][column] in bytes if there are any. In a word of 4-bit weights the low halves of the four bytes hold k = 0 ..
+/// 3, and the high halves hold k = 4 .. 7.
 #include "device.h"
 #include "math.h"
 #include "micro.h"
@@ -23,7 +23,7 @@ namespace weft::kernel {
 
 inline constexpr int block_panels = tasks::block_dot_panels, block_lanes = native_tile.lanes;
 
-/// `k` is that of the rows; weights have whole blocks.
+/// `k` is the number of elements of a row of x; weights are padded to whole blocks.
 struct BlockDotSizes {
   i64 m = 0, n = 0, k = 0, block = 32;
   bool zeros = false;  ///< there are zero points; otherwise the zero point is half the range
@@ -62,8 +62,8 @@ WEFT_INLINE u32 ordered_word(u32 bits) {
   else return bits;
 }
 
-/// Packs weights w[n, blocks * block] (the lowest bits of a byte first), scale[n, blocks] and zero[n, blocks], whose
-/// rows are `zero_stride` apart. Tasks: groups of columns.
+/// Packs weights w[n, blocks * block] (the lowest bits of a byte first), scale[n, blocks] and zero[n, blocks]. Rows of
+/// `zero` are `zero_stride` bytes apart. Tasks: groups of columns.
 template <int Bits, class L, class Scale>
 WEFT_INLINE void pack_blocks(const L& launch, const BlockDotSizes& s, const u8* w, const Scale* scale, const u8* zero,
                              i64 zero_stride, u8* to) {
@@ -176,8 +176,8 @@ WEFT_INLINE void spread_row(const BlockDotSizes& s, const Load& load, i64 row, f
   }
 }
 
-/// Adds the products of R rows and V panels, from `panel` on, over all blocks of the group at `b`. The upper parts of a
-/// word are shifted down once; otherwise the highest bit of a converted number would be its sign.
+/// Adds the products of R rows and V panels, from `panel` on, over all blocks of the group at `b`. The upper half of a
+/// word is shifted down first, because the conversion to float would take its highest bit for a sign.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const SpreadRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -233,7 +233,7 @@ struct ByteRow {
 };
 
 /// Sums of four products of an unsigned and a signed byte in each lane, exact. AVX2 has no such instruction and sums
-/// pairs in 16 bits, which hold the sums over 32 elements of k of 4-bit weights. In 8-bit weights the highest bit is
+/// pairs in 16 bits. With 4-bit weights, sums over 32 elements of k fit in 16 bits. In 8-bit weights the highest bit is
 /// flipped (`offset`), so that a pair of products fits.
 template <int Bits>
 struct QuadSum {
@@ -276,7 +276,7 @@ WEFT_INLINE Vec<i32, L> four_bytes(const i8* x) {
   return Vec<i32, L>(four);
 }
 
-/// The micro kernel for rows of bytes. A turn takes 32 elements of k, the most that sums of pairs can hold.
+/// Multiplies R rows of bytes by V panels. An iteration takes 32 elements of k, the most that 16-bit sums can hold.
 template <int Bits, bool Zeros, int R, int V>
 __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const ByteRow* rows, const u8* b, i64 panel,
                                                   Vec<f32, block_lanes> (&total)[R][V]) {
@@ -336,7 +336,7 @@ __attribute__((noinline)) static void block_micro(const BlockDotSizes& s, const 
   WEFT_UNROLL for (int r = 0; r < R; ++r) { WEFT_UNROLL for (int v = 0; v < V; ++v) total[r][v] = done[r][v]; }
 }
 
-// --- all of it -------------------------------------------------------------------------------------------------------
+// --- the whole product -----------------------------------------------------------------------------------------------
 
 /// Sums R rows and one group of columns, V panels at a time. `count` rows are real; the others repeat the last one.
 template <int Bits, bool Zeros, int R, int V, class Row, class Store>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// block_dot.h for GPUs: products with weights of 4 or 8 bits that have a scale, and perhaps a zero point, for each
-/// block of k. Weights are read as they are stored, [n][k], and become numbers in registers.
+/// block of k. Weights are read as they are stored, [n][k], and unpacked in registers.
 ///
 /// One to four rows use `block_gemv`. On NVIDIA, a few rows of 16-bit floats use `block_few`, which multiplies up to
 /// eight of them at once on the matrix unit. More rows use gemm_gpu, which reads B by `load_weights`.
@@ -32,7 +32,8 @@ struct BlockWeights {
   }
 };
 
-/// Returns weight `i` of a word times 2^(Bits * (i % part)), exactly: its bits become the end of the mantissa of 2^23.
+/// Returns weight `i` of a word times 2^(Bits * (i % part)), exactly: puts its bits into the low mantissa bits of the
+/// f32 2^23, then subtracts 2^23.
 template <int Bits>
 WEFT_INLINE f32 weight_in_place(u32 word, int i) {
   constexpr int part = 16 / Bits;
@@ -58,7 +59,7 @@ WEFT_INLINE Vec<T, Lanes> load_weights(const W& weights, i64 column, i64 k) {
 }
 
 /// Computes products of up to four rows. Rows of A are Direct; k is a multiple of 8. Blocks: ceil_div(n, Cols), or
-/// fewer; `Rows` is at least m. `Ahead`: weights, scales and zero points are constant.
+/// fewer; `Rows` is at least m. `Ahead`: constant weights, scales and zero points are loaded before wait_for_inputs().
 template <class T, int Rows, int Cols, int AtOnce, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   constexpr int piece = W::piece, words = piece * W::Bits / 32, per = 32 / W::Bits, part = W::part;
@@ -122,7 +123,7 @@ WEFT_INLINE void block_gemv(const L& launch, const GpuGemmSizes& s, const A& a, 
 }
 
 #ifdef WEFT_MMA
-/// a * b + c of two 16-bit floats side by side.
+/// Returns a * b + c of two 16-bit floats in each word.
 template <class T>
 WEFT_INLINE u32 fma_pair(u32 a, u32 b, u32 c) {
   u32 d;
@@ -135,16 +136,16 @@ WEFT_INLINE u32 pair_of(f32 x) {
   return u32(__builtin_bit_cast(u16, convert<T>(x))) * 0x10001u;
 }
 
-/// The weights of a word minus their zero point, exactly, as pairs of T. A weight's bits become the lowest bits of the
-/// mantissa of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: weights 0, 4; 1, 5; 2, 6 and 3, 7.
-/// The mantissa of f16 has ten bits, so the second and fourth pair may stay 16 times too large until they are scaled;
-/// that of bf16 has seven, so they are shifted. Eight bits (f16 only): 0 and 1, 2 and 3.
+/// The weights of a word minus their zero point, exactly, as pairs of T. A weight's bits become the lowest mantissa
+/// bits of 2^10 (f16) or 2^7 (bf16), which is then subtracted. Four bits: the pairs are (0, 4), (1, 5), (2, 6) and (3,
+/// 7). In f16, the second and fourth pair stay 4 bits higher in the mantissa, and the FMA divides them by 16; bf16 has
+/// too few mantissa bits, so its weights are shifted. Eight bits (f16 only): the pairs are (0, 1) and (2, 3).
 template <class T, int Bits>
 struct WeightPairs {
   static constexpr int count = Bits == 4 ? 4 : 2;
   static constexpr f32 base = is_same<T, f16> ? 1024 : 128;
   static constexpr u32 digits = is_same<T, f16> ? 0x64006400u : 0x43004300u;
-  u32 low, high;  // the negative summand: the zero point and the mantissa's own value
+  u32 low, high;  // the negative summand of the FMA, for pairs at the lowest bits and for pairs 4 bits higher
   WEFT_INLINE explicit WeightPairs(f32 zero) : low(pair_of<T>(-base - zero)), high(pair_of<T>(-base / 16 - zero)) {}
   WEFT_INLINE void of(u32 word, u32 (&pairs)[count]) const {
     const u32 one = pair_of<T>(1), part = pair_of<T>(1.0f / 16);
@@ -185,8 +186,8 @@ WEFT_INLINE void multiply_pairs(f32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) 
 
 using tasks::block_few_columns;
 
-/// Adds the sums of the block's waves and passes them on, eight columns at a time. Lane l holds, for columns l / 4 and
-/// l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
+/// Adds the sums of the block's waves and passes the totals to `store`, eight columns at a time. Lane l holds, for
+/// columns l / 4 and l / 4 + 8, the sums of rows 2p and 2p + 1 over every fourth piece of k.
 template <int Pairs, class L, class Store>
 WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 col, f32 (&total)[Pairs][4],
                                  const Store& store) {
@@ -213,10 +214,10 @@ WEFT_INLINE void store_pair_sums(const L&, const GpuGemmSizes& s, i64 row0, i64 
 
 /// Multiplies a few rows of T (16 bits), 2 * Pairs rows at a time. A block's weights must be whole pieces of 16 bytes.
 /// For 16 columns a wave reads one piece each of four neighbouring blocks (or parts of blocks). One matrix instruction
-/// multiplies the four pieces by two rows: two of its eight columns hold the rows' elements for one piece, the others
-/// zeros. So each piece has sums of its own, which are scaled in f32. Pieces are prefetched into a ring buffer of each
-/// lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a multiple of 8. Thread blocks: ceil_div(n,
-/// 16) * ceil_div(m, 2 * Pairs), or fewer.
+/// multiplies the four pieces by two rows. Two of its eight columns belong to each piece: they hold the two rows'
+/// elements for this piece, and zeros for the others. So each piece has its own sums, which are scaled in f32. Pieces
+/// are prefetched into a ring buffer of each lane in dynamic shared memory (block_few_ring bytes). Rows are Direct, k a
+/// multiple of 8. Thread blocks: ceil_div(n, 16) * ceil_div(m, 2 * Pairs), or fewer.
 template <class T, int Pairs, bool Ahead, class L, class A, class W, class Store>
 WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, const W& weights, const Store& store) {
   using Of = WeightPairs<T, W::Bits>;
@@ -232,7 +233,7 @@ WEFT_INLINE void block_few(const L& launch, const GpuGemmSizes& s, const A& a, c
   const bool has_row = eighth / 2 == quarter;  // this lane holds elements of a row; other lanes hold zeros
   const auto place = [&](int slot, int c)
                          WEFT_LAMBDA { return ring + ((slot * 2 + c) * L::threads + thread_id()) * 4; };
-  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; pieces with the same columns are consecutive
+  const i64 groups = ceil_div(s.m, 2 * Pairs);  // groups of rows; consecutive tasks have the same columns
   for_tasks(launch, ceil_div(s.n, block_few_columns) * groups, [&](i64 task) WEFT_LAMBDA {
     const auto [column_group, row_group] = groups == 1 ? Division{task, 0} : divide_index(task, groups);
     const i64 row0 = row_group * (2 * Pairs), col0 = column_group * block_few_columns;

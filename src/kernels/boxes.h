@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// Non-maximum suppression: one task for each batch and class; on a GPU a block.
+/// Non-maximum suppression: one task, on a GPU one block, for each batch and class.
 #include "device.h"
 
 namespace weft::kernel {
@@ -47,8 +47,8 @@ WEFT_INLINE void sift_box(ScoredBox* heap, i64 at, i64 count) {
 }
 
 /// Takes boxes [rows / classes, n, 4] and scores [rows, n]. Writes the indices of the boxes that it keeps to out [rows,
-/// most], then -1. Tasks: rows; scratch: 16 bytes for each of n. Each box is compared with the boxes kept before it, so
-/// the time grows with n times the number of boxes kept.
+/// most], and fills the rest with -1. Tasks: rows; scratch: 16 bytes for each of n. Each box is compared with the boxes
+/// kept before it, so the time grows with n times the number of boxes kept.
 template <bool Centers, class L>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 most, const f32* boxes, const f32* scores,
                                      f32 greatest, f32 least, i64* out) {
@@ -74,8 +74,9 @@ WEFT_INLINE void non_max_suppression(const L& launch, i64 classes, i64 n, i64 mo
 }
 
 #else
-/// Suppresses boxes; on a GPU a block computes a row. `left` [rows, n] holds the scores of boxes that may still be
-/// taken, -infinity for others: each pass drops those that overlap the last box taken and finds the best of the rest.
+/// Suppresses boxes on a GPU; a block computes a row. `left` [rows, n] holds the scores of boxes that may still be
+/// taken, -infinity for others. A pass drops the boxes that overlap the last one taken, and finds the best remaining
+/// one.
 template <bool Centers, class L, class P, class To>
 WEFT_INLINE void non_max_suppression(const L& launch, i64 rows, i64 classes, i64 n, i64 most, P boxes, P scores,
                                      f32 greatest, f32 least, WEFT_GLOBAL f32* left, To out) {

@@ -3,11 +3,11 @@
 /// Convolution as a matrix product that never builds its left matrix: channels last, 1 to 3 spatial dimensions, any
 /// kernel, stride, dilation, padding and groups; also the transposed convolution (gather form).
 ///
-/// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel], pixels of all images in
-/// one row index. Direct mode reads X in place through a table of row pointers, in which taps outside the image point
-/// to a row of zeros; a transposed convolution takes its pixels phase by phase (`phased_pixel`), so that taps which
-/// only meet zeros cost nothing. Filled and Im2col modes copy (and convert) the windows of a block to scratch; they
-/// serve few channels, other types and groups whose channels are no whole units. conv_padded.h is for matrix units.
+/// CPU: C[pixel, channel] = sum over taps of X[pixel moved by the tap, :] W[tap, :, channel]; the row index runs over
+/// the pixels of all images. Direct mode reads X in place through a table of row pointers, in which taps outside the
+/// image point to a row of zeros. A transposed convolution takes its pixels phase by phase (`phased_pixel`), which
+/// skips taps that meet only zeros. Filled and Im2col modes copy (and convert) the windows of a block to scratch; they
+/// serve few channels, other types, and groups whose channels do not fill whole units. conv_padded.h is for AMX.
 /// Weights come from pack_b with the kernel positions as taps, k = channels of a group, one batch for each group.
 #include "device.h"
 #include "gemm.h"
@@ -34,7 +34,7 @@ WEFT_INLINE void for_each_tap(const ConvSizes& s, const ConvPixel& p, const Visi
   }
 }
 
-/// Writes the row pointers of one pixel, `step` apart in the table. True if its window lies inside the image.
+/// Writes the row pointers of one pixel, `step` apart in the table. Returns true if its window lies inside the image.
 template <class Unit, class X>
 WEFT_INLINE bool fill_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, const Unit* zeros, const Unit** to,
                                i64 step) {
@@ -69,14 +69,13 @@ WEFT_INLINE void fill_source_pointers(const ConvSizes& s, const ConvPixel& p, co
 
 /// Writes the row pointers of a block in the order in which multiply_block reads its tiles: [tile][segment][row of the
 /// tile]. Rows past the last repeat it. `fill(row in the block, pixel, to)` writes the pointers of one row, tile.mr
-/// apart, and says whether its window lies inside the image: then the next pixel's pointers are `step` bytes further,
-/// as long as its window does too.
+/// apart, and returns true if its window is inside the image. Neighbours inside have pointers `step` bytes apart.
 template <GemmTile tile, class Unit, class Fill>
 WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segments, i64 step, const Unit** table,
                                 const Fill& fill) {
   const i64 last_inside = s.in[2] - 1 - (s.kernel[2] - 1) * s.dilation[2] + s.pad[2];
   ConvPixel pixel = phased_pixel(s, row0);
-  const Unit** before = nullptr;  // the previous pixel's pointers, if it lies in the same line and inside
+  const Unit** before = nullptr;  // the previous pixel's pointers, if its window lies inside the image
   for (i64 row = 0; row < rows; table += segments * tile.mr) {
     const i64 count = tile.rows(next_rows<tile>(rows - row));
     WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
@@ -99,7 +98,7 @@ WEFT_INLINE void fill_row_table(const ConvSizes& s, i64 row0, i64 rows, i64 segm
 template <class To, class From>
 inline constexpr int copied_lanes = is_same<To, From> ? whole_lanes<To> : native_lanes;
 
-/// Copies and converts `count` elements. The last vector is written whole; filled rows have room for what is beyond.
+/// Copies and converts `count` elements. The last vector is written whole, so `to` needs room for its excess lanes.
 template <class To, class From>
 WEFT_INLINE void copy_row(To* to, const From* from, i64 count) {
   constexpr int W = copied_lanes<To, From>;
@@ -116,7 +115,7 @@ WEFT_INLINE void set_row(T* to, T x, i64 count) {
 }
 
 /// Copies the part of an image line that a window starting at column `w0` reads; columns outside the image become
-/// `outside`. In the image, too, these taps and channels are contiguous. `line` is null for a line outside the image.
+/// `outside`. These taps and channels are contiguous in the image, too. `line` is null for a line outside the image.
 template <class T, class X>
 WEFT_INLINE void fill_line(const ConvSizes& s, const X* line, i64 w0, T outside, T* to) {
   const i64 low = tasks::clamp(-w0, 0, s.kernel[2]), high = tasks::clamp(s.in[2] - w0, low, s.kernel[2]);
@@ -158,9 +157,9 @@ WEFT_INLINE void copy_rows(To* to, i64 to_step, const From* from, i64 from_step,
   else each([&]() WEFT_LAMBDA { copy_row(to, from, count); });
 }
 
-/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. It takes the pixels of an output
-/// line together: it writes the first line of each of their windows, then the second line of each, and so on. So the
-/// lines that lie inside the image are copied in one loop without checks.
+/// Im2col: writes the windows of rows [row0, row0 + rows), `stride` elements apart. Takes the pixels of an output line
+/// together: writes the first line of each of their windows, then the second line of each, and so on. So the lines that
+/// lie inside the image are copied in one loop without checks.
 template <class T, class X>
 WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, const X* x, T outside, T* out,
                                       i64 stride) {
@@ -192,8 +191,8 @@ WEFT_INLINE void fill_im2col_by_lines(const ConvSizes& s, i64 row0, i64 rows, co
   }
 }
 
-/// Pointers to the lines of one pixel's window, `step` apart. True: they point into the image. False: the window
-/// reaches outside, and they point into `patch`, a copy with padding.
+/// Writes pointers to the lines of one pixel's window, `step` apart. Returns true if they point into the image. Returns
+/// false if the window reaches outside; then they point into `patch`, a copy with padding.
 template <class Unit, class X>
 WEFT_INLINE bool fill_line_pointers(const ConvSizes& s, const ConvPixel& p, const X* x, X outside, X* patch,
                                     const Unit** to, i64 step) {
@@ -235,7 +234,7 @@ WEFT_INLINE void fill_windows(const ConvSizes& s, i64 row0, i64 rows, const Bloc
   }
 }
 
-/// Writes the windows of rows [row0, row0 + rows) as they lie in the image, by lines, with zeros up to whole units.
+/// Writes the windows of rows [row0, row0 + rows) line by line, each as one run, with zeros up to whole units.
 template <class Mac, class X>
 WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, const X* x, X outside,
                              typename Mac::Unit* out, i64 stride) {
@@ -247,13 +246,15 @@ WEFT_INLINE void fill_im2col(const ConvSizes& s, i64 row0, i64 rows, i64 units, 
   WEFT_NO_UNROLL for (i64 i = 0; i < rows; ++i) set_row(to + i * stride * G + k, T(0), units * G - k);
 }
 
-/// How input pixels reach the inner kernel.
-/// Direct: in place, one run of channels for each tap. Needs X = Mac::Direct and channels_in, pixel multiples of the
-/// group. Lines: in place, one run for each line of the window (taps along the width are contiguous); windows at the
-/// border are copied. For few channels. Needs the same as Direct, one group, pixel = channels_in, dilation 1 along the
-/// width, not transposed. Im2col: copied and converted as one run, for channels that are no whole units; needs the
-/// rest of the conditions of Lines, windows of one step (tasks::conv_blocks), and weights packed as one tap. Filled:
-/// every window is copied and converted, tap by tap. For everything else.
+/// How input pixels reach the inner kernel:
+///   Direct: in place, one run of channels for each tap. Needs X = Mac::Direct; channels_in and pixel must be multiples
+///     of the group.
+///   Lines: in place, one run for each line of the window (taps along the width are contiguous), for few channels.
+///     Windows at the border are copied. Needs the same as Direct, one group, pixel = channels_in, dilation 1 along the
+///     width, not transposed.
+///   Im2col: copied and converted as one run, for channels that do not fill whole units. Needs the rest of Lines'
+///     conditions, windows of one step (tasks::conv_blocks), and weights packed as one tap.
+///   Filled: every window is copied and converted, tap by tap. For everything else.
 using ConvMode = tasks::ConvMode;
 
 /// Runs tasks [begin, end) of tasks::conv_blocks(tile, mode, ...).gemm.tasks. `x`: input, [batch][spatial][pixel];

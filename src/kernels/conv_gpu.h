@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// Convolution on GPUs as an implicit matrix product: rows are output pixels of all images, columns the output channels
-/// of a group, k runs over taps and then input channels. The input is channels last; weights lie as [group][channel
-/// out][tap][channel in]. No im2col matrix is built: each thread computes the addresses of its piece of a row.
+/// of a group, k runs over taps and then input channels. The input is channels last; weights are stored as
+/// [group][channel out][tap][channel in]. No im2col matrix is built: each thread computes the addresses of its piece of
+/// a row.
 ///
 ///     conv_gpu<f16, default_block_tile<f16>, true>(WEFT_LAUNCH, sizes, x, w, [&](i64 group, i64 row, i64 col, auto v,
 ///         auto lanes) WEFT_LAMBDA { ... });
@@ -14,8 +15,8 @@
 namespace weft::kernel {
 
 /// The input, seen as the rows of a matrix. `Whole`: the channels of a tap are a multiple of a vector, so no vector
-/// spans two taps. `Few`: they may be fewer than a thread advances at once. `Padded`: pixels outside the images are the
-/// vector at `outside`, not zero.
+/// spans two taps. `Few`: a tap may have fewer channels than a thread advances at once. `Padded`: pixels outside the
+/// images are the vector at `outside`, not zero.
 template <class T, bool Whole, bool Few, bool Padded, class X>
 struct ConvRows {
   static constexpr bool k_first = false, direct = Whole && is_same<T, X>, has_gaps = true, whole_vectors = Whole;
@@ -36,7 +37,7 @@ struct ConvRows {
   };
   WEFT_INLINE i64 pixels(i64 d, i64 h, i64 w) const { return ((d * s.in[1] + h) * s.in[2] + w) * s.pixel; }
   WEFT_INLINE Row row(i64 group, i64 row) const {
-    // Rows fit in 32 bits. The divisions have no branch, so those for several rows of a thread overlap.
+    // Row numbers fit in 32 bits. The divisions have no branch, so those for several rows of a thread overlap.
     const u32 width = u32(s.out[2]), height = u32(s.out[1]), depth = u32(s.out[0]);
     const u32 line = u32(row) / width, plane = line / height, image = plane / depth;
     const u32 at[3] = {plane - image * depth, line - plane * height, u32(row) - line * width};

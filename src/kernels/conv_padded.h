@@ -2,13 +2,14 @@
 #pragma once
 /// Convolution of two-dimensional images for matrix units that load rows at equal distances (micro_amx.h). The lines of
 /// the image that a block of output lines reads are copied to scratch with their padding. The rows of the product are
-/// all positions of these copied lines, so the rows of a tap stay at equal distances past the ends of output lines as
-/// well; results there are not stored.
+/// all positions of these copied lines, including those past the ends of output lines, so that the rows of a tap are at
+/// equal distances. Results past the ends are not stored.
 ///
-/// With a stride, lines whose distance is a multiple of the stride are neighbours: line l is in plane l mod stride.
+/// With a stride, line l is in plane l mod stride, so that the lines that a tap reads are neighbours.
 ///
-/// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. Zeros of B
-/// fill it up to whole tiles. They multiply the pixels that follow, so an infinity or a NaN there spoils a few sums more.
+/// The taps of a line of the kernel and their channels are one run of k, so that few channels fill tiles too. The run
+/// is padded to whole tiles with zeros of B. These zeros multiply the pixels that follow the run, so an infinity or a
+/// NaN there spoils a few more sums.
 #include "conv.h"
 
 #ifdef WEFT_CPU
@@ -19,7 +20,7 @@ struct PaddedBlocks {
   i64 grid;   ///< positions of a line, `grid` * stride pixels in scratch
   i64 lines;  ///< output lines of a block
   i64 plane;  ///< lines of a plane in scratch
-  i64 runs;   ///< runs of k: lines of the kernel; taps if these are apart
+  i64 runs;   ///< runs of k: one for each line of the kernel, or for each tap if taps are apart
   i64 units;  ///< units of a run, with zeros
   i64 line_blocks, m_blocks, nc, n_blocks, tasks;
   bool n_outer;
@@ -44,11 +45,11 @@ constexpr PaddedBlocks padded_blocks(const ConvSizes& s) {
   return b;
 }
 
-/// Elements after each plane: room for the zeros that fill up the last run, and for the end of a vector that is written.
+/// Elements after each plane: room for the padding of the last run, and for excess lanes of the last vector.
 template <class X>
 inline constexpr i64 padded_room = 2 * 64 / i64(sizeof(X));
 
-/// Returns the element of scratch where a line of the image begins, counted from the first that a block reads.
+/// Returns the element of scratch at which an image line begins; line 0 is the first one that a block reads.
 template <class X>
 constexpr i64 padded_line(const ConvSizes& s, const PaddedBlocks& b, i64 line) {
   const i64 elements = b.grid * s.stride[2] * s.channels_in;
@@ -111,10 +112,9 @@ struct PaddedRows {
   WEFT_INLINE i64 units(i64 all) const { return all; }
 };
 
-/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`, but weights are packed with the
-/// runs as taps, whose units are a multiple of amx_side. Requirements: X is Mac::Direct; depth is 1; channels_in are
-/// whole units, and whole tiles of units if dilation[2] > 1; the convolution is not transposed. Scratch:
-/// padded_scratch(s).
+/// Runs tasks [begin, end) of padded_blocks(s).tasks; the parameters are those of `conv`, but weights are packed with
+/// the runs as taps, whose units are a multiple of amx_side. Requirements: X is Mac::Direct; depth is 1; channels_in
+/// fill whole units, and whole tiles if dilation[2] > 1; the convolution is not transposed. Scratch: padded_scratch(s).
 template <class Mac, GemmTile tile, class L, class X, class Store>
 WEFT_INLINE void conv_padded(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                              const Store& store) {

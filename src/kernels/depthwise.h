@@ -2,9 +2,9 @@
 #pragma once
 /// Depthwise convolution (one input and one output channel per group), channels last, vectors along the channels. On
 /// CPUs also convolutions with groups of G input and O output channels, 1 <= G <= O <= 8: a vector holds whole groups,
-/// and each channel of the input is spread over its group. Loads limit the speed, so a tile of neighbouring output
-/// pixels reads each input column once and uses it for every output pixel whose window contains it. The sums of a tile
-/// pass through a small buffer, so that the code of the epilogue exists once.
+/// and each input channel is repeated for the output channels of its group. Loads limit the speed, so a tile of
+/// neighbouring output pixels reads each input column once and uses it for every output pixel whose window contains it.
+/// The sums of a tile pass through a small buffer, so that the code of the epilogue exists once.
 #include "device.h"
 #include "tasks.h"
 #include "vec.h"
@@ -35,9 +35,9 @@ WEFT_INLINE void depthwise_transposed(const L& launch, const ConvSizes& s, X x, 
 #ifdef WEFT_CPU
 namespace weft::kernel {
 
-inline constexpr int depthwise_pixels = 8;      // output pixels of a tile at most
-inline constexpr i64 depthwise_channels = 256;  // channels of a tile at most
-inline constexpr int depthwise_lines = 16;      // lines of taps that a tile keeps pointers of
+inline constexpr int depthwise_pixels = 8;      // most output pixels of a tile
+inline constexpr i64 depthwise_channels = 256;  // most channels of a tile
+inline constexpr int depthwise_lines = 16;      // most lines of taps for which a tile keeps pointers
 
 /// Returns sum + a * b: floats with one rounding, integers modulo 2^32 (clang uses one instruction for values widened
 /// from 16 bits).
@@ -67,7 +67,7 @@ WEFT_INLINE Lanes input_lanes(Lanes lanes) {
   return lanes;
 }
 
-/// sum + the channels of each group times their weights.
+/// Returns sum + the channels of each group times their weights.
 template <int G, int O, int from = 0, class X, class V>
 WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
   if constexpr (from == G) return sum;
@@ -75,9 +75,9 @@ WEFT_INLINE V add_group(X value, const V (&factors)[G], V sum) {
     return add_group<G, O, from + 1>(value, factors,
                                      multiply_add<lanes_of<V>>(spread<G, O, from>(value), factors[from], sum));
 }
-/// sums[i] += channels at pixels[i] times weights of one tap, `apart` elements from channel to channel. For a group
-/// that fills an AVX2 vector, each channel is broadcast by a load: keeping all its weights would take half of the
-/// registers, and permutations are slower.
+/// Adds to sums[i] the channels at pixels[i] times the weights of one tap; the weights of neighbouring channels are
+/// `apart` elements apart. For a group that fills an AVX2 vector, each channel is broadcast by a load: keeping all its
+/// weights would take half of the registers, and permutations are slower.
 template <int G, int O, int count, class X, class V, class W, class Lanes>
 WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart, Lanes lanes, V (&sums)[count]) {
   constexpr int L = lanes_of<V>;
@@ -96,8 +96,8 @@ WEFT_INLINE void add_tap(const X* const (&pixels)[count], const W* w, i64 apart,
   }
 }
 
-/// The taps of one line of output: those lines of taps that lie inside the image, as pointers to channel 0 of input
-/// column 0 and to the weights of their first tap. Distances are in elements.
+/// The lines of taps that an output line reads inside the image: pointers to channel 0 of input column 0, and to the
+/// weights of the first tap. Distances are in elements.
 template <class X, class W>
 struct DepthwiseLine {
   i64 pixel, weights;  // step between input pixels; step between the weights of taps
@@ -202,8 +202,8 @@ WEFT_INLINE void depthwise_vector_of_any(const ConvSizes& s, const DepthwiseTile
   WEFT_UNROLL for (int i = 0; i < pixels; ++i) store(out + i * depthwise_channels + c, sum[i], Full{});
 }
 
-/// Computes the channels [0, result) of a tile into `out`, rows of pixels depthwise_channels apart. Where masked
-/// vectors are expensive, the last channels, fewer than a vector, are left to depthwise_any.
+/// Computes channels [0, result) of a tile into `out`, where pixels are depthwise_channels apart. Where masked vectors
+/// are expensive, the last channels, fewer than a vector, are left to depthwise_any.
 template <int taps, int stride, bool edge, class Acc, class X, class W>
 __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out) {
   constexpr int L = native_lanes;
@@ -217,7 +217,7 @@ __attribute__((noinline)) static i64 depthwise_tile(const DepthwiseTile& t, cons
   }
   return least(c, t.channels);
 }
-/// Chooses `edge` by the position of the tile. Kernels share its compiled code (WEFT_SHARED_PART).
+/// Calls depthwise_tile with `edge` as the tile requires. Kernels share the compiled code (WEFT_SHARED_PART).
 template <int taps, int stride, class Acc, class X, class W>
 struct DepthwiseTiles {
   static i64 run(const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -229,7 +229,7 @@ __attribute__((noinline)) i64 DepthwiseTiles<taps, stride, Acc, X, W>::run(const
   return inside ? depthwise_tile<taps, stride, false>(t, line, out) : depthwise_tile<taps, stride, true>(t, line, out);
 }
 
-/// `depthwise_tile` for any width, stride, dilation, and groups of G inputs and O outputs; kernels share its code too.
+/// Does what `depthwise_tile` does, for any width, stride, dilation, and groups of G inputs and O outputs. Also shared.
 template <int G, int O, class Acc, class X, class W>
 struct GroupTiles {
   static i64 run(const ConvSizes& s, const DepthwiseTile& t, const DepthwiseLine<X, W>& line, Acc* out);
@@ -253,7 +253,7 @@ __attribute__((noinline)) i64 GroupTiles<G, O, Acc, X, W>::run(const ConvSizes& 
                                       : group_tile<G, O, true>(s, t, line, out);
 }
 
-/// Computes the channels from `c` on of a tile for any kernel, pixel by pixel.
+/// Computes the channels of a tile from `c` on, for any kernel, pixel by pixel.
 template <int G, int O, class Acc, class X, class W>
 __attribute__((noinline)) static void depthwise_any(const ConvSizes& s, const ConvPixel& p, const DepthwiseTile& t,
                                                     i64 c, const X* x, const W* w, Acc* out) {
@@ -309,9 +309,9 @@ WEFT_INLINE DepthwiseLine<X, W> depthwise_line(const ConvSizes& s, const ConvPix
   return line;
 }
 
-/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). `s` has groups of G channels in
-/// and O out, and a vector at least two channels in; padding counts as zero. `w` is [taps][G][channels out]. X and W
-/// are any float types and Acc f32, or integers of at most 16 bits and Acc i32. Transposed ones have G = O = 1.
+/// Runs tasks [begin, end) of tasks::window_tasks(s.rows(), width, channels, s.taps()). A group of `s` has G input and
+/// O output channels, a vector at least two input channels; padding counts as zero. `w` is [taps][G][channels out]. X
+/// and W are any float types and Acc f32, or integers of at most 16 bits and Acc i32. G = O = 1 if transposed.
 /// `store(row, channel, Vec<Acc, native_lanes>, lanes)`. No scratch.
 template <class Acc = f32, int G = 1, int O = G, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, const W* w, const Store& store) {
@@ -320,7 +320,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
     if (s.transposed) return depthwise_transposed<Acc>(launch, s, x, w, store);
   }
   const i64 rows = s.rows(), all = s.groups * O, chunk = tasks::window_pixels(rows, s.out[2], all, s.taps());
-  // The weights of some channels stay in the L1 cache.
+  // A group of channels whose weights stay in the L1 cache.
   const i64 group = least(tasks::round_up(most(2048 / most(s.taps() * G, 1), 1), 2 * N), depthwise_channels);
   const bool far = s.batch * s.in[0] * s.in[1] * s.in[2] * s.pixel > 500'000;
   alignas(64) Acc sums[depthwise_pixels * depthwise_channels];
@@ -345,7 +345,7 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const X* x, cons
           WEFT_NO_UNROLL for (i64 i = 0; i < count; ++i) {
             const Acc* from = sums + i * depthwise_channels;
             i64 k = 0;
-            if constexpr (is_same<Acc, i32>) {  // bytes of several vectors are packed in fewer steps
+            if constexpr (is_same<Acc, i32>) {  // vectors of four registers, so that bytes are packed in fewer steps
               constexpr int M = 4 * N;
               WEFT_NO_UNROLL for (; k + M <= channels; k += M) store(at + i, c + k, load<M>(from + k, Full{}), Full{});
             }
@@ -391,9 +391,9 @@ WEFT_INLINE void depthwise(const L& launch, const ConvSizes& s, const WEFT_GLOBA
   });
 }
 
-/// Computes depthwise on a GPU for kernels that are `Taps` wide, with a stride of `Step` and no dilation along the
-/// width. A thread computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of
-/// them. The channels of a pixel are whole vectors that begin on 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
+/// Does what `depthwise` does, for kernels of width `Taps` with stride `Step` and no dilation along the width. A thread
+/// computes `Lanes` channels of `Pixels` neighbours, and reads each column of the input once for all of them. The
+/// channels of a pixel are whole vectors that begin on multiples of 16 bytes. Items: depthwise_items(s, Lanes, Pixels).
 template <class Sum, int Lanes, int Taps, int Step, int Pixels, class L, class X, class W, class Store>
 WEFT_INLINE void depthwise_line(const L& launch, const ConvSizes& s, const WEFT_GLOBAL X* x, const WEFT_GLOBAL W* w,
                                 const Store& store) {

@@ -83,7 +83,7 @@ WEFT_INLINE Division divide_index(i64 a, i64 b) {
   return {a / b, a % b};
 }
 
-/// Notes the first fault of a launch.
+/// Records a fault if it is the first of a launch.
 WEFT_INLINE void note_fault(WEFT_GLOBAL KernelFault* fault, FaultKind kind, i64 offset, i64 size = 0, i32 buffer = 0,
                             i64 bytes = 0) {
   i32 none = 0;
@@ -112,7 +112,7 @@ struct Writers {
     }
     return FaultKind::none;
   }
-  /// Returns the fault of writing these bytes, if any; notes the writer.
+  /// Returns the fault of writing these bytes, if any; records the writer.
   WEFT_INLINE FaultKind writes(i64 offset, i64 size) const {
     FaultKind fault = FaultKind::none;
     for (i64 i = 0; stamps && i < size; i++) {
@@ -121,12 +121,12 @@ struct Writers {
     return fault;
   }
 #ifdef WEFT_CPU
-  /// Notes this task as the writer of a byte; returns the previous writer.
+  /// Records this task as the writer of a byte; returns the previous writer.
   WEFT_INLINE u32 put(i64 at) const {
     const u32 before = stamps[at];
     return stamps[at] = stamp, before;
   }
-  /// Notes that unchecked code may write any of these bytes.
+  /// Records that unchecked code may write any of these bytes.
   WEFT_INLINE void forget(i64 bytes) const {
     if (!stamps || bytes == 0 || stamps[0] == unknown_stamp) return;
     for (i64 i = 0; i < bytes; i++) stamps[i] = unknown_stamp;
@@ -137,9 +137,9 @@ struct Writers {
 #endif
 };
 
-/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` says whether the elements may be
-/// touched and records a fault if not; load and store in vec.h call `readable` and `writable`, which also check the
-/// writers of the elements and drop invalid accesses.
+/// A pointer into a buffer that knows the buffer's bounds. `valid(first, count)` returns true if the elements are
+/// inside, and records a fault if not. load and store in vec.h call `readable` and `writable`, which also check who
+/// wrote the elements and drop invalid accesses.
 template <class T>
 struct CheckedPointer {
   WEFT_GLOBAL T* at;
@@ -262,7 +262,7 @@ static_assert(__AMDGCN_WAVEFRONT_SIZE__ == WEFT_WAVE);
 WEFT_INLINE int thread_id() { return int(__builtin_amdgcn_workitem_id_x()); }
 WEFT_INLINE i64 block_id() { return __builtin_amdgcn_workgroup_id_x(); }
 WEFT_INLINE i64 block_count(int threads) { return __builtin_amdgcn_grid_size_x() / u32(threads); }
-/// Waits for every thread of the block; shared and global writes before it are seen after it.
+/// Waits for every thread of the block, and makes earlier writes to shared and global memory visible.
 WEFT_INLINE void barrier() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
@@ -275,15 +275,13 @@ WEFT_INLINE u32 shuffle_xor(u32 v, int mask) {
 }
 #else
 #define WEFT_ENTRY __attribute__((nvptx_kernel))
-/// Shared memory whose size the launch says.
+/// Shared memory, as much as the launch requests.
 extern "C" __attribute__((address_space(3), aligned(1024))) char weft_dynamic_shared[];
 #define WEFT_CONSTANT __attribute__((address_space(1)))
 WEFT_INLINE int thread_id() { return int(__nvvm_read_ptx_sreg_tid_x()); }
 WEFT_INLINE i64 block_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 WEFT_INLINE i64 block_count(int) { return __nvvm_read_ptx_sreg_nctaid_x(); }
-/// Waits for every thread of the block; shared and global writes before it are seen after it.
 WEFT_INLINE void barrier() { __nvvm_bar_sync(0); }
-/// Returns the value of `v` in the lane whose number is this lane's number XOR `mask`.
 WEFT_INLINE u32 shuffle_xor(u32 v, int mask) { return u32(__nvvm_shfl_sync_bfly_i32(-1u, int(v), mask, 31)); }
 #endif
 
@@ -312,8 +310,8 @@ WEFT_INLINE LaunchPart<L> launch_part(const L& whole, int first_buffer, int firs
 }
 
 /// Part `part` of a launch that runs the same kernel `Parts` times, on different blocks and buffers. The buffers and
-/// sizes of one part come after those of the other; the sizes of the launch begin with the number of blocks of each
-/// part.
+/// sizes of one part come after those of the part before it; the sizes of the launch begin with the number of blocks of
+/// each part.
 template <class Whole, int Parts, int Buffers, int Sizes>
 struct LaunchChoice {
   const Whole& whole;
@@ -411,7 +409,7 @@ WEFT_INLINE void let_next_begin() {
 #endif
 }
 /// Waits until everything that the previous launch wrote can be read, and its memory overwritten. Constants, packed
-/// weights and sizes may be read before that.
+/// weights and sizes may be read before this call.
 WEFT_INLINE void wait_for_inputs() {
 #ifdef WEFT_EARLY_LAUNCH
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -10,9 +10,9 @@ namespace weft::kernel {
 /// Rows of A that a task multiplies.
 inline constexpr i64 dot_rows = 4;
 
-/// C[batch, m, n] = A[batch, m, k] B[batch, k, n]. `row_of_a(at, i)` and `row_of_b(at, i)` point to row i of batch `at`;
-/// rows are dense. `store(at, row, col, Vec<Acc, N>, lanes)` takes the result. A task has four rows of A, so there are
-/// batch * ceil_div(m, 4) tasks. On a GPU, a thread computes N columns of a task.
+/// Computes C[batch, m, n] = A[batch, m, k] B[batch, k, n]. `row_of_a(at, i)` and `row_of_b(at, i)` point to row i of
+/// batch `at`; rows are dense. `store(at, row, col, Vec<Acc, N>, lanes)` takes the result. A task has four rows of A,
+/// so there are batch * ceil_div(m, 4) tasks. On a GPU, a thread computes N columns of a task.
 template <class Acc, int N, class L, class A, class B, class Store>
 WEFT_INLINE void dot_loop(const L& launch, i64 batch, i64 m, i64 n, i64 k, const A& row_of_a, const B& row_of_b,
                           const Store& store) {

@@ -115,7 +115,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest_number(V x, I low, I high) {
   const V within = select(x < greatest, x, greatest), clamped = select(within > least, within, least);
   return convert<To>(convert<i32>(round_even(clamped)));
 }
-/// Rounds |x| < 2^31 to even.
+/// Rounds to the nearest integer, halves to even; |x| < 2^31.
 template <class V>
 WEFT_INLINE Vec<i32, lanes_of<V>> small_integers(V x) {
   [[maybe_unused]] constexpr int N = lanes_of<V>, bytes = N * int(sizeof(Elem<V>));
@@ -139,7 +139,7 @@ template <class To, class I>
 WEFT_INLINE Vec<To, lanes_of<I>> clamped(I v, I low, I high) {
   return convert<To>(maximum(minimum(v, high), low));
 }
-/// True if a lane of x + `width` rounds to another integer than x does; v holds the integers of x.
+/// True if a lane of x + `width` rounds to another integer than the same lane of x; v is x, rounded.
 template <class V, class I>
 WEFT_INLINE bool in_doubt(V x, I v, V width) {
   return any(v ^ small_integers(x + width));
@@ -176,7 +176,7 @@ WEFT_INLINE Vec<To, lanes_of<V>> nearest(V x, I low, I high) {
   return nearest_number<To>(select(x == x, x, V(0)), low, high);
 }
 
-/// A table with an 8-bit element for each byte, for `looked_up`. It stays in memory: it would fill half the registers.
+/// A table with an 8-bit element for each value of a byte, for `looked_up`. It stays in memory, to save registers.
 template <class T>
 struct ByteTable {
 #ifdef __AVX2__
@@ -204,7 +204,7 @@ WEFT_INLINE ByteTable<T> byte_table(const WEFT_GLOBAL T* p) {
   return {p};
 #endif
 }
-/// Returns the bytes of the table at the bytes of x.
+/// Returns the table's elements for the bytes of x.
 template <class T, class V>
 WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
   constexpr int N = lanes_of<V>;
@@ -232,8 +232,8 @@ WEFT_INLINE Vec<T, lanes_of<V>> looked_up(const ByteTable<T>& table, V x) {
     };
     return select(__builtin_bit_cast(Vec<i8, 64>, x) < Vec<i8, 64>(0), half(128), half(0));
 #else
-    // Step k subtracts 16 from all indices, saturating at -128, so those below 16 k are negative and read 0. Indices 0 to 127
-    // read the first eight parts; the others, less 128, read the last eight.
+    // Step k subtracts 16 from all indices, saturating at -128, so those below 16 k are negative and read 0. Indices 0
+    // to 127 read the first eight parts; the others, minus 128, read the last eight.
     using B = char __attribute__((__vector_size__(32)));
     const auto first = __builtin_bit_cast(Vec<u8, N>, x), second = first ^ Vec<u8, N>(128);
     const auto add = [&](int k, auto of, B& at, B& sum) WEFT_LAMBDA {
@@ -278,7 +278,7 @@ template <class L, class T>
 WEFT_INLINE T* chosen_matrix(const L& launch, T* all, i64 which, i64 elements, i64 count) {
   return which < 0 ? nullptr : all + checked_index(launch, which, count) * elements;
 }
-/// Elements x[index] for neighbouring indices.
+/// Returns the elements x[index[i]] of a vector of indices.
 template <int N, class Launch, class P, class I, class L>
 WEFT_INLINE auto gather_lanes(const Launch& launch, P x, I index, i64 limit, L lanes) {
   using T = Pointee<decltype(x)>;

@@ -74,7 +74,8 @@ WEFT_INLINE void store_tile(const Store& store, i64 batch, i64 row, i64 rows, i6
 }
 
 /// One step of a block's k loop: `segments` runs of `length` units, beginning at run `segment` and unit `offset` of the
-/// rows, and at unit `panel_unit` of each panel. Sums begin at `first` and go to the epilogue at `last`.
+/// rows, and at unit `panel_unit` of each panel. `first`: sums start at this step. `last`: they then go to the
+/// epilogue.
 struct BlockStep {
   i64 segment, segments, offset, length, panel_unit;
   bool first, last;
@@ -95,7 +96,7 @@ struct Block {
 
 /// Prefetches the next panel (of this step, of the next step, or of the columns after this block) while the tile at
 /// `row`, number `index` of its block, is computed. If an iteration of the inner loop takes several units, each
-/// iteration prefetches one cache line: for the first tile a line of the present panel, which is not in L1 yet, for
+/// iteration prefetches one cache line: for the first tile a line of the current panel, which is not in L1 yet; for
 /// later tiles a line of the next panel. More lines at once would delay the loads of the tile.
 template <class Mac, GemmTile tile, class Call>
 WEFT_INLINE void fetch_ahead(const Block<Mac>& block, const BlockStep& step, i64 row, i64 index, i64 col,
@@ -146,7 +147,7 @@ WEFT_INLINE void make_row_terms(const Block<Mac>& block, const BlockStep& step, 
   }
 }
 
-/// A panel's units of one step, widened, and its header.
+/// A copy of a panel's header and, widened, of its units for one step; it stays in L1.
 template <class Mac, GemmTile tile>
 struct NearPanel {
   using Near = typename NearOf<Mac>::type;
@@ -195,7 +196,7 @@ WEFT_INLINE void short_tile(const typename Mac::Unit* const* rows, i64 length, c
 /// begins at `row` (or the `first` unit and the `stride` of its rows, see MicroCall), and how many columns and units of
 /// k that tile needs; `finish(row, count, col, end, sums, stride)` is the epilogue of columns [col, end). If the piece
 /// of B is small, it stays in the cache: the outer loop runs over tiles of rows, and each row of C is written whole.
-/// Else it runs over panels, each of which stays in the cache. With `thin` a block of one row has its own kernel.
+/// Else the outer loop runs over panels, each of which stays in the cache. With `thin`, one row has its own kernel.
 template <class Mac, GemmTile tile, bool thin = false, class Pointers, class Finish, class FinishRow = None>
 WEFT_INLINE void multiply_block(const Block<Mac>& block, const BlockStep& step, const Pointers& pointers,
                                 const Finish& finish, const FinishRow& finish_row = {}) {

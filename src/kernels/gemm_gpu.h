@@ -40,7 +40,7 @@ struct Stage {
   static WEFT_INLINE int slow(int i) { return (i * Threads + thread_id()) / inner; }
   static WEFT_INLINE int fast(int i) { return (i * Threads + thread_id()) % inner * V; }
 
-  /// Call it before the first load; the piece begins at row `row0`, and the rows of the operand end at `row_end`.
+  /// Sets the first row `row0` of the pieces and the end of the operand's rows; call it before the first load.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end) {
     if constexpr (Operand::k_first) {
       rows[0] = batch;
@@ -142,7 +142,7 @@ WEFT_INLINE i64 part_begin(const GpuGemmSizes& s, int part) {
   return least(ceil_div(s.k, tile.depth) * part / tile.split * tile.depth, s.k);
 }
 
-/// Computes one block of C from part `part` of k. `store` receives `to`, the number of batch and part, as its batch.
+/// Computes one block of C from part `part` of k. `to` numbers batch and part; `store` receives it as its batch.
 template <class T, BlockTile tile, int Lanes, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu_block(const GpuGemmSizes& s, i64 batch, i64 to, int part, i64 row0, i64 col0, const A& a,
                                 const B& b, const Store& store) {
@@ -257,8 +257,8 @@ WEFT_INLINE void gemm_async_block(const GpuGemmSizes& s, i64 batch, i64 to, int 
 
 /// Computes the product. Blocks: tile.split * batch * ceil_div(m, tile.rows) * ceil_div(n, tile.cols), or fewer. The
 /// launch has tile.threads(wave_size) threads and, where shares_in_cluster, clusters of tile.split blocks; elsewhere
-/// part p of those that share k stores its own sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at
-/// a time (gemm_wgmma.h).
+/// the block for part p of k stores partial sums, as batch `batch * tile.split + p`. `store` gets `Lanes` columns at a
+/// time (gemm_wgmma.h).
 template <class T, BlockTile tile, int Lanes = gemm_lanes, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_gpu(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   static_assert(L::threads == tile.threads(wave_size), "the launch and the tile differ in threads");

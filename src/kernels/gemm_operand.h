@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the main loops of the matrix product on GPUs share: sizes, the tile of a block, and how operands are read.
+/// The parts that the main loops of GPU matrix products share: sizes, the tile of a block, and how operands are read.
 
 #include "gpu_tasks.h"
 #include "matrix_core.h"
@@ -38,14 +38,14 @@ WEFT_INLINE auto begin_epilogue(const Store& store, i64 batch, i64 row, i64 col,
   return [=, &store](auto sums) WEFT_LAMBDA { store(batch, row, col, sums, lanes); };
 }
 
-/// A piece of C: its batch (or batch and part of k), and where it begins.
+/// A piece of C: its batch (or batch and part of k), and its first row and column.
 struct Piece {
   u32 batch;
   i64 row, col;
 };
 
 /// The order in which blocks compute pieces of C: eight rows of pieces use the same columns of B while those are in the
-/// L2 cache. Numbers of pieces fit in 32 bits, where division is fast: a piece has at least 256 sums.
+/// L2 cache. A piece has at least 256 sums, so the number of pieces fits in 32 bits, where division is fast.
 struct PieceOrder {
   int rows, cols;
   u32 down, across, pieces;
@@ -63,7 +63,7 @@ struct PieceOrder {
   }
 };
 
-/// Rows and columns of C per block: products without a matrix core (and f32) need the registers.
+/// Rows and columns of C per block: fewer for wide types and for bytes without a matrix unit, to save registers.
 template <class T>
 inline constexpr int default_block_side =
     wave_size == 64 ? (sizeof(T) > 4 ? 64 : 128)
@@ -119,7 +119,7 @@ struct AlongRows {
   }
 };
 /// An operand that is read from memory unchanged, contiguous along k: row_at(batch, row) points to k = 0. Rows begin on
-/// multiples of 16 bytes. `Whole`: they end there too.
+/// multiples of 16 bytes. `Whole`: rows also end on such multiples.
 template <class T, class RowAt, bool Whole = false>
 struct Direct {
   static constexpr bool k_first = false, direct = true, has_gaps = false, whole_vectors = Whole;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The main loop of gemm_gpu.h for sm_90a and operands that lie in memory as they are multiplied: warp groups multiply
-/// (wgmma.h) from a ring of k steps in shared memory, which all threads fill with cp.async. Bulk copies by tensor maps
-/// are not used: a map holds addresses and sizes, which Weft's graphs read from memory, and a convolution's rows would
-/// need maps of their own. cp.async takes any address for each 16 bytes, and the matrix unit runs while threads compute
-/// these addresses.
+/// The main loop of gemm_gpu.h for sm_90a and operands that need no conversion: warp groups multiply (wgmma.h) from a
+/// ring of k steps in shared memory, which all threads fill with cp.async. Bulk copies by tensor maps are not used: a
+/// map holds addresses and sizes, which Weft's graphs read from memory, and a convolution's rows would need maps of
+/// their own. cp.async takes any address for each 16 bytes, and the matrix unit runs while threads compute these
+/// addresses.
 ///
-/// Where there are too few blocks of C to fill the chip, `split` of them form a cluster, which shares the k steps of
-/// one block of C; each then adds up a part of its rows, in a fixed order, from the others' shared memory.
+/// If there are too few blocks of C to fill the chip, a cluster of `split` thread blocks shares the k steps of one
+/// block of C. Each thread block then adds up the sums of a part of the rows, in a fixed order, from shared memory.
 
 #include "gemm_operand.h"
 #include "wgmma.h"
@@ -26,7 +26,7 @@ struct SwizzledStage {
   WEFT_INLINE static int first() { return thread_id() / 8; }
   WEFT_INLINE static bool has_row(int i) { return Rows % apart == 0 || first() + i * apart < Rows; }
 
-  /// The first step begins at element `k`.
+  /// Sets the first row and the k step to copy; that step begins at element `k`.
   WEFT_INLINE void begin(const Operand& from, i64 batch, i64 row0, i64 row_end, i64 k) {
     walk = from.walk(k + part() * V);
     inside = int(least(ceil_div(most(least(row_end - row0, Rows) - first(), 0), apart), count));
@@ -52,7 +52,7 @@ struct SwizzledStage {
   }
 };
 
-/// The layout of the sums in shared memory for the epilogue.
+/// Elements between rows of the sums in shared memory.
 template <BlockTile tile>
 inline constexpr int sums_stride = tasks::sums_stride(tile);
 
@@ -153,7 +153,7 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
   using Acc = typename Core::Acc;
   constexpr int count = Core::c_count, part = count < 16 ? 8 : 16, parts = count / part, all = FM * parts;
   constexpr int at_once = all % 2 ? 1 : 2, vectors = at_once * part / 8;
-  constexpr bool is_narrow = part == 8;  // 16 columns: a lane's eight sums are of either half of the rows
+  constexpr bool is_narrow = part == 8;  // 16 columns: all eight sums of a lane are in one half of the rows
   const int lane = lane_id() % 4;
   const i64 first = row0 + thread_id() % 128 / 32 * 16 + lane_id() / 4;
   Acc v[FM * count];
@@ -178,9 +178,9 @@ WEFT_INLINE void store_group_sums(typename Core::Sums (&c)[FM], const GpuGemmSiz
   }
 }
 
-/// c += a b for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the first.
-/// The matrix unit keeps only about 14 bits of a sum. So it adds 256 products, and the vector units then add these sums
-/// to `c` in f32, 64 rows at a time. `copies` starts the copies of later steps.
+/// Adds a b to c for two k steps of `FM` x 64 rows, `N` columns of 8-bit floats, the second `apart` bytes after the
+/// first. The matrix unit keeps only about 14 bits of a sum. So it adds only 256 products at a time; the vector units
+/// add the results to `c` in f32, 64 rows at a time. `copies` starts the copies of later steps.
 template <class T, int N, int FM, class Copies>
 WEFT_INLINE void add_float8_steps(u64 a, u64 b, int apart, typename Wgmma<T, N>::Sums (&c)[FM], const Copies& copies) {
   using Core = Wgmma<T, N>;
@@ -261,7 +261,7 @@ struct StepRing {
     const u32 at = shared + u32(slot * together * stage_bytes);
     const u64 da = operand_at(at + u32(group_row * 128)), db = operand_at(at + u32(a_bytes + group_col * 128));
     const auto refill = [&]() WEFT_LAMBDA {
-      constexpr int since = slots - ahead;  // a slot is refilled so many turns after its last use
+      constexpr int since = slots - ahead;  // a slot is refilled this many steps after its last use
       copies(slot < since ? slot + ahead : slot - since);
     };
     if constexpr (is_float8<T>) {
@@ -325,8 +325,8 @@ WEFT_INLINE void gemm_wgmma_block(const GpuGemmSizes& s, const Piece& piece, con
   }
 }
 
-/// Computes all pieces of C of this block, whole vectors of columns: it loads the first steps of the next piece while
-/// it stores the sums of the last from its registers.
+/// Computes all pieces of C of this block, whole vectors of columns. It loads the first steps of the next piece while
+/// it stores the sums of the previous one from registers.
 template <class T, BlockTile tile, class L, class A, class B, class Store>
 WEFT_INLINE void gemm_wgmma_stream(const L& launch, const GpuGemmSizes& s, const A& a, const B& b, const Store& store) {
   using Ring = StepRing<T, tile, A, B>;

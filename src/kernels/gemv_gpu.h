@@ -107,10 +107,10 @@ WEFT_INLINE void multiply_lanes(Acc (&total)[Rows][All], const A& a, const typen
       }
     }
   }
-  if constexpr (Ahead) wait_for_inputs();  // for lanes that had no turn of the loop
+  if constexpr (Ahead) wait_for_inputs();  // for lanes that ran no iteration of the loop
 }
 
-/// Adds up the lanes' sums for each column, for two matrices those of the first and then those of the second. Passes
+/// Adds up the lanes' sums for each column: first of the first matrix, then of the second, if there are two. Passes
 /// `Cols` columns of each matrix to `store`, multiplied by `factor(sums of the row)`.
 template <int Cols, int Count, class L, class Acc, int Rows, int All, class Factor, class Store>
 WEFT_INLINE void store_lane_sums(const L&, const GpuGemmSizes& s, i64 batch, i64 col, const Acc (&total)[Rows][All],

@@ -8,21 +8,20 @@ namespace weft::tasks {
 
 /// Bits that a thread loads or stores at once.
 inline constexpr int vector_bits = 128;
-/// Lanes of f32 in vector_bits.
 inline constexpr int gpu_lanes = vector_bits / 32;
 /// Threads of a block by default.
 inline constexpr int block_threads = 256;
 /// The number of columns of sums that the epilogue of a matrix kernel receives at once.
 inline constexpr int gemm_lanes = 8;
 
-/// The piece of C that a block of gemm_gpu.h makes, the k step, and how many waves lie side by side in each direction.
+/// The piece of C that a block of gemm_gpu.h makes, the k step, and the number of waves along each of its sides.
 struct BlockTile {
   int rows, cols, depth, waves_m, waves_n;
   int stages = 1;        ///< above 1 (direct operands): number of k steps in flight into dynamic shared memory
   int split = 1;         ///< number of blocks that share the k steps of one piece (shares_in_cluster)
   bool groups = false;   ///< warp groups of four waves multiply (gemm_wgmma.h); waves_m is a multiple of four
   bool ahead = false;    ///< B is constant: the main loop loads it before it calls wait_for_inputs()
-  bool streams = false;  ///< groups: a block computes several pieces and loads the next while it stores the last
+  bool streams = false;  ///< groups: a block computes several pieces and loads the next while storing the previous
   constexpr int threads(int wave) const { return waves_m * waves_n * wave; }
   constexpr bool operator==(const BlockTile&) const = default;
 };
@@ -39,7 +38,7 @@ inline constexpr int group_row_bytes = 128;
 /// Returns the distance in elements between rows of a k step in shared memory.
 constexpr int step_stride(int depth, int element_bits) { return depth + vector_bits / element_bits; }
 
-/// Returns the dynamic shared memory of a block; sums have 4 bytes.
+/// Returns the bytes of dynamic shared memory of a block; sums have 4 bytes.
 constexpr int shared_bytes(const BlockTile& t, int element_bits) {
   const int sums = (t.groups && !t.streams) || t.split > 1 ? t.rows * sums_stride(t) * 4 : 0,
             rows = t.stages * (t.rows + t.cols);
@@ -54,7 +53,7 @@ inline constexpr int attention_wave_rows = 16;
 constexpr int attention_elements(int rows, int keys, int d, int vector) {
   return (rows + keys) * (d + vector) + (d + rows) * (keys + vector);
 }
-/// Bytes of shared memory for these, and the number of keys in a step of the smallest block, which has one wave.
+/// Bytes of shared memory for attention_elements, and the number of keys in a step of the smallest block (one wave).
 inline constexpr int attention_memory = 48 * 1024, attention_least_keys = 16;
 /// Returns the largest head size: registers hold 256 elements, and the smallest block must fit shared memory.
 constexpr int attention_widest_head(int element_bits) {
@@ -68,7 +67,7 @@ constexpr int attention_widest_head(int element_bits) {
 /// Slots of the ring buffer of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys
 /// of one step and the values of another.
 inline constexpr int attention_slots = 3, attention_keys = 64, attention_group_rows = 64;
-/// Returns the dynamic shared memory for elements of 16 bits.
+/// Returns the bytes of dynamic shared memory of attention_wgmma.h for elements of 16 bits.
 constexpr int attention_group_bytes(int d, int groups) {
   return (2 * attention_slots * attention_keys + groups * attention_group_rows) * d * 2;
 }

@@ -21,7 +21,7 @@ enum class FaultKind : i32 {
   index = 2,          // an index (`offset`) out of an axis of `size` elements
   race = 3,           // another task of the step wrote these bytes
   unwritten = 4,      // nobody wrote the bytes that are read
-  host_function = 5,  // the host's function of a custom operator failed with `offset`
+  host_function = 5,  // the host function of a custom operator failed with code `offset`
 };
 
 /// The first fault of a launch. Indices and host functions are always checked, the rest in checked kernels only.

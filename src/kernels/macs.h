@@ -3,8 +3,8 @@
 /// The multiply-accumulates of the CPU's matrix kernels. micro.h computes them; the host packs operands and chooses by
 /// the same table.
 ///
-/// MAC(row, name of the class, elements of A that are read in place, stored elements of B, sums, k elements in a unit,
-/// units of the header at the start of each panel, which holds initial values of sums)
+/// MAC(class, its name, element type of A that is read in place, stored element type of B, type of sums, elements of k
+/// in a unit, units in the header of each panel). The header holds initial values of sums.
 ///
 /// MacInt16 and MacQuads also take B stored as i8. MacBf16 is MacBf16Pairs where the processor multiplies pairs.
 #define WEFT_FOR_MACS(MAC)                            \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 /// The memory through which ranks on several GPUs send values to each other: all_reduce.h writes it, and the host
-/// prepares it (runtime/mailboxes.h). Every rank has an inbox, and a Mailbox that says where all inboxes lie.
+/// prepares it (runtime/mailboxes.h). Every rank has an inbox, and a Mailbox with the addresses of all inboxes.
 #include "launch.h"
 
 namespace weft {

@@ -84,7 +84,7 @@ WEFT_INLINE UintOf<V> uint_constant(typename FormatOf<V>::Uint c) {
   return splat<typename FormatOf<V>::Uint, lanes_of<V>>(c);
 }
 
-// ---- simple ones, also for integers where that means something ----
+// ---- basic functions, some also for integers ----
 template <class V>
 WEFT_INLINE V fma(V a, V b, V c) {
 #if defined(WEFT_CPU) && defined(__x86_64__) && !defined(__FMA__)
@@ -135,7 +135,7 @@ template <class V>
 WEFT_INLINE auto is_inf(V x) {
   return absolute(x) == infinity<V>();
 }
-/// Lanes that are true in one of two masks.
+/// Returns the lanes that are true in at least one of two masks.
 template <class M>
 WEFT_INLINE M either(M a, M b) {
   return M(a | b);
@@ -144,7 +144,7 @@ template <class M>
 WEFT_INLINE M both(M a, M b) {
   return M(a & b);
 }
-/// Returns the larger (smaller); NaN if either is.
+/// Return the larger or the smaller operand; NaN if one is NaN.
 template <class V>
 WEFT_INLINE V maximum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a > b, a != a), a, b);
@@ -155,7 +155,7 @@ WEFT_INLINE V minimum(V a, V b) {
   if constexpr (is_float<V>) return select(either(a < b, a != a), a, b);
   else return select(a < b, a, b);
 }
-/// Return the smaller (above), larger (below) of x and a bound that is neither NaN nor zero: one instruction on x86.
+/// Return the smaller or the larger of x and a bound that is neither NaN nor zero: one instruction on x86.
 template <class V>
 WEFT_INLINE V bounded_above(V x, V bound) {
   return select(bound < x, bound, x);
@@ -189,7 +189,7 @@ template <class V>
 WEFT_INLINE V logical_xor(V x, V y) {
   return from_mask<V>((x != 0) != (y != 0));
 }
-/// Shifts by the width or more give 0; to the right, signed numbers give 0 or -1 by their sign.
+/// Shifts by the type's width or more give 0; shifts to the right of negative numbers then give -1.
 template <class V>
 WEFT_INLINE V shift_left(V x, V n) {
   constexpr int width = 8 * sizeof(Elem<V>);
@@ -203,7 +203,7 @@ WEFT_INLINE V shift_right(V x, V n) {
   return V(x >> select(far, V(Elem<V>(width - 1)), n)) >> select(far, V(Elem<V>(1)), V(Elem<V>(0)));
 }
 
-/// -1, 0, 1; NaN stays.
+/// Returns -1, 0 or 1 by the sign of x; NaN for NaN.
 template <class V>
 WEFT_INLINE V sign(V x) {
   const V zero = V(Elem<V>(0)), one = V(Elem<V>(1));
@@ -212,7 +212,7 @@ WEFT_INLINE V sign(V x) {
   return r;
 }
 
-/// c[0] + c[1] x + c[2] x^2 + ...
+/// Returns c[0] + c[1] x + c[2] x^2 + ...
 template <class V, int N>
 WEFT_INLINE V poly(V x, const f64 (&c)[N]) {
   V r = constant<V>(c[N - 1]);
@@ -220,7 +220,7 @@ WEFT_INLINE V poly(V x, const f64 (&c)[N]) {
   return r;
 }
 
-/// 2^n for n within the normal exponents.
+/// Returns 2^n for n within the normal exponents.
 template <class V>
 WEFT_INLINE V power_of_two(IntOf<V> n) {
   using I = typename FormatOf<V>::Int;
@@ -247,7 +247,7 @@ WEFT_INLINE Whole<V> nearest_whole(V x, f64 inverse) {
 }
 
 // ---- exponentials ----
-/// e^r - 1 - r for |r| <= ln(2) / 2.
+/// Returns e^r - 1 - r for |r| <= ln(2) / 2.
 template <class V>
 WEFT_INLINE V exp_tail(V r) {
   if constexpr (is_f64<V>) {
@@ -307,7 +307,7 @@ WEFT_INLINE V exp(V x) {
   const Reduced<V> e = reduce_exp(limit(x, FormatOf<V>::exp_low, FormatOf<V>::exp_high));
   return scale_by(constant<V>(1) + (e.r + exp_tail(e.r)), e.n);
 }
-/// 2^(x + rest) for a small rest.
+/// Returns 2^(x + rest) for a small rest.
 template <class V>
 WEFT_INLINE V exp2_sum(V x, V rest) {
   x = limit(x, FormatOf<V>::exp2_low, FormatOf<V>::exp2_high);
@@ -319,8 +319,8 @@ template <class V>
 WEFT_INLINE V exp2(V x) {
   return exp2_sum(x, constant<V>(0));
 }
-inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // added to an integer, leaves an exponent in the low bits
-/// power * 2^r in f32 for |r| <= 1/2.
+inline constexpr f64 exponent_shift = 0x1.8p23 + 127;  // n + exponent_shift has the exponent of 2^n in its low bits
+/// Returns power * 2^r in f32 for |r| <= 1/2.
 template <class V>
 WEFT_INLINE V exp2_split(V power, V r) {
   const V p = poly(r, {0.6931469776, 0.2402224209, 0.05550733744, 0.009671512635, 0.001326472685});
@@ -397,7 +397,7 @@ WEFT_INLINE V sigmoid(V x) {
 }
 
 // ---- logarithms ----
-/// log(1 + f) - f for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
+/// Returns log(1 + f) - f for sqrt(1/2) - 1 <= f <= sqrt(2) - 1.
 template <class V>
 WEFT_INLINE V log_tail(V f) {
   const V half_square = constant<V>(0.5) * f * f;
@@ -489,7 +489,7 @@ WEFT_INLINE V log1p(V x) {
   const V y = fma(s.k, constant<V>(F::ln2_hi), f + low);
   return select(x == constant<V>(0), x, log_edges(u, y));
 }
-/// log(1 + e^x)
+/// Returns log(1 + e^x).
 template <class V>
 WEFT_INLINE V softplus(V x) {
   return maximum(x, constant<V>(0)) + log1p(exp(-absolute(x)));
@@ -576,7 +576,7 @@ WEFT_INLINE V erf(V x) {
 
 // ---- gated by a distribution ----
 /// GELU: x times the share of a normal distribution below x. f32: the logarithm of the tail is a polynomial, so
-/// that negative results keep their digits; within 6.2e-8 |x| elsewhere.
+/// that small negative results stay accurate; elsewhere the error is within 6.2e-8 |x|.
 template <class V>
 WEFT_INLINE V gelu(V x) {
   const V a = absolute(x), half = constant<V>(0.5), one = constant<V>(1);
@@ -609,7 +609,7 @@ struct Turn {
   IntOf<V> n;
 };
 
-/// 2 / pi: its binary digits after the point, 64 a word.
+/// Returns 64 binary digits of 2 / pi after the point: word 0 has the first ones.
 WEFT_INLINE u64 two_over_pi(int word) {
   static constexpr u64 digits[20] = {0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
                                      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
@@ -690,7 +690,7 @@ WEFT_INLINE V cos_small(V r) {
     tail = poly(z, {0.04166666666666661332, -0.001388888888887614783, 2.480158729058603233e-5, -2.755731463738887516e-7,
                     2.087575849556038576e-9, -1.136132664048606263e-11});
   } else tail = poly(z, {0.04166664712, -0.001388737791, 2.4439483e-5});
-  const V high = fma(-half, z, one);  // the rounding of 1 - z / 2 is added back
+  const V high = fma(-half, z, one);  // its rounding error is added back below
   return high + fma(z * z, tail, fma(-half, z, one - high));
 }
 /// Returns the sine of r plus n quarter turns.
@@ -718,7 +718,7 @@ WEFT_INLINE V tan(V x) {
   const auto odd = (t.n & IntOf<V>(I(1))) != 0;
   return select(x == constant<V>(0), x, select(odd, -c, s) / select(odd, s, c));
 }
-/// asin(s) for 0 <= s <= 1/2, z = s * s.
+/// Returns asin(s) for 0 <= s <= 1/2; z = s * s.
 template <class V>
 WEFT_INLINE V asin_small(V s, V z) {
   if constexpr (is_f64<V>) {
@@ -788,7 +788,7 @@ WEFT_INLINE V atan2(V y, V x) {
 }
 
 // ---- power, remainder ----
-/// x^y in f64 for f32 arguments: log2 and exp2 in twice the width need no care for the last bits.
+/// Returns x^y for x >= 0. Computes f32 in f64, where log2 and exp2 are accurate enough without corrections.
 template <class V>
 WEFT_INLINE V power_of_magnitude(V x, V y) {
   if constexpr (!is_f64<V>) {

@@ -101,8 +101,8 @@ template <class T>
 struct MatrixCore : VectorCore<T> {};
 
 #ifdef WEFT_MFMA
-/// MFMA. Of an operand, lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16. Of the sums it holds rows
-/// (l / 16) * 4 .. + 3 of column l % 16.
+/// MFMA. Lane l holds elements (l / 16) * per .. + per - 1 of k of row l % 16 of an operand, and the sums of rows (l /
+/// 16) * 4 .. + 3 of column l % 16.
 template <class Element, class Sum, class Fragment, int K>
 struct Mfma {
   using T = Element;
@@ -273,8 +273,8 @@ struct MmaSync {
   };
   static WEFT_INLINE int row(int i) { return lane_id() / 4 + i / 2 % 2 * 8; }
   static WEFT_INLINE int col(int i) { return lane_id() % 4 * 2 + i % 2 + i / 4 * 8; }
-  /// Loads four 8 x 16-byte matrices at once; lane l names row l % 8 of matrix l / 8. Rows begin on multiples of 16
-  /// bytes.
+  /// Loads four 8 x 16-byte matrices at once; lane l passes the address of row l % 8 of matrix l / 8. Rows begin on
+  /// multiples of 16 bytes.
   static WEFT_INLINE void load_matrices(u32 (&w)[4], const WEFT_SHARED_SPACE T* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
@@ -312,7 +312,7 @@ struct MatrixCore<i8> : MmaSync<i8, i32> {
   static WEFT_INLINE void multiply(const A& a, const B& b, C& c) { WEFT_MMA("m16n8k32.row.col.s32.s8.s8.s32", "r") }
 };
 #ifdef WEFT_FLOAT8
-/// The matrix unit keeps about 14 bits of a sum of 8-bit floats. So it sums one k step; vector units add steps in f32.
+/// The matrix unit keeps about 14 bits of a sum of 8-bit floats, so it sums only one k step; FP32 units add the steps.
 #define WEFT_MMA_FLOAT8(instruction)                                                                         \
   WEFT_UNROLL for (int h = 0; h < 2; h++) {                                                                  \
     f32 step[4];                                                                                             \
@@ -335,7 +335,7 @@ struct MatrixCore<f8e5m2> : MmaSync<f8e5m2, f32> {
   }
 };
 #endif
-/// c += a b in TF32, which has 11 bits.
+/// Adds a b to c in TF32, which has 11 significant bits.
 WEFT_INLINE void multiply_tf32(const u32 (&a)[4], u32 b0, u32 b1, f32 (&c)[4]) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

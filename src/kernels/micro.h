@@ -22,7 +22,7 @@ inline constexpr GemmTile native_tile = tasks::cpu_tile({.aarch64 = true});
 inline constexpr GemmTile native_tile = tasks::cpu_tile({});
 #endif
 
-/// The Mac for panels that are in the L1 cache. Widening such a panel once and using its Mac may be faster.
+/// The Mac for panels that were widened in the L1 cache: widening once may be faster than for each tile of rows.
 template <class Mac>
 struct NearOf {
   using type = Mac;
@@ -40,10 +40,10 @@ WEFT_FOR_MACS(WEFT_MAC_ROW)
 #undef WEFT_MAC_ROW
 }  // namespace macs
 
-/// A Mac names: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B; `Acc`;
-/// `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start of
-/// each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs no
-/// conversion: rows of it are read in place where k % group == 0.
+/// A Mac defines: `group` k elements in a unit; `Unit`, a unit of A as it is broadcast; `B`, the stored type of B;
+/// `Acc`; `load_b<L>(unit of the panel, vectors)`; `splat<L>(unit)`; `mac(a, b, acc)`; `header`, the units at the start
+/// of each panel that hold initial values of sums (see MacQuads), else 0. `Direct` is the element type of A that needs
+/// no conversion: rows of it are read in place where k % group == 0.
 template <class T, class Row>
 struct MacFloat : Row {
   using Unit = T;
@@ -169,10 +169,10 @@ struct MacInt16 : MacIntegers<macs::MacInt16> {
 
 #if !defined(__aarch64__)
 /// i16 x i8 or i16 in quads with half the multiplications, for processors that add 16-bit numbers faster than they
-/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad,
-/// (a0 + b2)(a2 + b0) + (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the
-/// row and b0 b2 + b1 b3 of the column. Sums start from minus the terms: those of columns stand at the head of each
-/// panel, those of rows are made once for a block (`row_term`). Exact modulo 2^32 where no a + b leaves 16 bits.
+/// multiply them (S. Winograd, "A New Algorithm for Inner Product", 1968): with a and b one quad, (a0 + b2)(a2 + b0) +
+/// (a1 + b3)(a3 + b1) holds the four products a0 b0 + .. + a3 b3, the term a0 a2 + a1 a3 of the row and b0 b2 + b1 b3
+/// of the column. Sums start from the negated terms. The header of each panel holds those of its columns; those of rows
+/// are computed once for a block. Exact modulo 2^32 where no a + b leaves 16 bits.
 struct Quad {
   u32 low, high;
 };
@@ -250,7 +250,7 @@ struct NearOf<MacQuads<i8>> {
 };
 #endif
 
-/// u8 x s8 in quads, exact modulo 2^32: one instruction where the processor has it (vpdpbusd), else spelt out.
+/// u8 x s8 in quads, exact modulo 2^32: vpdpbusd on processors that have it, elsewhere several instructions.
 struct MacInt8 : MacIntegers<macs::MacInt8> {
   template <int L, int NV>
   static WEFT_INLINE void load_b(const B* p, Vec<i32, L> (&b)[NV]) {
@@ -296,7 +296,7 @@ struct MicroCall {
   bool first = true;
 };
 
-/// Sums of floats are sums of partial sums (tasks::partial_sum); those of integers are exact anyway.
+/// True for float sums, which consist of partial sums (tasks::partial_sum); sums of integers are exact anyway.
 template <class Mac>
 inline constexpr bool has_partial_sums = is_same<typename Mac::Acc, f32> || is_same<typename Mac::Acc, f64>;
 
@@ -323,7 +323,7 @@ WEFT_INLINE void add_sum(Acc* to, V sum, bool first) {
   store(to, first ? sum : load<lanes_of<V>>(to, Full{}) + sum, Full{});
 }
 
-/// The inner kernel for `rows_now` rows. With `vectors_now` < tile.nv it leaves out the panel's last columns. The
+/// Runs the inner kernel for `rows_now` rows. With `vectors_now` < tile.nv, leaves out the panel's last columns. The
 /// parameters are those of Micro::run.
 template <class Mac, GemmTile tile, int rows_now, int vectors_now = tile.nv>
 __attribute__((noinline)) static void micro(const MicroCall<Mac>& call, int, i64) {
@@ -424,7 +424,7 @@ WEFT_INLINE int next_rows(i64 left) {
   return left >= 3 * tile.mr ? 0 : row_plan<tile>.next[left];
 }
 
-/// True if B lies in plain order, so that single vectors of a panel can be used.
+/// True if panels of B are stored in plain order, so that single vectors of a panel can be used.
 template <class Mac>
 inline constexpr bool has_plain_panels = __is_same(typename Mac::B, typename Mac::Acc);
 

@@ -8,8 +8,8 @@
 
 namespace weft::kernel {
 
-/// Configures the tile registers while it lives and then releases them, so that thread switches need not save them.
-/// `AmxTiles<false>` does nothing.
+/// Configures the tile registers during its lifetime. Its destructor releases them, so that thread switches need not
+/// save them. `AmxTiles<false>` does nothing.
 template <bool>
 struct AmxTiles {};
 
@@ -39,7 +39,7 @@ struct TileRowsOfA {
   u64 stride;
 };
 
-/// Row tiles and column tiles of sums: the register of the sums of (row, col) is row * cols + col.
+/// A step for `rows` x `cols` tiles of sums. The sums of tile (row, col) are in register row * cols + col.
 template <class Mac, int rows, int cols>
 struct AmxStep {
   using Sums = FirstLanes<rows * cols>;
@@ -142,7 +142,7 @@ __attribute__((noinline)) static void micro_amx(const Call& call, int, i64) {
       turn = 1 - turn;
       if (count < amx_side) copy_units<b_words>(b, count, units_of_b);
       Step::run(a, count < amx_side ? units_of_b : b, Sums());
-      WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // otherwise the matrix unit would wait for memory
+      WEFT_UNROLL for (int i = 0; i < b_words; ++i) {  // prefetches: otherwise the matrix unit would wait for memory
         if (call.ahead != 0) __builtin_prefetch(reinterpret_cast<const char*>(b) + call.ahead + i * 64, 0, 3);
       }
       b += count * b_words;

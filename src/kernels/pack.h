@@ -58,7 +58,7 @@ WEFT_INLINE void pack_tap(const PackB& p, const Src* from, int count, typename M
     return;
   }
   if (count < nr || p.k < units * G) __builtin_memset(to, 0, units * nr * G * sizeof(B));
-  constexpr i64 step = 16 * G;  // a few k of one column at a time keep both sides in the L1 cache
+  constexpr i64 step = 16 * G;  // a few k of one column at a time keep source and panel in the L1 cache
   for (i64 k0 = 0; k0 < p.k; k0 += step) {
     const i64 k1 = tasks::at_most(k0 + step, p.k);
     for (int j = 0; j < count; ++j) {

@@ -28,7 +28,7 @@ WEFT_INLINE i64 pool_count(const ConvSizes& s, const i64 (&first)[3], const TapR
   return count;
 }
 
-/// Padding and counting of a pool.
+/// The sizes of a pool: its windows, and how much padding an average counts.
 struct PoolSizes {
   ConvSizes window;  // groups = 1, channels_in = channels, weights do not matter
   i64 pad_end[3] = {0, 0, 0};
@@ -66,7 +66,7 @@ WEFT_INLINE void pool(const L& launch, const PoolSizes& p, Acc init, const Load&
 
 /// Does max pooling with positions. `store(row, channel, Vec<Acc, L>, Vec<i64, L>, lanes)` takes the flat position of
 /// each largest element in [batch][channel][spatial] order, -1 for a window in the padding. NaN is the greatest value;
-/// of equal elements the first is taken. L is native_lanes; otherwise like pool.
+/// of equal elements the first is taken. L is native_lanes; the rest is as for `pool`.
 template <class Acc, class L, class Load, class Store>
 WEFT_INLINE void pool_with_positions(const L& launch, const PoolSizes& p, const Load& load, const Store& store) {
   constexpr int W = native_lanes;

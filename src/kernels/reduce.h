@@ -2,8 +2,8 @@
 #pragma once
 /// Reductions over any axes, seen as [outer, reduce, inner]: `reduce_rows` if the reduced axes are the last ones (inner
 /// = 1), else `reduce_columns`. `arg_rows` and `arg_columns` find the position of the largest or smallest element in
-/// the same way. The load reads and transforms the elements (x * x), the store applies the epilogue (mean, root). Op:
-/// Sum, Product, Max, Min of row.h. An empty reduction gives the neutral value of Op. If there are too few rows for the
+/// the same way. `load` reads and transforms the elements (x * x), `store` applies the epilogue (mean, root). Op: Sum,
+/// Product, Max, Min of row.h. An empty reduction gives the neutral value of Op. If there are too few rows for the
 /// cores of a GPU, row_parts.h and reduce_column_parts cut the reduced axis into parts, whose results a second launch
 /// reduces.
 
@@ -11,8 +11,8 @@
 
 namespace weft::kernel {
 
-/// y[row] = Op over cols of load(row, col, lanes) -> Vec<Acc, N>; store(row, Acc). CPU: tasks::row_tasks(rows, cols).
-/// GPU: one team for each row.
+/// Computes Op over each row of load(row, col, lanes) -> Vec<Acc, N>; calls store(row, Acc). CPU:
+/// tasks::row_tasks(rows, cols). GPU: one team for each row.
 template <class Op, class Acc, int N, Team team = Team::block, class L, class Load, class Store>
 WEFT_INLINE void reduce_rows(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {
 #ifdef WEFT_CPU
@@ -51,7 +51,7 @@ WEFT_INLINE void for_columns(const L& launch, i64 outer, i64 reduce, i64 inner, 
 }
 
 #ifdef WEFT_GPU
-/// The positions of `outer` that are reduced for one row of the result: [begin, end).
+/// Positions [begin, end) of slice `outer`, which are reduced to one row of the result.
 struct ColumnSpan {
   i64 outer, begin, end;
 };
@@ -90,7 +90,7 @@ WEFT_INLINE void reduce_column_spans(const L& launch, i64 rows, i64 inner, const
     store(row, col, part, lanes);
   });
 }
-/// Reduces each part of the reduced axis by itself: store(outer * parts + part, col, Vec, lanes).
+/// Reduces each part of the reduced axis by itself and calls store(outer * parts + part, col, Vec, lanes).
 template <class Op, class Acc, int N, int Ways, class L, class Load, class Store>
 WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64 parts, i64 inner, const Load& load,
                                      const Store& store) {
@@ -103,8 +103,8 @@ WEFT_INLINE void reduce_column_parts(const L& launch, i64 outer, i64 reduce, i64
 }
 #endif
 
-/// y[outer, inner] = Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; store(outer, inner, Vec<Acc, N>, lanes).
-/// On a GPU `Ways` threads share the reduced axis of each N columns.
+/// Computes Op over r of load(outer, r, inner, lanes) -> Vec<Acc, N>; calls store(outer, inner, Vec<Acc, N>, lanes). On
+/// a GPU `Ways` threads share the reduced axis of each N columns.
 template <class Op, class Acc, int N, int Ways = 1, class L, class Load, class Store>
 WEFT_INLINE void reduce_columns(const L& launch, i64 outer, i64 reduce, i64 inner, const Load& load,
                                 const Store& store) {

@@ -18,7 +18,7 @@ enum class ResizeCoordinates {
 };
 enum class ResizeRounding { round_prefer_floor, round_prefer_ceil, floor, ceil };
 
-/// How one axis is resized. `scale` 0 stands for out / in; `step` is the distance of its neighbours in the operand.
+/// How one axis is resized. `scale` 0 stands for out / in; `step` is the stride of the axis in the operand.
 struct ResizeAxis {
   ResizeMode mode;
   ResizeCoordinates coordinates;
@@ -115,7 +115,7 @@ WEFT_INLINE void resize_table(const L& launch, ResizeAxis r, WEFT_GLOBAL i64* pl
   });
 }
 
-/// One coordinate's row of a table.
+/// The row of a table for one result coordinate: offsets and weights of its taps.
 template <class Acc>
 struct ResizeTaps {
   const WEFT_GLOBAL i64* places;
@@ -143,7 +143,7 @@ WEFT_INLINE Vec<Acc, N> resize_sum(const Load& load, i64 offset, ResizeTaps<Acc>
   return sum;
 }
 
-/// True if the result is the extrapolation value because of any axis.
+/// True if the coordinate lies outside along any axis, so that the result is the extrapolation value.
 template <class... Axes>
 WEFT_INLINE bool resize_outside(Axes... axes) {
   return ((axes.count() < 0) || ... || false);

@@ -15,11 +15,11 @@
 namespace weft::kernel {
 
 /// The threads that share a row on a GPU: a block; a wave (for rows up to about 1,024 elements); or for short rows
-/// Team(n), which is n threads, a power of two. Then the number of rows is a multiple of a wave's teams.
+/// Team(n), which is n threads, a power of two. For these, the number of rows is a multiple of a wave's teams.
 enum class Team { block = 0, wave = -1 };
 /// How the last of a thread's `Held` pieces is filled; the others are always whole. whole: whole in all threads;
-/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Loads without a condition are in
-/// flight at the same time.
+/// vectors: whole in some threads, absent in others; any: perhaps a part of a vector. Only loads without a condition
+/// are in flight at the same time.
 enum class Fill { whole, vectors, any };
 
 struct Sum {
@@ -42,7 +42,7 @@ struct Product {
     return a * b;
   }
 };
-/// Returns the smallest value of a type, the neutral element of max; its negative is that of min.
+/// Returns the smallest value of a type, the neutral element of max. Its negative is the neutral element of min.
 template <class T>
 WEFT_INLINE constexpr T lowest() {
   if constexpr (is_float<T>) return T(-__builtin_inf());
@@ -83,8 +83,8 @@ template <class Op, class V>
 WEFT_INLINE V neutral() {
   return Op::template identity<V>();
 }
-/// A running total of blocks. Sums of floats carry the rounding error (Kahan), so that the error does not grow with the
-/// number of blocks.
+/// A running total over blocks of a row. Sums of floats carry the rounding error (Kahan), so that the error does not
+/// grow with the number of blocks.
 template <class Op, class V>
 struct Total {
   V value = neutral<Op, V>(), lost = splat<Elem<V>, lanes_of<V>>(Elem<V>(0));
@@ -152,14 +152,13 @@ struct Row {
   i64 cols;
 
   WEFT_INLINE bool leads() const { return true; }
-  /// Returns the first element; 0 of an empty row.
+  /// Returns the first element; 0 for an empty row.
   WEFT_INLINE Acc first() const { return cols > 0 ? at[0] : Acc(0); }
   /// Reduces f(Vec) over the row.
   template <class Op, class F>
   WEFT_INLINE Acc fold(const F& f) const {
     return fold_row<Op, Acc, N, 4>(cols, [&](i64 col, auto lanes) WEFT_LAMBDA { return f(load<N>(at + col, lanes)); });
   }
-  /// Replaces every element.
   template <class F>
   WEFT_INLINE void replace(const F& f) const {
     WEFT_NO_UNROLL for (i64 col = 0; col < cols; col += N) {
@@ -235,9 +234,9 @@ struct Row {
     if (fill == Fill::whole || i + 1 < Held || col + N <= cols) f(col, Full{});
     else if (fill == Fill::any && col < cols) f(col, Part{int(cols - col)});
   }
-  /// True for one thread of the team, which writes the results that a row has once.
+  /// True for the one thread of the team that writes results such as the sum of the row.
   WEFT_INLINE bool leads() const { return thread_id() % size == 0; }
-  /// Returns the first element; 0 of an empty row.
+  /// Returns the first element; 0 for an empty row.
   WEFT_INLINE Acc first() const {
     if constexpr (Held > 0 && fill != Fill::any) return lane(load(row, 0, Full{}), 0);
     else return lane(load(row, 0, Part{int(least(cols, 1))}), 0);
@@ -255,7 +254,7 @@ struct Row {
       }
     }
   }
-  /// Replaces every element (of rows that are held).
+  /// Replaces every element; the row must be held in registers.
   template <class F>
   WEFT_INLINE void replace(const F& f) {
     WEFT_UNROLL for (int i = 0; i < Held; i++) held[i] = f(held[i]);
@@ -276,7 +275,7 @@ WEFT_INLINE void for_rows(const L& launch, i64 rows, i64 cols, const Load& load,
   for_tasks(launch, ceil_div(rows, teams), [&](i64 task) WEFT_LAMBDA {
     const i64 row = task * teams + (team == Team::block ? 0 : thread_id() / size);
     if (row < rows)
-      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves, or the block
+      body(row, Row<Acc, N, team, threads, Held, fill, Load>(load, row, cols));  // whole waves or blocks run this
   });
 }
 #endif
@@ -311,7 +310,7 @@ WEFT_INLINE void softmax(const L& launch, i64 rows, i64 cols, const Load& load, 
   });
 }
 
-/// x - max - log(sum e^(x - max))
+/// Computes x - max - log(sum e^(x - max)).
 template <class Acc, int N, Team team = Team::block, int Held = 0, Fill fill = Fill::any, class L, class Load,
           class Store>
 WEFT_INLINE void log_softmax(const L& launch, i64 rows, i64 cols, const Load& load, const Store& store) {

@@ -32,7 +32,7 @@ WEFT_INLINE void for_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, c
   });
 }
 
-/// store(row * parts + part, Acc): Op over the part.
+/// Reduces each part of each row with Op and calls store(row * parts + part, Acc).
 template <class Op, class Acc, int N, class L, class Load, class Store>
 WEFT_INLINE void reduce_row_parts(const L& launch, i64 rows, i64 cols, i64 parts, const Load& load,
                                   const Store& store) {
@@ -64,7 +64,7 @@ struct RowParts {
   }
 };
 
-/// The mean, and the sum of squared differences from the mean, both of values relative to the row's first element.
+/// The rule of layer norm. Measures the mean minus the row's first element, and the sum of squared deviations.
 template <class Acc>
 struct LayerNormParts {
   Acc epsilon;
@@ -96,7 +96,7 @@ struct LayerNormParts {
   }
 };
 
-/// The sum of squares.
+/// The rule of RMS norm. Measures the sum of squares.
 template <class Acc>
 struct RmsNormParts {
   Acc epsilon;
@@ -115,11 +115,11 @@ struct RmsNormParts {
   }
 };
 
-/// The largest element and the sum of e^(x - largest).
+/// The rule of softmax. Measures the largest element and the sum of e^(x - largest).
 template <class Acc, bool logarithm, bool narrow>
 struct SoftmaxParts {
   struct Merged {
-    Acc top, rest;  ///< the logarithm or the inverse of the sum
+    Acc top, rest;  ///< `rest`: the logarithm or the inverse of the sum
   };
   template <int N, class R>
   WEFT_INLINE PartFound<Acc> measure(const R& x, Acc) const {

@@ -23,11 +23,11 @@ struct GemmTile {
   int deep = 512;      ///< units of a panel in a step
   int few = 4096;      ///< for few rows, a step has `few` units divided by the rows
   int columns = 1;     ///< the least number of columns of a task
-  int short_runs = 0;  ///< runs of a row of at most so many units are too short for the hardware prefetcher
+  int short_runs = 0;  ///< runs of a row of at most this many units are too short for the hardware prefetcher
   int near = 131072;   ///< the bytes of B that stay in the cache during a loop over all rows
   int ahead = 0;       ///< the distance in bytes at which a panel that does not stay in L1 is prefetched
   int together = 1;    ///< panels whose sums of a row go to the epilogue at once
-  int unrolled = 1;    ///< units of k in one turn of the loop over k
+  int unrolled = 1;    ///< units of k in one iteration of the loop over k
   int cached = 0;      ///< units of B that stay in L2 while a large A passes, if more than usual
   bool amx = false;    ///< rows and columns are those of AMX (micro_amx.h)
   constexpr int nr() const { return nv * lanes; }
@@ -53,9 +53,8 @@ inline constexpr int amx_side = 16;
 /// The tile of AMX, for units of 4 bytes. Processors with AMX have at least 2 MiB of L2.
 inline constexpr GemmTile amx_tile{
     .mr = 32, .nv = 2, .lanes = 16, .rows2 = 16, .fma = 0, .deep = 512, .cached = 1 << 18, .amx = true};
-/// The tile of AMX for at most 16 columns: as many sums, so that they hide the latency of products.
+/// The tile of AMX for at most 16 columns. It has as many sums as amx_tile, which hides the latency of products.
 inline constexpr GemmTile amx_narrow_tile{.mr = 64, .nv = 1, .lanes = 16, .rows2 = 0, .fma = 0, .amx = true};
-/// The tile of MacQuads.
 inline constexpr GemmTile quad_tile{.mr = 4, .rows2 = 1, .fma = 0, .deep = 128, .few = 0, .columns = 64, .together = 2};
 constexpr GemmTile half_lanes(GemmTile tile) { return tile.lanes /= 2, tile; }
 
@@ -70,25 +69,24 @@ constexpr GemmTile cpu_tile(const MatrixTarget& t) {
   return t.aarch64 ? neon_tile : avx2_tile;
 }
 
-/// How elements of k are grouped in packed B and in the rows of A: `group` consecutive k make one unit
-/// (1: f32, f64 and all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
-/// Elements of packed B: batch x panels x units(k) x nr x group.
+/// Returns the number of units of k. In packed B and in rows of A, `group` consecutive k make one unit (1: f32, f64 and
+/// all types widened on load; 2: bf16 pairs for dpbf16, 16-bit integers; 4: bytes).
 constexpr i64 gemm_units(i64 k, int group) { return ceil_div(k, group); }
-/// Each panel may begin with a header of some units.
+/// Returns the elements of one batch of packed B: panels x (header + units of k) x nr x group.
 constexpr i64 packed_b_elements(GemmTile tile, int group, i64 n, i64 k, int header = 0) {
   return round_up(n, tile.nr()) * (header + gemm_units(k, group)) * group;
 }
 
-/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of that
-/// number and of their count, not with that of k (N. Higham, "The Accuracy of Floating Point Summation", 1993). Steps
-/// of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
+/// A sum over long k consists of partial sums of this many units. Its error then grows with the square roots of this
+/// number and of the number of partial sums, not with the square root of k (N. Higham, "The Accuracy of Floating Point
+/// Summation", 1993). Steps of k are whole partial sums, so where a sum is cut depends neither on rows nor on columns.
 inline constexpr i64 partial_sum = 128;
 
 /// The blocks of C[m, n] += A[m, k] B[k, n]: a task is mc rows by nc columns of one batch, its k loop runs in steps of
 /// kc units. `fill` is true when rows of A are first written to scratch (converted, computed by a prologue or padded).
 struct GemmBlocks {
   i64 mc, nc, kc, m_blocks, n_blocks, tasks;
-  bool n_outer;  // tasks walk over m first: B is large, and a block of it stays in the cache
+  bool n_outer;  // neighbouring tasks differ in m: a block of a large B then stays in the cache
 };
 
 /// Return the largest number of rows of a block: before it is rounded up to whole tiles, and after.
@@ -102,7 +100,7 @@ constexpr GemmBlocks gemm_blocks(GemmTile tile, i64 batch, i64 m, i64 n, i64 uni
   b.m_blocks = ceil_div(m, block_rows(tile));
   b.mc = at_least(round_up(ceil_div(m, at_least(b.m_blocks, 1)), tile.mr), tile.mr);
   b.m_blocks = ceil_div(m, b.mc);
-  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a panel's block, or A's, stays in L1
+  const i64 max_units = at_least(tile.deep, tile.few / at_least(m, 1));  // a step of a panel, or of A, fits in L1
   const i64 k_blocks = at_least(ceil_div(units, max_units), 1);
   b.kc = at_least(at_most(round_up(ceil_div(units, k_blocks), partial_sum), units), 1);
   const i64 fair = panels * b.m_blocks * batch / 64;                            // about 64 tasks
@@ -133,7 +131,7 @@ constexpr i64 gemm_scratch(GemmTile tile, i64 batch, i64 m, i64 n, i64 units, bo
 /// height, channels of a tap = width x channels; in Im2col mode it is all of the kernel.
 enum class ConvMode { Direct, Lines, Filled, Im2col };  // see conv.h
 
-/// Returns the number of units to which an im2col window is filled up with zeros, or a multiple: AMX takes 16.
+/// Returns the multiple, in units, to which im2col windows are padded with zeros: 16 for AMX, else 1.
 constexpr int patch_multiple(GemmTile tile) { return tile.amx ? amx_side : 1; }
 constexpr i64 patch_units(GemmTile tile, i64 k, int group) {
   return round_up(gemm_units(k, group), patch_multiple(tile));
@@ -144,7 +142,7 @@ constexpr bool copies_windows(ConvMode mode) { return mode == ConvMode::Filled |
 struct ConvBlocks {
   GemmBlocks gemm;
   i64 taps_step, units_step;  // a step of the k loop: this many taps of all units, or one tap and this many units
-  i64 tiles;                  // row tiles of a block at most
+  i64 tiles;                  // most row tiles of a block
 };
 
 constexpr ConvBlocks conv_blocks(GemmTile tile, ConvMode mode, i64 groups, i64 rows, i64 channels_out, i64 taps,
@@ -281,7 +279,7 @@ constexpr BlockDotBlocks block_dot_blocks(int lanes, i64 m, i64 n, i64 k) {
   b.tasks = b.m_blocks * ceil_div(b.all_groups, b.groups);
   return b;
 }
-/// Bytes of a block of a group, and of all packed weights.
+/// Return the bytes of a block of a group, and of all packed weights.
 constexpr i64 block_dot_bytes(int bits, i64 block, bool zeros, int lanes) {
   return block_dot_panels * lanes * (block * bits / 8 + 4 + (zeros ? 1 : 0));
 }

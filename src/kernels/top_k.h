@@ -59,8 +59,8 @@ WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load
 }
 
 #else
-/// Finds them on a GPU, where a block computes a row: each pass finds the best element that ranks after the last one
-/// found.
+/// Finds the k elements on a GPU, where a block computes a row: each pass finds the best element that ranks after the
+/// one found before.
 template <class T, bool Largest, class L, class Load, class Store>
 WEFT_INLINE void top_k(const L& launch, i64 rows, i64 n, i64 k, const Load& load, const Store& store) {
   constexpr int threads = L::threads;

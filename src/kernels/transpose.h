@@ -35,7 +35,7 @@ WEFT_INLINE auto from_plain_bits(U bits) {
   else return bits;
 }
 
-/// to[r * to_step + c] = from[c * from_step + r] for r < `rows` and c < `cols`; both are N unless the lanes are a Part.
+/// Sets to[r * to_step + c] to from[c * from_step + r] for r < `rows` and c < `cols`; both are N, or less for a Part.
 template <int N, class T, class From, class Rows, class Cols>
 WEFT_INLINE void transpose_block(From from, i64 from_step, Global<T> to, i64 to_step, Rows rows, Cols cols) {
   decltype(plain_bits(Vec<T, N>{})) v[N] = {};

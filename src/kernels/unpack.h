@@ -20,7 +20,7 @@ WEFT_INLINE f32 f4_number(u32 bits) {
   return bits & 8 ? -half / 2 : half / 2;
 }
 
-/// Tasks: ceil_div(count, unpack_chunk).
+/// Unpacks `count` elements. Tasks: ceil_div(count, unpack_chunk).
 template <int Bits, class L, class From, class To>
 WEFT_INLINE void unpack(const L& launch, i64 count, From from, To to) {
   using T = Pointee<decltype(to)>;
@@ -43,7 +43,7 @@ WEFT_INLINE u32 f4_bits(f32 x) {
   return sign | (size < 2 ? u32(size * 2) : size < 4 ? 4 + u32(size >= 3) : 6 + u32(size >= 6));
 }
 
-/// Packs the low bits of bytes, or floats as f4e2m1; unused bits of the last byte are 0. Tasks: as of `unpack`.
+/// Packs the low bits of bytes, or floats as f4e2m1; unused bits of the last byte are 0. Tasks: as for `unpack`.
 template <int Bits, class L, class From, class To>
 WEFT_INLINE void pack(const L& launch, i64 count, From from, To to) {
   constexpr int per_byte = 8 / Bits;

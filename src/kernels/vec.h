@@ -128,7 +128,7 @@ template <>
 struct IntOfSize<8> {
   using type = i64;
 };
-/// Integer of the same width, lane for lane.
+/// Integers as wide as the lanes of V.
 template <class V>
 using IntLike = Vec<typename IntOfSize<sizeof(Elem<V>)>::type, lanes_of<V>>;
 
@@ -150,7 +150,7 @@ template <class T, int... I>
 WEFT_INLINE Vec<T, sizeof...(I)> numbers(Lanes<I...>) {
   return {T(I)...};
 }
-/// 0, 1, 2, ... N - 1.
+/// Returns 0, 1, 2, ... N - 1.
 template <class T, int N>
 WEFT_INLINE Vec<T, N> iota() {
   if constexpr (N == 1) return T(0);
@@ -170,7 +170,7 @@ WEFT_INLINE void set_lane(V& v, int i, Elem<V> x) {
   else if constexpr (is_packed<Elem<V>>) v.bits[i] = typename BitsOf<Elem<V>>::type(x);
   else v[i] = x;
 }
-/// The bits of a packed value, and back.
+/// Convert a packed value to its bits, and back.
 template <class T, class V>
 WEFT_INLINE auto bits_of(V v) {
   if constexpr (lanes_of<V> == 1) return typename BitsOf<T>::type(v);
@@ -203,7 +203,6 @@ WEFT_INLINE Vec<Elem<V>, 2 * lanes_of<V>> join(V low, V high) {
   return r;
 }
 
-/// The element type of a pointer into a buffer.
 template <class P>
 struct PointeeOf;
 template <class T>
@@ -224,7 +223,7 @@ template <class P>
 using Pointee = typename PointeeOf<P>::type;
 
 // ---- load and store ----
-/// A vector in memory that is aligned like its elements only.
+/// A vector in memory, aligned only as its elements are.
 template <class T, int N>
 struct __attribute__((packed, aligned(sizeof(T)))) Loose {
   Vec<T, N> v;
@@ -285,7 +284,7 @@ template <bool Store, class T, class V>
 WEFT_INLINE void masked_move(void*, V&, int) {}
 #endif
 inline constexpr int widest_register = sizeof(f32) * native_lanes;
-/// The number of lanes of a whole register, if the device can load a part of one.
+/// Lanes of T in a whole register if the device has masked loads of T, else native_lanes.
 template <class T>
 inline constexpr int whole_lanes =
     has_masked<T, widest_register / sizeof(T)> ? widest_register / sizeof(T) : native_lanes;
@@ -393,8 +392,8 @@ WEFT_INLINE void store(WEFT_GLOBAL T* p, V v, Part part) {
   constexpr int N = lanes_of<V>;
   static_assert(is_same<T, Elem<V>>, "convert before storing");
 #ifdef WEFT_CPU
-  // AVX2's masked stores take 12 cycles and more on processors of AMD. Storing two halves separately is faster: its
-  // branches are well predicted, because they go the same way in every row.
+  // AVX2's masked stores take 12 cycles and more on processors of AMD. Storing the two halves separately, with
+  // branches, is faster: the branches are well predicted, because they go the same way in every row.
   if constexpr (native_lanes == 16 && has_masked<T, N>) return masked_move<true, T>((void*)p, v, part.n);
   else if constexpr (N > 1) {
     if (part.n >= N) return store(p, v, Full{});
@@ -491,7 +490,7 @@ WEFT_INLINE Vec<f32, lanes_of<V>> bf16_to_f32(V bits) {
 template <class V>
 WEFT_INLINE Vec<u16, lanes_of<V>> f32_to_bf16(V x) {
 #if defined(__AVX512BF16__) && defined(__AVX512DQ__)
-  // The instructions take denormals for zero, so vectors with one are converted below.
+  // These instructions treat denormals as zero, so vectors with a denormal are converted below.
   const auto denormals = [](Vec<f32, 16> v) WEFT_LAMBDA { return __builtin_ia32_fpclassps512_mask(v, 0x20, 0xffff); };
   if constexpr (lanes_of<V> == 32) {
     if ((denormals(x.lo) | denormals(x.hi)) == 0) [[likely]]
@@ -519,7 +518,7 @@ struct Float8 {
     for (int i = 0; i > n; i--) r *= 0.5f;
     return r;
   }
-  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is right for denormals as well.
+  /// Places exponent and mantissa in an f32 and multiplies by a power of two, which is also right for denormals.
   template <class U>
   static WEFT_INLINE Vec<f32, lanes_of<U>> decode(U bits) {
     using F = Vec<f32, lanes_of<U>>;
@@ -632,7 +631,7 @@ template <class V>
 WEFT_INLINE Elem<V> reduce_add(V v) {
   return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return a + b; });
 }
-/// If an operand is NaN, so is the result.
+/// Return the largest, or smallest, lane; NaN if any lane is NaN.
 template <class V>
 WEFT_INLINE Elem<V> reduce_max(V v) {
   return reduce_lanes(v, [](auto a, auto b) WEFT_LAMBDA { return ((a > b) | (a != a)) ? a : b; });

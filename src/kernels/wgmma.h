@@ -32,12 +32,12 @@ WEFT_INLINE constexpr u32 swizzled(int row, int part) { return u32(row * 128 + (
 WEFT_INLINE u64 operand_at(u32 address) {
   return u64(address >> 4 & 0x3fff) | u64(1) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// Returns the descriptor of an operand whose rows each hold one k: 64 elements in a row, the next 64 `apart` bytes
-/// further on.
+/// Returns the descriptor of an operand whose rows each hold 64 elements of one k; the next 64 elements are `apart`
+/// bytes further on.
 WEFT_INLINE u64 transposed_operand_at(u32 address, int apart) {
   return u64(address >> 4 & 0x3fff) | u64(u32(apart) >> 4) << 16 | u64(64) << 32 | u64(1) << 62;
 }
-/// The distance of k steps in a descriptor, in units of 16 bytes: 32 bytes of every row; if transposed, 16 rows.
+/// The distance between k steps in the units of a descriptor, 16 bytes: 32 bytes of every row; if transposed, 16 rows.
 inline constexpr u64 wgmma_step = 2, transposed_step = 128;
 
 /// Makes earlier writes to registers and shared memory visible to the following products.
@@ -49,7 +49,7 @@ template <int Left>
 WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
-/// Waits until all groups of products are finished, and keeps the compiler from reusing their operands `a` before.
+/// Waits until all groups of products are finished; until then the compiler does not reuse their operands `a`.
 WEFT_INLINE void wgmma_wait_for(const u32 (&a)[4][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::"r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
                "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]),

@@ -21,7 +21,7 @@ struct ConvSizes {
   constexpr i64 taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   constexpr i64 pixels() const { return out[0] * out[1] * out[2]; }
   constexpr i64 rows() const { return batch * pixels(); }
-  /// Returns the number of rows that `phased_pixel` takes.
+  /// Returns the number of rows of phased_pixel, including those that are no pixels.
   constexpr i64 phased_rows() const {
     i64 count = batch;
     for (int d = 0; d < 3; ++d) count *= transposed ? tasks::round_up(out[d], stride[d]) : out[d];

@@ -2,8 +2,7 @@
 #pragma once
 /// Convolutions of stride 1 with a 3x3 kernel by minimal filtering (A. Lavin and S. Gray, "Fast Algorithms for
 /// Convolutional Neural Networks", 2015, after S. Winograd): a tile of m x m results takes (m + 2)^2 products for each
-/// pair of channels instead of 9 m^2, that is 4 times fewer for m = 4 and 2.25 times fewer for m = 2. Channels last,
-/// CPUs.
+/// pair of channels instead of 9 m^2: 4 times fewer for m = 4, and 2.25 times fewer for m = 2. Channels last, CPUs.
 ///
 /// With Y = A^T [(G g G^T) * (B^T d B)] A the products of all tiles at one of the (m + 2)^2 positions are a matrix
 /// product over channels, on the micro kernels of gemm.h. A `Form` is one such scheme: `input` applies B^T along one
@@ -200,7 +199,7 @@ WEFT_INLINE void transform_tile(const X* const* pixels, i64 channels, X* to, i64
   }
 }
 
-/// Turns sums of one tile into results. `sums` has a panel's columns for each position, `to` gets them for each pixel.
+/// Transforms the sums of one tile into results. `sums` has a panel's columns for each position, `to` for each pixel.
 template <class Form, GemmTile tile, class Acc>
 WEFT_INLINE void finish_tile(const Acc* sums, Acc* to) {
   constexpr int L = tile.lanes, N = Form::size, M = Form::out, nr = tile.nr();
@@ -297,10 +296,10 @@ WEFT_INLINE void for_tiles(const tasks::WinogradBlocks& b, i64 first, i64 count,
 }
 
 /// Runs tasks [begin, end) of tasks::winograd_blocks(...) for the planes of all images. Computes what `conv` (conv.h)
-/// does, for kernels of 3x3 by any depth. Stride and dilation are 1 along height and width; groups, sizes and padding
-/// may have any value. The planes along the depth that a result reads are summed along k, like channels. X is
-/// Mac::Direct. `w`: packed by pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, with
-/// words of 4 bytes for units.
+/// does, for 3x3 kernels of any depth. Stride and dilation are 1 along height and width; groups, sizes and padding may
+/// have any value. The sums run along k over channels and over planes along the depth. X is Mac::Direct. `w`: packed by
+/// pack_winograd. `outside` is the value of padding. Scratch: tasks::winograd_scratch, `words` being 4-byte words of
+/// all units.
 template <class Mac, GemmTile tile, class Form, class L, class X, class Store>
 WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const typename Mac::B* w, X outside,
                           const Store& store) {
@@ -364,7 +363,7 @@ WEFT_INLINE void winograd(const L& launch, const ConvSizes& s, const X* x, const
 }
 
 /// Transforms and packs weights, given as for pack_b with the taps {depth, 3, 3}. Each position of the transformed
-/// kernel becomes a tap with the units of all depths. Computes in Form::Wide and rounds once. Tasks: pack_b_tasks.
+/// kernel becomes a tap with the units of all depths. Transforms in Form::Wide and rounds once. Tasks: pack_b_tasks.
 template <class Mac, GemmTile tile, class Form, class L, class Src>
 WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from, typename Mac::B* to) {
   constexpr int nr = tile.nr(), N = Form::size, G = Mac::group, K = 8;
@@ -379,7 +378,7 @@ WEFT_INLINE void pack_winograd(const L& launch, const PackB& p, const Src* from,
     alignas(64) Wide taps[K * 9 * nr] = {}, made[N * N * nr];
     V between[N * 3];
     WEFT_NO_UNROLL for (i64 k0 = 0; k0 < units * G; k0 += K) {
-      WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time
+      WEFT_NO_UNROLL for (i64 j = 0; j < count; ++j) {  // a few k of one column at a time stay in L1
         WEFT_NO_UNROLL for (i64 i = 0; i < K * 9; ++i) {
           const i64 all_k = k0 + i / 9, depth = all_k / plane_k, k = all_k % plane_k, tap = i % 9;
           taps[i * nr + j] = k < p.k && depth < p.taps[0]

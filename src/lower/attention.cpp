@@ -115,7 +115,7 @@ bool has_whole_rows(const View& view) {
 Dim rows_of_a_key_head(const View& q, const View& k) { return *exact_divide(q.dims[1], k.dims[1]) * q.dims[2]; }
 
 /// Returns the number of cluster blocks among which the keys are split (Flash-Decoding) if there are few blocks; each
-/// gets at least `fewest` keys.
+/// block gets at least `fewest` keys.
 int key_split(const Lowering& lowering, int64_t blocks, const View& k, int64_t fewest) {
   int64_t keys = k.dims[2].is_constant() ? k.dims[2].value() : 512;  // a growing cache: assume 512
   int split = 1;
@@ -141,7 +141,7 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
 }
 
 /// Returns the kernel with one warp group per block; two warp groups are slower because each waits until the other has
-/// used the keys. If there are few blocks, the keys are split among more.
+/// used the keys. If there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);

@@ -37,8 +37,8 @@ Outputs split_outputs(const Region& region);
 bool fits(Lowering& lowering, const Iteration& iteration, const std::vector<Instruction*>& instructions,
           const std::vector<Value>& outputs, const std::vector<Value>& given, const std::vector<Value>& loads);
 
-/// If an operand of the epilogue is broadcast along some of the axes that the anchor merges, neighbouring lanes are not
-/// neighbours in that operand. Then moves the epilogue to a region of its own and returns that; else an empty region.
+/// Moves the epilogue to a region of its own and returns it, if an operand of the epilogue is broadcast along some axes
+/// that the anchor merges: lanes are then not neighbours in its memory. Otherwise returns an empty region.
 Region split_epilogue(Lowering& lowering, Region& region, const Iteration& iteration);
 
 /// Sizes of a tensor seen as [outer, n, inner], where n is one axis.

@@ -20,7 +20,7 @@ bool is_small(DType type, const Dim& elements) { return elements.upper_bound() <
 /// Merges all axes into one coordinate, as the kernel of a sum needs.
 Iteration flat(const Region& region) { return {.dims = region.dims, .group_begin = {0}, .coordinates = {"at"}}; }
 
-/// Makes the kernel that exchanges tensors that fit into a mailbox. `to`: the result of a gather.
+/// Makes the kernel that exchanges tensors that fit into a mailbox. `to`: the result of a gather; null for a sum.
 PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& from, const View* to) {
   const auto& op = *region.anchor->as<Collective>();
   KernelBuilder kernel("all_reduce.h");
@@ -44,7 +44,7 @@ PlanStep direct_exchange(Lowering& lowering, const Region& region, const View& f
 /// Returns a region's elementwise instructions that run first: the anchor's prologue, or all if it has no anchor.
 std::vector<Instruction*>& front_of(Region& region) { return region.anchor ? region.prologue : region.epilogue; }
 
-/// True if all readers of a small sum are among `readers`, which have the same sizes.
+/// True if the sum is small, and all its readers are among `readers` and have its sizes.
 bool feeds_only_readers(const Region& sum, const std::vector<Instruction*>& readers) {
   Value value{sum.anchor, 0};
   auto is_inside = [&](Instruction* user) { return std::ranges::find(readers, user) != readers.end(); };

@@ -45,7 +45,7 @@ std::vector<View> views_of(Lowering& lowering, const Module& body, std::span<con
 }
 
 /// Lowers one body of an If. Results of symbolic size are written to buffers of the branch, which are then swapped with
-/// those of the If.
+/// the If's buffers.
 void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const std::vector<View>& views,
                   const std::vector<BufferId>& targets) {
   const Module& body = *i.modules[which];
@@ -66,7 +66,7 @@ void lower_branch(Lowering& lowering, const Instruction& i, size_t which, const 
   if (!swaps.empty()) lowering.add_control({.action = SwapStep{}, .buffers = swaps, .reason = "results of the branch"});
 }
 
-/// Lowers one loop. Holds the buffers of the carried values, before and after a trip, and of the stacked rows.
+/// Lowers one loop. Holds the buffers of carried values, before and after a trip, and of stacked rows (scan outputs).
 class LoopLowering {
  public:
   LoopLowering(Lowering& lowering, Instruction& i)

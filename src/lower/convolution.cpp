@@ -53,7 +53,7 @@ struct GroupChannels {
   int64_t in, out;
 };
 
-/// Returns a group's channels if kernels/depthwise.h supports them: 1 in, 1 out; on CPUs also few floats per vector.
+/// Returns a group's channels if kernels/depthwise.h supports them: 1 in, 1 out; on CPUs also small groups of floats.
 std::optional<GroupChannels> depthwise_channels(const Lowering& lowering, const Instruction& i, const Window& w) {
   bool is_one_group = known_equal(w.groups, 1),
        is_one = known_equal(w.channels_in, 1) && known_equal(w.channels_out, 1);
@@ -79,7 +79,7 @@ bool reads_pixels(const Window& w, const Mac& mac, const View& x) {
 /// Returns the stride between taps of the weights, if one stride serves all kernel axes.
 std::optional<Dim> tap_stride(const View& weights) { return even_stride(weights, 2, weights.dims.size()); }
 
-/// True if a copied line needs few pixels beyond its end, and a copied block few further lines.
+/// True if windows reach few pixels beyond the end of a line, and few lines beyond the end of a block.
 bool has_short_reach(const Window& w) {
   bool is_short = w.in.size() == 2;
   for (size_t i = 0; i < w.kernel.size(); ++i) is_short &= ((w.kernel[i] - Dim(1)) * w.dilation[i]).upper_bound() <= 4;
@@ -89,8 +89,8 @@ bool has_short_reach(const Window& w) {
 /// True if the channels fill whole tiles of AMX.
 bool fills_units(const Window& w, const Mac& mac) { return w.channels_in.is_multiple_of(tasks::amx_side * mac.group); }
 
-/// Returns the kernel's way to read its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of
-/// few channels, as a padded copy, or with a conversion.
+/// Returns how the kernel reads its input (kernels/conv.h, conv_padded.h): in place, as copied lines, as im2col of few
+/// channels, as a padded copy, or with a conversion.
 std::string mode_of(const Window& w, const Mac& mac, const View& x, const View& weights, size_t epilogue) {
   bool few = w.channels_in.is_constant() && w.channels_in.value() < 32;
   bool lines = few && known_equal(w.pixel, w.channels_in) && known_equal(w.groups, 1) &&
@@ -136,10 +136,10 @@ View weights_in_order(Lowering& lowering, const Window& w, Value value, std::str
   return lowering.copy_of(to, value, why);
 }
 
-/// What one run of k of packed weights holds: the channels of a tap, of a line of taps, or of all taps (im2col).
+/// The weights in one run of k when they are packed: those of a tap, of a line of taps, or of all taps (im2col).
 enum class Run { tap, line, window };
 
-/// Flattens the taps of a run and their channels, of the windows and of the weights, into one axis k. Lines are those of
+/// Makes the taps of a run and their channels one axis k, in the window and in the weights. Run::line is for
 /// two-dimensional kernels.
 View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
   bool by_lines = run == Run::line;
@@ -156,7 +156,7 @@ View weights_by_runs(Lowering& lowering, Window& w, Value value, Run run) {
   return weights;
 }
 
-/// Packs the weights into one panel for each run, or for Winograd one for each position of the transformed tile.
+/// Packs the weights with one tap for each run, or for Winograd with one for each position of the transformed tile.
 View packed_weights(Lowering& lowering, Window w, const Mac& mac, Value value, const WinogradChoice& winograd,
                     Run run = Run::tap) {
   View from = run == Run::tap ? lowering.view_of(value) : weights_by_runs(lowering, w, value, run);
@@ -364,7 +364,7 @@ void lower_winograd(Lowering& lowering, const Region& region, const Window& w, c
   lowering.add_step(std::move(step), choice.why);
 }
 
-/// Sets the tasks of conv_padded, which cuts blocks by all sizes, or those of `conv` in its other modes.
+/// Sets the tasks of conv_padded, whose blocks depend on all sizes, or those of `conv` in its other modes.
 void set_general_tasks(KernelBuilder& kernel, const Window& w, const Mac& mac, const std::string& mode) {
   if (mode == "Padded") {
     std::string form = cat("<", mac.name, ", ", mac.tile_name, ">(ConvSizes", window_text(kernel, w), ")");
@@ -396,7 +396,7 @@ void lower_general(Lowering& lowering, const Region& region, const Window& w, Ma
     mac.tile = tasks::amx_narrow_tile;
     mac.tile_name = "tasks::amx_narrow_tile";
   }
-  // Channels that fill tiles need no zeros, so the runs may as well be taps.
+  // If the channels fill tiles of AMX, no zeros are needed, so each tap can be a run.
   Run run = mode == "Im2col" ? Run::window : padded && !fills_units(w, mac) ? Run::line : Run::tap;
   View packed = packed_weights(lowering, w, mac, region.anchor->inputs[1], {}, run);
   KernelBuilder kernel(padded ? "conv_padded.h" : "conv.h");

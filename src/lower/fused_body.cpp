@@ -62,7 +62,7 @@ bool is_small(const Instruction& nearest) {
   return nearest.inputs[0].dtype() == DType::f64 && interval_of(nearest.inputs[0]).size() < 0x1p31;
 }
 
-/// Returns the byte type to whose range a Nearest clamps, if that is its type or that of a conversion, its only reader.
+/// Returns u8 or i8 if a Nearest clamps to that range and its result has that type, perhaps after a conversion.
 std::optional<DType> whole_bytes(const Instruction& nearest) {
   const auto* reader = nearest.users.size() == 1 ? nearest.users[0]->as<Convert>() : nullptr;
   DType to = reader ? reader->to : nearest.as<Nearest>()->to;
@@ -242,8 +242,8 @@ std::string conversion_text(const std::string& x, const Convert& op) {
   return cat("convert<", wide, ">(", function, "<", to, ">(", x, "))");
 }
 
-/// 16-bit arithmetic rounds once, at the store: a sum, product or quotient reads the f32 value from before the rounding
-/// to 16 bits. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
+/// Returns the f32 value from before the rounding to 16 bits if `reader` is a sum, product or quotient, so that only
+/// the store rounds. Comparisons and steps (floor, sign) read the rounded value, since it can change their result.
 Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
   const auto* op = value.def->as<Convert>();
   bool is_rounding = op && is_float(op->to) && bits(op->to) == 16 && value.def->inputs[0].dtype() == DType::f32;
@@ -253,15 +253,15 @@ Value unrounded(Value value, Fn reader, const std::vector<Instruction*>& here) {
 
 }  // namespace
 
-/// Writes the late instructions that a value needs.
+/// Writes the late instructions (find_late) that a value needs.
 void FusedBody::emit_late(Value value) {
   if (!late_.contains(value.def) || variables_.contains({value.def, value.index})) return;
   for (const Value& input : operands(*value.def)) emit_late(input);
   emit(*value.def);
 }
 
-/// Writes the integers nearest to the operand of a Nearest, which is below 2^31: those of its guess or, if a lane is in
-/// doubt, those of the sum itself. The sum is computed in a function of its own, so that loops do not hold copies of it.
+/// Writes code for the integers nearest to the operand of a Nearest, which is below 2^31. They come from its guess or,
+/// if a lane is in doubt, from the sum itself. A function computes the sum, so that loops hold no copies of it.
 std::string FusedBody::small_integers(const Instruction& i) {
   std::string name = fresh();
   if (!is_guessed(i)) {
@@ -279,8 +279,8 @@ std::string FusedBody::small_integers(const Instruction& i) {
   return name;
 }
 
-/// Rounds and clamps. Where numbers are small the result is a 32-bit integer, as most readers convert it back to
-/// floats.
+/// Emits code that rounds and clamps. If numbers are small, the result is a 32-bit integer, as most readers convert it
+/// back to floats.
 void FusedBody::emit_nearest(const Instruction& i) {
   DType result = compute_type(i.as<Nearest>()->to);
   std::string text;

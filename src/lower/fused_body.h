@@ -101,8 +101,8 @@ class FusedBody {
 /// Returns the number that all elements of a value equal, looking through views; nothing if they differ or are unknown.
 std::optional<double> splat_of(Value value);
 
-/// Returns that number if it is simple (0, 1, 0.5, 127, infinity ...) and so becomes a literal in the kernel. Others
-/// (scales) are read from memory, so that layers with different scales share one kernel.
+/// Returns the number of splat_of if it is simple (0, 1, 0.5, 127, infinity ...) and so becomes a literal in the
+/// kernel. Others (scales) are read from memory, so that layers with different scales share one kernel.
 std::optional<double> literal_of(Value value);
 
 /// Returns a number of this type as C++ text: `f32(0x1.8p+0)`, `i64(3)`.

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-/// Adds checks that the indices' other axes are no longer than those of x.
+/// Adds checks that, along all axes but `axis`, the indices are no longer than x.
 void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   const Dims &x = i.inputs[0].dims(), &indices = i.inputs[1].dims();
   for (size_t a = 0; a < x.size(); ++a) {
@@ -19,7 +19,7 @@ void check_other_axes(Lowering& lowering, const Instruction& i, size_t axis) {
   }
 }
 
-/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; `along` replaces that of `axis`.
+/// Returns the text `b0 + s1 + c0 * s2 + ...` of an element at coordinates c0, c1 ...; the one of `axis` is `along`.
 std::string element(KernelBuilder& kernel, const View& view, bool written, size_t axis, const std::string& along) {
   std::string text = cat(kernel.buffer(view.buffer, view.dtype, written), "[", kernel.size(view.offset));
   for (size_t a = 0; a < view.dims.size(); ++a) {
@@ -45,7 +45,7 @@ void open_lines(const Lowering& lowering, KernelBuilder& kernel, const Dims& dim
 
 void close_lines(KernelBuilder& kernel) { kernel.line("  }\n  });"); }
 
-/// Emits the sum `from` of the offsets of the `count` coordinates at `index`, or -1 if one is out of range.
+/// Emits `from`: the sum of the offsets of the `count` coordinates at `index`, or -1 if one is out of range.
 void emit_places(KernelBuilder& kernel, const View& x, size_t first, int64_t count, const std::string& index) {
   kernel.line("  bool inside = true;");
   for (int64_t c = 0; c < count; ++c) {
@@ -121,7 +121,7 @@ void lower_gather_nd(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "gather_nd"), "slices copied whole");
 }
 
-/// Updates can collide only along `axis`. So lines run in parallel, and each line applies its updates in order.
+/// Lowers a scatter of elements. Updates collide only along `axis`, so lines run in parallel, each in order.
 void lower_scatter_elements(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<ScatterElements>();
@@ -141,7 +141,7 @@ void lower_scatter_elements(Lowering& lowering, const Region& region) {
   lowering.add_step(kernel.finish(lowering.plan(), "scatter_elements"), "lines in parallel, updates in order");
 }
 
-/// Any two updates may collide. So each task applies all updates, but only to its own columns of the slices.
+/// Lowers a scatter by coordinates. Any two updates may collide, so each task applies all updates to its own columns.
 void lower_scatter_nd(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   View indices = lowering.contiguous_view_of(i.inputs[1]), updates = lowering.contiguous_view_of(i.inputs[2]);

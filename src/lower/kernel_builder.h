@@ -42,8 +42,8 @@ struct PlanDraft : Plan {
 
 /// Writes the source of one kernel and collects its launch arguments. Buffers and sizes are numbered in order of first
 /// use, so equal work has equal text whatever the sizes. Two different sizes with equal values (such as equal numbers
-/// of input and output channels) still get two numbers; otherwise layers in which they are equal would need a kernel of
-/// their own.
+/// of input and output channels) still get two numbers; otherwise layers in which they are equal would need a kernel
+/// apart from other layers.
 ///
 ///     KernelBuilder k("pointwise.h");
 ///     std::string x = k.buffer(view.buffer, DType::f32, false), n = k.size(dim);
@@ -87,7 +87,7 @@ class KernelBuilder {
 
   /// GPUs: sets how many blocks should fit on a compute unit at once; this limits the registers per thread.
   void set_occupancy(int blocks) { occupancy_ = blocks; }
-  /// GPUs: the body itself waits for the previous launch, not WEFT_KERNEL at its start (device.h: WEFT_KERNEL_AHEAD).
+  /// GPUs: the body waits for the previous launch itself; otherwise WEFT_KERNEL waits at the start of the body.
   void set_waits_itself() { waits_itself_ = true; }
 
   void set_kind(KernelKind kind) { kind_ = kind; }

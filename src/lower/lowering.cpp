@@ -61,7 +61,7 @@ static std::set<std::string> symbols_set_in(const Program& program) {
   return names;
 }
 
-/// True if the host decides something between two steps of a GPU, so that not all sizes are known before the run.
+/// True if the host sets sizes between two steps of a GPU, so that some sizes are unknown before the run.
 static bool needs_host(const Program& program) {
   bool needs = false;
   for (const auto& module : program.modules()) {
@@ -175,7 +175,7 @@ std::vector<BufferId> Lowering::output_buffers(const Module& main) {
   return buffers;
 }
 
-/// Makes regions write results directly to their output buffers. A value that is several results gets only the first.
+/// Makes regions write results directly to their output buffers; a value that is several results uses the first one.
 void Lowering::choose_slots(const Module& module, const std::vector<BufferId>& slots) {
   for (size_t i = 0; i < slots.size(); ++i) {
     Value value = behind_reshapes(module.results()[i].value);
@@ -350,14 +350,14 @@ View Lowering::pixel_view_of(Value value) {
   size_t channels = view.dims.size() - 1;
   bool is_dense = known_equal(view.strides[channels], 1) || known_equal(view.dims[channels], 1);
   if (is_dense && even_stride(view, 0, channels)) return view;
-  // On CPUs that store 16 bits, a kernel reads each pixel once for each tap, so the copy keeps 16 bits.
+  // On CPUs, a kernel reads each pixel once for each tap, so the copy keeps 16 bits if values are stored in 16 bits.
   return copy_of(view, value, "its reader needs channels side by side",
                  on_gpu() ? view.dtype : stored_type(view.dtype));
 }
 
 namespace {
 
-/// Removes the axes of size 1 that `view` has in addition to `dims`; nothing if it differs in other axes.
+/// Removes the axes of size 1 that `view` has in addition to `dims`; returns nothing if `view` differs in other axes.
 std::optional<View> without_single_axes(View view, const Dims& dims) {
   View less = view;
   less.dims.clear();
@@ -629,7 +629,7 @@ void Lowering::emit_epilogue(KernelBuilder& kernel, const Region& region, Iterat
                              const std::string& anchor, DType type, const std::vector<size_t>& order) {
   iteration.loads_early = !on_gpu();
   if (on_gpu() && region.anchor && !runs_at_load_) fetch_rows_ahead(kernel, region);
-  auto in_order = [&](View view) {  // leaves views of another rank, such as tables
+  auto in_order = [&](View view) {  // does not permute views of another rank, such as tables
     return view.dims.size() == order.size() ? permuted(view, order) : view;
   };
   FusedBody body(

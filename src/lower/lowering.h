@@ -55,7 +55,6 @@ class Lowering {
   tasks::GemmTile tile() const;
   bool on_gpu() const { return !is_cpu(all_.chip.kind); }
   const GpuModel& gpu() const { return gpu_model(all_.chip.arch); }
-  /// Returns the number of compute units of the target GPU.
   int compute_units() const;
   /// Returns the lanes of a loop over elements of at most this many bits; on a GPU, those of a load of 16 bytes.
   int lanes_for(int widest_bits) const;
@@ -81,7 +80,7 @@ class Lowering {
   }
   /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
   View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
-  /// Copies the elements of the value's own view in the same way; copies those that a broadcast repeats only once.
+  /// Copies the elements of the value's own view in the same way, each only once even if a broadcast repeats it.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).
   DType stored_type(DType type) const { return type == DType::f32 && may_narrow_ ? all_.options.storage : type; }
@@ -91,7 +90,6 @@ class Lowering {
   View new_result(Value value);
   /// Makes such a buffer with axes in the order `stored` (outermost first); outputs of the program ignore the order.
   View new_result(Value value, const std::vector<size_t>& stored);
-  /// True if a view of the value has been set.
   bool has_view(Value value) const { return all_.views.contains(value.def); }
   /// Copies elements of `value` from one view to another.
   void copy_view(const View& from, const View& to, Value value, const std::string& reason) {
@@ -112,7 +110,6 @@ class Lowering {
   bool are_connected() const { return all_.options.are_connected; }
   /// Returns the buffer through which ranks exchange values; makes it at the first call.
   BufferId mailbox();
-  /// Returns the vendors' libraries that may replace kernels.
   const VendorLibraries& libraries() const { return all_.options.libraries; }
   /// Chooses one of several kernels and returns its index; the steps that the region adds later belong to this
   /// decision. A candidate with `needs_measurement` is only chosen if `can_take` accepts its index.
@@ -153,8 +150,8 @@ class Lowering {
   void set_load_time(Value parameter, bool load_time) { all_.load_time[parameter.def] = load_time; }
 
   /// Emits the region's epilogue into a store lambda of `kernel`. The lambda has the coordinates of `iteration` and the
-  /// anchor's result in the variable `anchor` of compute type `type`; the twin's result is in `second`.
-  /// `order`: the order of axes in the iteration and in stored results; empty: the region's own order.
+  /// anchor's result in the variable `anchor` of compute type `type`; the result of a joined product (gpu/gemv.h) is in
+  /// `second`. `order`: the order of axes in the iteration and in stored results; empty: the region's own order.
   void emit_epilogue(KernelBuilder& kernel, const Region& region, Iteration iteration, const std::string& anchor,
                      DType type, const std::vector<size_t>& order = {});
 
@@ -183,11 +180,11 @@ class Lowering {
 
   LoweredProgram& all_;
   std::string source_ = {};
-  bool runs_at_load_ = false;             // all its values depend on constants: it runs when the program is loaded
-  bool may_place_ = false;                // its kernel can store results with any strides
-  bool may_narrow_ = false;               // its store lambda converts to LowerOptions::storage
+  bool runs_at_load_ = false;             // all values of the region depend on constants: it runs at load time
+  bool may_place_ = false;                // the region's kernel can store results with any strides
+  bool may_narrow_ = false;               // the region's store lambda converts to LowerOptions::storage
   std::set<BufferId> part_buffers_ = {};  // buffers of which the region writes only a part that no other step touches
-  DecisionId decision_ = {};              // its choice among kernels, if any
+  DecisionId decision_ = {};              // the region's choice among kernels, if any
   std::string choice_reason_ = {};        // why the choice differs from the cost model's
 };
 

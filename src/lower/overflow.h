@@ -6,9 +6,9 @@
 
 namespace weft {
 
-/// Finds finite f32 values that a 16-bit type would turn into infinities. They start at constants, such as the lowest
-/// f32 in a mask, and pass through operators that add, scale, pick or move elements; they end at a softmax or a
-/// product. Stored as -infinity, a fully masked row would give NaN in the softmax.
+/// Finds finite f32 values that a 16-bit type would turn into infinities. They come from constants, such as the lowest
+/// f32 in a mask, and pass through operators that add, scale, pick or move elements, up to a softmax or a product.
+/// Stored as -infinity, a fully masked row would give NaN in the softmax.
 class OverflowingValues {
  public:
   /// `type`: bf16 or f16.

@@ -67,7 +67,7 @@ void emit_source(KernelBuilder& kernel, const Pad& op, const View& x, const std:
   kernel.line("  from += i", g, " * ", kernel.size(groups[g].stride), ";");
 }
 
-/// Lowers the other modes by one loop over the result, with vectors along the last axis where the operand allows it.
+/// Lowers modes that pad with the operand's elements: one loop, with vectors along the last axis if the operand allows.
 void pad_with_itself(Lowering& lowering, const Region& region) {
   const Instruction& i = *region.anchor;
   const auto& op = *i.as<Pad>();

@@ -60,7 +60,7 @@ Product as_product(Lowering& lowering, const Instruction& dot, Value rows) {
             .n = 0,
             .k = 0};
   size_t rank = p.a.dims.size();
-  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // a number more often than in A
+  p.k = p.b.dims[rank - 2].is_constant() ? p.b.dims[rank - 2] : p.a.dims[rank - 1];  // B's k is constant more often
   p.n = p.b.dims[rank - 1];
   p.batch_axes = rank - 2;
   if (!dot.is<GroupedDot>() && is_repeated(leading(p.b, rank - 2))) {

@@ -50,7 +50,7 @@ class Grouping {
   }
 
  private:
-  /// Finds the instructions that set the sizes an instruction uses, in its fields, bodies and views: it needs them.
+  /// Finds, for each instruction, the instructions that set the sizes in its fields, bodies and views, as dependencies.
   void find_setters() {
     std::unordered_map<std::string, Instruction*> set_by;
     for (Instruction& i : module_) {
@@ -147,7 +147,7 @@ class Grouping {
     return false;
   }
 
-  /// Follows a value up through a few elementwise functions with one non-constant operand; returns where it ends.
+  /// Follows a value up through a few elementwise functions with one non-constant operand; returns where it stops.
   static const Instruction* origin(Value value) {
     constexpr int limit = 4;
     const Instruction* at = producer(value);
@@ -165,8 +165,8 @@ class Grouping {
     return at;
   }
 
-  /// True for a conversion to a wider type whose result is read much later (as in a residual connection) and only by
-  /// elementwise functions, or is summed while others read the narrow value. The reader then widens it.
+  /// True for a conversion to a wider type that its reader should do. Either only elementwise functions read the
+  /// result, much later (as in a residual connection), or the result is summed while others read the narrow value.
   bool is_widened_by_reader(const Instruction& i) const {
     const auto* op = i.as<Convert>();
     if (!op || bits(op->to) <= bits(i.inputs[0].dtype()) || !region_of(i.inputs[0])) return false;

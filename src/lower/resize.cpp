@@ -30,7 +30,7 @@ Dim tap_count(const Instruction& i, const Dim& in, size_t axis) {
   if (!op.antialias) return 2 * reach;
   if (scale >= 1) return 2 * reach + 1;
   if (scale > 0) return static_cast<int64_t>(2 * static_cast<double>(reach) / scale) + 2;
-  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above, because scale >= out / in
+  return max(ceildiv(in * Dim(2 * reach), max(out, 1)), 2 * reach) + 2;  // as above: scale is at least out / in
 }
 
 /// Returns the accumulator type: f64 for integers, so that they are rounded as exact sums would be.

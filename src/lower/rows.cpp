@@ -42,7 +42,7 @@ RowShape shape_of(const Instruction& anchor) {
   return anchor.is<Reduce>() ? reduced_shape(anchor) : last_axis_shape(anchor.inputs[0].dims());
 }
 
-/// True if elements of a row are far apart because rows lie side by side in memory; a CPU would have to gather them.
+/// True if elements of a row are far apart, because rows are interleaved in memory; a CPU would have to gather them.
 bool reads_columns(Lowering& lowering, const Region& region) {
   if (lowering.on_gpu() || region.anchor->is<Reduce>() || !region.prologue.empty()) return false;
   View rows = lowering.view_of(region.anchor->inputs[0]);
@@ -102,7 +102,7 @@ void emit_load_body(Lowering& lowering, KernelBuilder& kernel, const Region& reg
   kernel.line("    },");
 }
 
-/// Emits the division of a mean's sum, the variable of type `acc`.
+/// Emits the definition of `acc`: the sum, divided by `count` for a mean.
 void emit_mean(KernelBuilder& kernel, const Region& region, const std::string& count, DType acc) {
   bool mean = region.anchor->as<Reduce>()->fn == ReduceFn::mean;
   kernel.line(

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Returns the instruction that has each body. Errors name the node of the outermost one.
+/// Maps each body to the instruction that has it. Errors name the node of the outermost instruction.
 std::map<const Module*, const Instruction*> owners_of(const Program& program) {
   std::map<const Module*, const Instruction*> owners;
   for (const auto& module : program.modules()) {
@@ -42,8 +42,8 @@ std::string why_no_type(const Instruction& i) {
   return {};
 }
 
-/// Returns why only the reference can run an instruction; empty if a target can. Such instructions are found here,
-/// before a family would refuse them during lowering.
+/// Returns why only the reference can run an instruction; empty if a target can. Otherwise a family would refuse such
+/// an instruction during lowering.
 std::string why_nowhere(const Instruction& i) {
   if (is_leaf(i)) return {};
   if (std::string why = why_no_type(i); !why.empty()) return why;

@@ -126,7 +126,7 @@ void lower_block_dot_on_gpu(Lowering& lowering, const Region& region) {
     std::optional<GemvKernel> others;
     if (may_be_few && !m.is_constant())
       others = on_matrix_unit(lowering, *dot.as<BlockDot>(), weight_bits, type, max_block_rows, ahead);
-    Dim typical = others ? typical_prompt : typical_size(m);  // a symbolic size gets one kernel
+    Dim typical = others ? typical_prompt : typical_size(m);  // one kernel serves all values of a symbolic m
     BlockTile tile = choose_tile(lowering, {.type = type, .m = typical, .n = n, .k = k, .family = "block_dot"}).tile;
     int threads = tile.threads(lowering.gpu().wave);
     if (others)

@@ -24,8 +24,8 @@ View weights_by_tap(Lowering& lowering, const Window& w, Value value, DType type
                           is_float(type) ? type : from.dtype);
 }
 
-/// How pixels become channels, for each spatial axis: the channels of `block` neighbouring pixels become those of one
-/// pixel. `count` such blocks cover `pad` pixels before the image and then the image.
+/// Space to depth along each spatial axis: the channels of `block` neighbouring pixels become the channels of one
+/// pixel. The `count` blocks cover the image and `pad` pixels before it.
 struct PixelBlocks {
   std::vector<int64_t> block;
   Dims pad, count;
@@ -96,7 +96,7 @@ struct BlockedConvolution {
   Window w;
 };
 
-/// Turns few channels, where a vector would span two taps, into whole vectors (space to depth). A block is as large as
+/// Space to depth: makes whole vectors out of few channels, where a vector would span two taps. A block is as large as
 /// the stride if that needs fewer products than blocks of one pixel. The channels of a block are padded with zeros.
 BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, int lanes, DType type) {
   auto is_known = [](const Dims& sizes) { return std::ranges::all_of(sizes, &Dim::is_constant); };
@@ -125,9 +125,9 @@ BlockedConvolution blocked(Lowering& lowering, const Instruction& i, Window w, i
     channels *= is_cheaper ? block : 1;
   }
   View image = lowering.view_of(i.inputs[0]), weights = lowering.view_of(i.inputs[1]);
-  // The number of channels of an image may be open; the weights then give it.
+  // If the number of an image's channels is symbolic, takes it from the weights.
   if (known_equal(w.groups, 1) && !image.dims.back().is_constant()) image.dims.back() = w.channels_in;
-  // To [out, taps..., in], from [out, in, taps...] or [in, out, taps...].
+  // Permutes [out, in, taps...] or [in, out, taps...] to [out, taps..., in].
   for (Dims* sizes : {&weights.dims, &weights.strides}) {
     if (w.transposed) std::swap((*sizes)[0], (*sizes)[1]);
     std::rotate(sizes->begin() + 1, sizes->begin() + 2, sizes->end());

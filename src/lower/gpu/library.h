@@ -40,8 +40,8 @@ std::vector<LibraryOffer> convolution_offers(Lowering& lowering, const Region& r
 /// Returns the epilogue as part of the problem's text: "bias other relu"; "kernel" if libraries do not support it; ""
 /// if there is none.
 std::string epilogue_text(Lowering& lowering, const Region& region);
-/// Adds the library call, and a kernel for the part of the epilogue that it leaves. `spare` makes a step of Weft for
-/// the given region; it replaces the call in runs with symbolic sizes that the library refuses.
+/// Adds the library call, and a kernel for the part of the epilogue that the library does not compute. `spare` makes a
+/// step of Weft for the given region; it replaces the call in runs with symbolic sizes that the library refuses.
 void lower_library_convolution(Lowering& lowering, const Region& region, const DirectConvolution& convolution,
                                const LibraryOffer& offer, const std::function<PlanStep(const Region&)>& spare);
 

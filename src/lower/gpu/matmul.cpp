@@ -20,8 +20,8 @@ bool is_direct(const View& view, size_t batch_axes, const Dim& rows, const Dim& 
   return direct;
 }
 
-/// Uses direct_rows if is_direct allows it, else along_k or along_rows with a lambda that loads `stage_lanes<T>`
-/// elements.
+/// Returns the operand's text: direct_rows if is_direct allows it, else along_k or along_rows with a lambda that loads
+/// `stage_lanes<T>` elements.
 std::string operand_text(KernelBuilder& kernel, const View& view, size_t batch_axes, const Dim& rows, const Dim& inner,
                          DType type) {
   if (is_direct(view, batch_axes, rows, inner, type)) {
@@ -60,8 +60,8 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
 
 namespace {
 
-/// Returns constant weights with k contiguous, in the product's type, rows aligned to 16 bytes: transposed once, when
-/// the program is loaded. Returns `b` if that is impossible or gains nothing.
+/// Returns constant weights in the product's type, with k contiguous and rows aligned to 16 bytes. Transposes them
+/// once, when the program is loaded. Returns `b` if that is impossible or gains nothing.
 View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
   size_t rank = b.dims.size();
   bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);

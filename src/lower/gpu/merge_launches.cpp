@@ -14,14 +14,14 @@ namespace weft {
 namespace {
 
 constexpr size_t max_parts = 8, look_back = 8;
-constexpr int64_t max_blocks = 1024;  // of a part at typical sizes; larger parts gain little from one launch less
+constexpr int64_t max_blocks = 1024;  // most blocks of a launch to merge, at typical sizes: larger launches gain little
 
 /// Steps that become one launch.
 struct LaunchGroup {
   std::vector<StepId> members = {};
   bool may_grow = false;
   bool is_tiled = false;  ///< all members launch the same kernels; else: any small kernels
-  std::set<BufferId> read = {}, written = {}, written_apart = {};  // buffers
+  std::set<BufferId> read = {}, written = {}, written_apart = {};  // buffers; written_apart: see PlanStep::writes_apart
 };
 
 bool meets(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
@@ -56,8 +56,8 @@ class Merger {
   }
 
  private:
-  /// True for steps past which no other step may move: spare launches, launches that use mailboxes, and all steps that
-  /// are neither launches nor collectives (branches, host steps, library calls).
+  /// True for steps past which no step may move: spare launches, launches that use mailboxes, branches, host steps and
+  /// library calls, but not collectives.
   bool is_fixed(const PlanStep& step) const {
     const auto* launch = step.as<LaunchStep>();
     auto is_mailbox = [&](BufferId buffer) { return plan_.buffers[buffer].kind == BufferKind::mailbox; };
@@ -83,7 +83,7 @@ class Merger {
       if (may_take && (!is_tiled || launch_alike(launch_of(first_of(group)), launch_of(plan_.steps[i]))))
         return add(group, i);
     }
-    // A step that moves an operand to its result goes as early as possible, so that others can follow it in groups.
+    // A step that moves an operand to its result goes early, so that later steps can join groups after it.
     auto where = moves ? groups_.begin() + static_cast<std::ptrdiff_t>(at) : groups_.end();
     add(*groups_.insert(where, LaunchGroup{.may_grow = may_join, .is_tiled = is_tiled}), i);
   }

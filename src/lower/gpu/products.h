@@ -72,7 +72,7 @@ struct TileChoice {
 PlanStep with_variants(PlanStep step, const TileChoice& choice,
                        const std::function<PlanStep(const BlockTile&)>& launch);
 /// Chooses a tile by measurements if there are any. Without them the cost model chooses among tiles of warp groups; for
-/// other products it is the largest tile whose blocks fill the GPU.
+/// other products, takes the largest tile whose blocks fill the GPU.
 TileChoice choose_tile(Lowering& lowering, const GpuProduct& product);
 /// True if k may be split: the sizes are fixed and the product is computed in every run.
 bool may_split_k(const Lowering& lowering, const Region& region, const Dims& sizes);
@@ -95,7 +95,7 @@ void add_parts(Lowering& lowering, const Region& region, const SplitKSums& sums,
                const std::vector<size_t>& order = {});
 
 /// Returns the number of blocks for a product with this tile: one block for each tile; or, if a block loads its next
-/// tile while it stores the last one, at most as many blocks as are resident at once.
+/// tile while it stores the previous one, at most as many blocks as are resident at once.
 Dim tile_blocks(const Lowering& lowering, const BlockTile& tile, DType type, const Dim& batch, const Dim& m,
                 const Dim& n);
 /// The line of an epilogue between its loads and its arithmetic (kernels/gemm_operand.h, Epilogue).

@@ -68,7 +68,7 @@ struct TileCosts {
 #define TILE_COSTS(name, ...) constexpr TileCosts name{__VA_ARGS__};
 #include "base/chips.def"
 
-/// Returns how many blocks with this tile a unit of a Hopper GPU runs at once.
+/// Returns how many blocks with this tile a compute unit of a Hopper GPU runs at once.
 int hopper_blocks_of_unit(const BlockTile& t, DType type) {
   int most = t.threads(32) > 256 ? 1 : t.threads(32) > 128 ? 2 : 6;
   return std::clamp(227 * 1024 / (tasks::shared_bytes(t, bits(type)) + 1024), 1, most);
@@ -112,8 +112,8 @@ std::vector<RankedTile> ranked_by_cycles(const std::vector<BlockTile>& tiles, co
   return ranked;
 }
 
-/// Returns into how many parts to split k if blocks would leave compute units idle. Each part has at least four steps.
-/// Partial sums pass through memory, so few parts are best.
+/// Returns the number of parts of k: above 1 only if blocks would leave compute units idle. Each part has at least four
+/// steps. Partial sums pass through memory, so few parts are best.
 int parts_for(const BlockTile& tile, const Numbers& p, int units, int most) {
   int64_t steps = (p.k + tile.depth - 1) / tile.depth;
   int parts = 1;
@@ -162,7 +162,7 @@ Numbers numbers_of(const GpuProduct& p, int64_t each = 16) {
   return {number(p.batch), number(p.m), number(p.n), number(p.k)};
 }
 
-/// Returns Weft's candidates for these numbers, in no order.
+/// Returns Weft's candidates for these numbers, unordered.
 std::vector<RankedTile> ranked_for(const Lowering& lowering, const GpuProduct& p, const Numbers& numbers) {
   int units = lowering.compute_units();
   bool narrow = p.type == DType::f16 || p.type == DType::bf16 || p.type == DType::i8 || is_float8(p.type);
