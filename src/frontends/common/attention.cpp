@@ -9,8 +9,8 @@
 namespace weft::frontend {
 namespace {
 
-/// Rotates pairs of elements of the last axis [.., n]: one of each half or (`interleaved`) neighbours. Cosines and
-/// sines of the angles are broadcast to [.., n / 2].
+/// Rotates pairs of elements along the last axis of x[.., n]: elements i and i + n / 2, or (`interleaved`) 2 i and 2 i
+/// + 1. `cosine` and `sine` of the angles are broadcast to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
   Dim half = floordiv(x.dims().back(), 2);

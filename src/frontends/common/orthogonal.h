@@ -15,8 +15,8 @@ Qr qr(Expr x);
 /// below the diagonal are their vectors, `tau`[.., k] their factors.
 Expr householder_product(Expr x, Expr tau);
 
-/// The decomposition x = u s v^T: u[.., m, m] (its first columns unless `full`), values[.., k] from the largest, v[..,
-/// n, n] likewise. The signs of columns are arbitrary.
+/// The decomposition x = u s v^T: u[.., m, m] (its first columns unless `full`), values[.., k] in descending order,
+/// v[.., n, n] (as u). The signs of columns are arbitrary.
 struct Svd {
   Expr u, values, v;
 };

@@ -5,7 +5,7 @@
 
 #include "frontends/common/expr.h"
 
-/// Recurrent networks, one direction and one layer at a time: a loop over the steps of x[steps, batch, in].
+/// Recurrent networks, built one layer and one direction at a time: a loop over the steps of x[steps, batch, in].
 namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
@@ -32,8 +32,8 @@ struct RecurrentForm {
   Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 
-/// The gates lie side by side along the columns, in the order above. A null bias is 0. `hidden` is the size of the
-/// state, `out` that of h: the columns of the projection, without one `hidden`.
+/// The weights of one direction. Columns of gates are concatenated in the order above; a null bias is 0. `hidden` is
+/// the size of the state. `out` is the size of h: the columns of the projection, or `hidden` without a projection.
 struct RecurrentWeights {
   Expr input, recurrent;                        ///< [in, gates * hidden], [out, gates * hidden]
   Value input_bias = {}, recurrent_bias = {};   ///< [gates * hidden]
@@ -45,8 +45,8 @@ struct Recurrent {
   Expr states;        ///< [steps, batch, out]
   Expr hidden, cell;  ///< after the last step: [batch, out], [batch, hidden]; without an lstm `cell` equals `hidden`
 };
-/// Runs the cells over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row
-/// keeps its state after its end, and its later results are zeros.
+/// Runs the cell over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a batch
+/// row keeps its state after its last step, and its later results are zeros.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);
 

@@ -10,7 +10,7 @@
 namespace weft::frontend {
 
 /// Reshapes x. One of `dims` may be -1, which is inferred; with `zero_copies` a 0 at index k means x's own size k. E151
-/// if they do not fit.
+/// if `dims` do not fit x.
 Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
 /// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as above.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
@@ -43,7 +43,7 @@ Expr depth_to_space(Expr x, int64_t block, bool depth_first);
 /// Returns the inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
-/// Reverses the first lengths[b] elements of each row along `time`; the others stay.
+/// Reverses the first lengths[b] elements along axis `time` of each slice b of axis `batch`; the others stay.
 Expr reverse_rows(Expr x, Expr lengths, int64_t batch, int64_t time);
 
 }  // namespace weft::frontend

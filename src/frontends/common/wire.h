@@ -77,7 +77,7 @@ class Wire {
   Kind kind_ = Kind::varint;
 };
 
-/// Returns the start of the contents of a field whose length (a varint) is at `at`.
+/// Returns the offset of a field's contents, which follow the field's length, a varint at offset `at`.
 size_t after_length(std::string_view file, size_t at);
 
 }  // namespace weft::frontend

@@ -85,8 +85,8 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
   return {out.add("Expand", {out.name(i.inputs[0]), out.sizes(op.dims)})};
 }
 
-/// Returns the exclusive end of a slice for ONNX. Negative ends count from the back there, so a slice backwards to
-/// element 0 ends at the lowest number.
+/// Returns the exclusive end of a slice for ONNX. A negative end counts from the back in ONNX, so a slice backwards to
+/// element 0 ends at the lowest i64 that ONNX accepts.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;
@@ -161,7 +161,7 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Returns the name of a factor of a Dot. Skips a Broadcast in front of the factor where ONNX broadcasts it implicitly.
+/// Returns the name of a Dot's factor: the operand of a Broadcast if ONNX broadcasts that operand implicitly.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;

@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Transposes x to channels first, ONNX's layout, or back with `is_back`.
+/// Transposes x to ONNX's layout, channels first. With `is_back`, transposes from it.
 std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
   if (layout == Layout::channels_first) return x;
   std::vector<int64_t> order = {0, rank - 1};

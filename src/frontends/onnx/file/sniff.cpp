@@ -61,8 +61,8 @@ bool is_safetensors(std::string_view file) {
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// True if the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
-/// newline.
+/// True if the file has version 1 and a graph in field 2. An ONNX model has a producer's name in field 2, which never
+/// begins with a newline.
 bool is_saved_model(std::string_view file) {
   return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }

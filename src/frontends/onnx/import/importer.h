@@ -51,7 +51,7 @@ class Importer {
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
   /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
-  /// of their symbols leave it open, takes the caller's decision, else `guess`, and adds a guard.
+  /// of their symbols do not decide it, takes the caller's decision, else `guess`, and adds a guard.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
   /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);

@@ -28,7 +28,8 @@ struct Preferred {
   Expr value, index;
 };
 
-/// Returns the k largest scores of each row. Of equal scores the last one wins, as in onnxruntime's CPU provider.
+/// Returns the k largest scores of each row. Of equal scores the last one comes first, as in onnxruntime's CPU
+/// provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -271,8 +272,8 @@ Values quantized_experts(Call& c) {
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-/// True for experts in the `best` groups of each token, rated by the sum of a group's `each` highest scores:
-/// bool[tokens, experts].
+/// Returns bool[tokens, experts], true for experts in the `best` best groups of each token. A group is rated by the sum
+/// of its `each` highest scores.
 Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
   Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
   Expr grouped = reshape(scores, {tokens, groups, size});
@@ -284,8 +285,8 @@ Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t 
   return reshape(all, scores.dims()) > 0;
 }
 
-/// Computes the weights of experts for each token: log(sigmoid(score)) of the chosen experts and a sentinel for the
-/// others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
+/// Computes the weights of experts for each token. They are log(sigmoid(score)) of the chosen experts and a sentinel
+/// for the others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
 Values group_router(Call& c) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   c.expect_ranks({{1, 1}, {2, 2}});

@@ -143,7 +143,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns a LabelEncoder's result for keys that it does not list: a scalar of the values' type.
+/// Returns the result of a LabelEncoder for other keys than those listed: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -250,8 +250,9 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
-/// (Chang and Lin 2011, section 7): row j - 1 of class i's supports and row i of class j's belong to the pair (i, j).
+/// Computes one-vs-one decision values, [rows, pairs], from the support vectors of both classes. Coefficients are
+/// libsvm's (Chang and Lin 2011, section 7): the pair (i, j) uses row j - 1 for class i's supports and row i for class
+/// j's.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);
@@ -307,7 +308,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// Runs one sweep of coordinate descent over p[rows, k]; converged rows stay.
+/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
@@ -327,7 +328,7 @@ Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   return {open_rows > 0, select(broadcast(is_open, p.dims()), p, before)};
 }
 
-/// Computes class probabilities from r[rows, k, k] by pairwise coupling, as in libsvm.
+/// Computes class probabilities from r[rows, classes, classes] by pairwise coupling, as in libsvm.
 Expr class_probabilities(Call& c, Expr r, int64_t classes) {
   Expr same = equal(along(iota(c, classes), 0, 2), along(iota(c, classes), 1, 2));
   Expr diagonal = reduce(ReduceFn::sum, r * r, {1});
@@ -349,7 +350,7 @@ Values svm_classifier(Call& c) {
   auto coefficients = c.floats("coefficients"), vectors = c.floats("support_vectors"), rho = c.floats("rho");
   if (std::ssize(supports_of) != labels.count() || labels.count() < 2)
     c.unsupported(cat("with supports for ", supports_of.size(), " of ", labels.count(), " classes is not supported"));
-  constexpr int64_t max_classes = 256;  // tables of pairs grow with the third power
+  constexpr int64_t max_classes = 256;  // tables of pairs grow with its third power
   if (labels.count() > max_classes)
     c.unsupported(cat("of ", labels.count(), " classes is not supported, ", max_classes, " are the most"));
   int64_t supports = 0;

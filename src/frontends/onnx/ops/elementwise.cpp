@@ -16,8 +16,8 @@ void refuse_constant_zero(Call& c) {
   if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
 }
 
-/// Returns the operands of a binary function. Before opset 7 the second is broadcast only if `broadcast` is set; it is
-/// aligned with the first from `axis` on or at its end.
+/// Returns the operands of a binary function. Before opset 7, `axis` (which needs `broadcast`) aligns the second
+/// operand with the first from that axis on; without `axis`, their last axes are aligned.
 Values two_operands(Call& c) {
   Values in = c.inputs();
   if (c.opset() >= 7) return in;
@@ -50,7 +50,8 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's type. Integer powers are computed in
+/// f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);
@@ -65,7 +66,7 @@ Values modulo(Call& c) {
   return {apply(fn, arg(c, 0), arg(c, 1))};
 }
 
-/// Shifts by the whole width or more (or by less than nothing) leave only the sign.
+/// Imports BitShift. A signed right shift by a negative number, or by the width or more, leaves only the sign.
 Values bit_shift(Call& c) {
   std::string direction = c.text("direction");
   bool left = direction == "LEFT";
@@ -114,7 +115,7 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
-/// Imports PRelu. Before opset 7 the slopes belong to the channels, whatever the rank.
+/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, whatever x's rank.
 Values prelu(Call& c) {
   Expr x = arg(c, 0), slope = arg(c, 1);
   bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;
@@ -231,7 +232,7 @@ Value casted(Call& c, DType to) {
   if (x.dtype() == to) return x;
   if (x.dtype() == DType::string || to == DType::string) return casted_text(c, x, to);
   if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
-  // Floats to integers narrower than a byte wrap, as integers do.
+  // A float becomes an integer narrower than a byte by way of i32, so that it wraps as an integer does.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }

@@ -156,7 +156,7 @@ Values fused_gemm(Call& c) {
   c.unsupported(cat("with activation '", printable(name), "' is not supported"));
 }
 
-/// Keeps the part of x on and above (below) diagonal k; k may be unknown until the run.
+/// Keeps the part of x on and above (or below) diagonal k, which may be computed at run time.
 Values trilu(Call& c) {
   Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
   return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};
@@ -249,7 +249,7 @@ Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
 
 Values matmul_integer(Call& c) {
   Expr a = without_zero(c, arg(c, 0), 2, true), b = without_zero(c, arg(c, 1), 3, false);
-  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass narrows them again
+  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass makes the operands narrow again
 }
 
 /// Computes the distances of the rows of two matrices.

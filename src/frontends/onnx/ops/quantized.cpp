@@ -71,7 +71,7 @@ Values dequantize_linear(Call& c) {
   return {dequantized(c, x, p, to)};
 }
 
-/// The scale and zero point for which u8 covers the data and 0. The scale is 1 if all data are 0, as in onnxruntime.
+/// A scale and zero point with which u8 covers the data and 0. The scale is 1 if all data are 0, as in onnxruntime.
 struct DynamicParameters {
   Expr scale, zero;
 };
@@ -87,7 +87,7 @@ Values dynamic_quantize_linear(Call& c) {
   return {quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), p.scale, p.zero};
 }
 
-/// Returns input `i` dequantised with the scale and zero point in these inputs, in the type of the scale.
+/// Returns input `i` dequantised with inputs `scale` and `zero`, in the type of the scale.
 Expr real_input(Call& c, size_t i, size_t scale, size_t zero, int64_t axis = 0) {
   Value x = c.input(i);
   return {&c,
