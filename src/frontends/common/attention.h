@@ -45,8 +45,7 @@ struct Reach {
 /// Returns bool[1 or batch, 1, m, n]: true where query i, at position i + offset, may attend to key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
-/// Converts a mask to a term that is added to the scores: 0 and -inf for true and false; a numeric mask keeps its
-/// values.
+/// Converts a mask to a term that is added to the scores: a bool mask to 0 (true) or -inf; numbers stay unchanged.
 Expr additive(Expr mask, DType type);
 /// Extends an additive mask to `keys` along its last axis by -inf, which hides the keys. A mask of size 1 is not
 /// broadcast.

@@ -133,8 +133,7 @@ Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   return dims;
 }
 
-/// Transposes and reshapes the operand to [batch..., rows, columns]. Axes of size 1 are broadcast to their label's
-/// size.
+/// Returns the operand as [batch..., rows, columns]. Axes of size 1 are broadcast to their label's size.
 Expr as_matrices(const Labelled& x, const std::string& batch, const std::string& rows, const std::string& columns,
                  const Labelled& other) {
   Expr value = permuted(x, batch + rows + columns).value;

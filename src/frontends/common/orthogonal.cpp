@@ -153,8 +153,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// Normalises the rotated columns, u times the singular values, by a QR factorisation, which also works for the value
-/// 0.
+/// Normalises the rotated columns, which are u times s, by a QR factorisation; this also works where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);
@@ -186,8 +185,7 @@ Eigen symmetric_eigen(Expr x) {
   Expr size = reduce(ReduceFn::max, abs(m), {1, 2}), unit = eye(*x.at, n, n, x.dtype());
   size = select(equal(size, 0), 1, size);
   Values y = sweeps(*x.at, n, {m, broadcast(unit, m.dims())}, [&](const Builder& b, Expr partner, const Values& now) {
-    Expr last{&b, now[0]},
-        a = (last + swap_last(last)) * 0.5;  // symmetric, so that both columns of a pair get one angle
+    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // symmetric: both columns of a pair get one angle
     Expr row = along(iota(b, n), 1, 3), column = along(iota(b, n), 2, 3);
     Expr place = along(partner, 2, 3), own = sum(select(equal(row, column), a, 0), 1);
     Expr both = sum(select(equal(row, place) & !equal(column, place), a, 0), 1);

@@ -89,8 +89,7 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   }
   for (int64_t denominator = 1; denominator <= 1 << 10; denominator *= 2) {
     double numerator = scale * static_cast<double>(denominator);
-    if (numerator == std::floor(numerator) &&
-        numerator < 0x1p10)  // size * numerator is an exact f32 for sizes up to 2^14
+    if (numerator == std::floor(numerator) && numerator < 0x1p10)  // exact in f32 for sizes up to 2^14
       return floordiv(size * static_cast<int64_t>(numerator), denominator);
   }
   return run_time_size(size, scale);

@@ -10,8 +10,8 @@
 /// (`channels_last(convolution(channels_first(x), w, window))`); passes choose the layout and remove the transposes.
 namespace weft::frontend {
 
-/// A window, with one entry for each spatial axis. Empty strides and dilations mean 1, empty pads 0. A negative pad
-/// removes elements.
+/// A window. Each list has one entry per spatial axis; empty: strides and dilations 1, pads 0. A negative pad removes
+/// elements.
 struct Window {
   std::vector<int64_t> kernel = {}, strides = {}, dilations = {};
   Dims pads_begin = {}, pads_end = {};

@@ -10,7 +10,7 @@
 
 namespace weft::tensorflow {
 
-/// A loop of control flow of version 1: Enter passes each initial value to its Merge; LoopCond holds the condition;
+/// A loop in control flow of TensorFlow 1: Enter passes each initial value to its Merge; LoopCond holds the condition;
 /// Switch passes the value on to the body, which ends in NextIteration, or to Exit.
 struct LoopNodes {
   struct Carried {
@@ -25,7 +25,7 @@ struct LoopNodes {
   const GraphNode* condition = nullptr;   ///< the node LoopCond
 };
 
-/// A branch of version 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
+/// A branch of TensorFlow 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
 struct BranchNodes {
   std::string_view predicate;  ///< the name of a value
   std::string_view sides[2];   ///< the operands of Merge if the predicate is false, true

@@ -18,8 +18,6 @@ namespace {
 
 using namespace frontend;
 
-// --- colours ---------------------------------------------------------------------------------------------------------
-
 /// Three channels along the last axis, each [.., 1].
 struct Colours {
   Expr first, second, third;
@@ -140,7 +138,7 @@ Values resize_bicubic(Call& c) {
   return {resizing.result()};
 }
 
-/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along rows, by columns[out, in] along columns.
+/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along axis 1, columns[out, in] along axis 2.
 Expr resampled(Expr x, Expr rows, Expr columns) {
   const Dims d = x.dims();
   const Dim high = rows.dims()[0], wide = columns.dims()[0];

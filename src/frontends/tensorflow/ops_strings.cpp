@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators on strings and lookup tables. Operators that look into strings call the host (ops/host.h); others
-// move strings like numbers.
+// Imports operators on strings and lookup tables. Operators that read characters call host functions (ops/host.h);
+// others only move strings.
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
 #include "ops/host.h"

@@ -143,8 +143,8 @@ Signature chosen_signature(MetaGraph& meta, const std::string& source, const std
   return std::move(found->second);
 }
 
-/// Finds the checkpoint key of each variable: an assignment of a RestoreV2 result, in the main graph or in the function
-/// that the restoring node calls.
+/// Finds the checkpoint key of each variable by its assignment from a RestoreV2 result, in the main graph or in the
+/// function that the restoring node calls.
 class Restoration {
  public:
   explicit Restoration(GraphModel& model) : model_(model) {}
@@ -242,7 +242,7 @@ class Restoration {
 }  // namespace
 
 bool is_saved_model(std::span<const std::byte> bytes) {
-  // Version 1, then a graph. ONNX has a producer's name in this place, which never begins with a newline.
+  // Version 1, then a graph. An ONNX model has a producer's name in this place, which never begins with a newline.
   std::string_view file = as_text(bytes);
   return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }

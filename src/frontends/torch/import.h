@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// Why a node cannot be translated; or it was not checked because it depends on such a node.
+/// A node and the reason why it cannot be translated, or that it was not checked because it depends on such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;

@@ -12,7 +12,7 @@ namespace {
 
 using frontend::Heads;
 
-/// Reshapes [..., heads, tokens, size] to four axes: the axes in front of the heads become one.
+/// Reshapes [..., heads, tokens, size] to four axes: merges the axes in front of the heads.
 Expr four_axes(const frontend::Builder& c, Expr x) {
   if (x.rank() < 3) {
     if (x.rank() < 2) c.fail("E140", cat("needs [..., tokens, size], has ", x.value.shape()));
@@ -63,15 +63,15 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// Imports torch's fused attention operators for different devices. Only gradients need the results after the first.
-/// Grouped queries are allowed.
+/// Imports torch's fused attention operators for different devices. Results after the first are needed by gradients
+/// only. Grouped queries are allowed.
 Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
-/// Imports flash attention. Its causal mask ends at the last key, whereas that of `attention` begins at the first. They
-/// are the same for equal lengths, so those are required.
+/// Imports flash attention. Its causal mask is aligned with the last key, that of `attention` with the first. Both are
+/// equal if there are as many queries as keys, which is therefore required.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

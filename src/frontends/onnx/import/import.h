@@ -56,8 +56,7 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Names (* and ? match) of graph inputs that become constants: their initializer's value. They are no inputs of the
-  /// program.
+  /// Names (* and ? match) of graph inputs that become constants, their initializer's value, instead of inputs.
   std::vector<std::string> fixed_defaults = {};
   const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they win over ONNX's of the same name
   int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file

@@ -75,8 +75,7 @@ Expr part_of_packed(Expr packed, int64_t i) {
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Returns query, key and value: separate, packed in one or two tensors, or with key and value already split into
-/// heads.
+/// Returns query, key and value: separate, packed in one or two tensors, or with k and v already split into heads.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};

@@ -180,8 +180,7 @@ Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
     return tokens - over * step;
   };
   Expr before = held(at.start), first = at.start - before;
-  Expr from = at.length - held(at.length) - first +
-              along(iota(c, places), 2, 4);  // index, in past and new tokens, that each slot copies
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the token that each slot copies
   from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();

@@ -28,8 +28,7 @@ struct Preferred {
   Expr value, index;
 };
 
-/// Returns the k largest scores of each row. Of equal scores the last one comes first, as in onnxruntime's CPU
-/// provider.
+/// Returns the k largest scores of each row; of equal scores the last comes first, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -198,8 +197,6 @@ Values experts(Call& c) {
   if (c.has_input(6)) e.third = Layer{arg(c, 6), c.optional_input(7)};
   return mixture(c, e, routes_of(c));
 }
-
-// --- quantised -------------------------------------------------------------------------------------------------------
 
 /// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits (the first in the low bits) and returns the first [.., count].
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {

@@ -88,8 +88,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   return sigmoid(rate * (g + bias)) * bound;
 }
 
-/// Converts [tokens, heads, size] to [batch, heads, tokens of each sequence, size] with 0 after a sequence's last
-/// token, and back.
+/// Converts [tokens, heads, size] to zero-padded [batch, heads, tokens of each sequence, size], and back.
 struct PaddedRows {
   Call& c;
   Dim batch, each;
@@ -156,8 +155,7 @@ Values gated_delta_net(Call& c) {
   if (beta != "none" && beta != "sigmoid")
     c.fail("E145", cat("beta_activation '", printable(beta), "' is not none or sigmoid"));
   if (!(bound < 0) || !std::isfinite(bound)) c.fail("E145", cat("gate_lower_bound must be <0, is ", bound));
-  if (c.has("chunk_size"))
-    c.extent("chunk_size");  // the size of blocks computed together; the result does not depend on it
+  if (c.has("chunk_size")) c.extent("chunk_size");  // the result does not depend on the block size
   if (c.has_input(4) != gated || c.has_input(5) != delta)
     c.fail("E140", cat("needs decay and beta exactly where update_rule has them, which is ", rule));
   if (is_raw != c.has_input(7) || is_raw != c.has_input(8))

@@ -250,9 +250,8 @@ Values svm_regressor(Call& c) {
   return {transformed(c, y, post_transform(c))};
 }
 
-/// Computes one-vs-one decision values, [rows, pairs], from the support vectors of both classes. Coefficients are
-/// libsvm's (Chang and Lin 2011, section 7): the pair (i, j) uses row j - 1 for class i's supports and row i for class
-/// j's.
+/// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
+/// (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports and row i for class j's.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);

@@ -85,8 +85,7 @@ std::optional<SizeCondition> size_condition(Value condition) {
   }
 }
 
-/// Translates one branch of an If whose branches have results of different ranks: decides the condition at compile
-/// time.
+/// Translates one branch of an If whose branches' results differ in rank: decides the condition at compile time.
 Values decided_branch(Call& c, const std::string& why) {
   auto known = size_condition(c.input(0));
   if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));

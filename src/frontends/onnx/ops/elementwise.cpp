@@ -50,8 +50,7 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Imports Pow. Base and exponent may differ in type; the result has the base's type. Integer powers are computed in
-/// f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers are computed in f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient (ai.onnx.preview.training): the derivatives of a value of the graph by others, in reverse mode over the
 // instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs replace the
-// values that `xs` and `zs` name, so the instructions between are copied. Where an input is such a value itself, a
-// later pass merges the equal instructions.
+// values that `xs` and `zs` name, so the instructions between are copied. If they are these values themselves, a later
+// pass merges equal instructions.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,8 +18,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The reverse-mode rule of an operator: computes a term of each operand's derivative from the derivative of its
-/// result.
+/// The reverse-mode rule of an operator, which computes its operands' derivatives from that of its result.
 struct Rule {
   Call& c;
   const Instruction& i;

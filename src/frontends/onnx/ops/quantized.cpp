@@ -332,7 +332,7 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
 }
 
 /// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data packs several numbers
-/// into a byte along the last axis; these are unpacked after the gather.
+/// into a byte along the last axis; they are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
@@ -371,9 +371,9 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // Quantize rounds y before it adds the zero point. With an odd zero point halves would then round to the other
-  // neighbour than in onnxruntime. So 1 (times scale) is added to y before the rounding, and the rest of the zero
-  // point, which is even, after it.
+  // Quantize rounds y before it adds the zero point, onnxruntime after it: with an odd zero point halves would round to
+  // different neighbours. So 1 (times scale) is added to y before the rounding, and the rest of the zero point, which
+  // is even, after it.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

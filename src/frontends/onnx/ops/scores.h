@@ -10,7 +10,7 @@ enum class PostTransform : uint8_t { none, softmax, logistic, softmax_zero, prob
 
 /// Reads the attribute post_transform.
 PostTransform post_transform(Call& c);
-/// Transforms scores[rows, targets]. softmax_zero leaves scores of 0; probit is the normal distribution's quantile.
+/// Transforms scores[rows, targets]. softmax_zero keeps scores of 0; probit is the normal distribution's quantile.
 Expr transformed(Call& c, Expr scores, PostTransform how);
 
 /// A vector of labels, numbers or strings.

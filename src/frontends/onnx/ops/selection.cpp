@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result is as large as the data makes it.
+// Operators whose result size depends on data.
 #include <limits>
 
 #include "frontends/common/indexing.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators on strings. Those that look into strings call the host (ops/host.h); others move them like numbers.
+// Imports operators on strings. Those that read characters call host functions (ops/host.h); others only move strings.
 #include <algorithm>
 #include <array>
 
@@ -168,7 +168,7 @@ Values tfidf_vectorizer(Call& c) {
   }
   if (skipped > max_skipped) c.unsupported(cat("takes max_skip_count up to ", max_skipped, ", has ", skipped));
   std::vector<double> weights = c.floats("weights"), weight_of(width, 1);
-  // The source of each result column: a counted n-gram, or the column of zeros before them.
+  // For each result column: its index among the concatenated counts, or 0, the column of zeros.
   std::vector<int64_t> counted(width, 0), seen(width, 0);
   Values parts = {full(c, DType::f32, {x.dims()[0], 1}, 0)};
   size_t entry = 0;
