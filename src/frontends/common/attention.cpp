@@ -94,7 +94,7 @@ Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softca
   if (mask) s = s + Expr{&b, mask};
   if (mode == 2) kept = s;
   Expr probability{&b, b.emit(Softmax{.axis = 3}, {s})};
-  // a row whose keys are all masked gives 0, not NaN
+  // a query with all keys masked gives 0, not NaN
   s = select(equal(reduce(ReduceFn::max, s, {3}), -infinity), 0, probability);
   if (mode == 3) kept = s;
   return {matmul(s, v), kept};

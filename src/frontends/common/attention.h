@@ -3,10 +3,10 @@
 #include "frontends/common/expr.h"
 
 /// Parts of attention operators. Query, key and value are [batch, heads, tokens, size]. An additive mask is broadcast
-/// to the scores, [batch, heads, query tokens, keys].
+/// to the scores, [batch, heads, rows, keys]; each row belongs to one query token.
 namespace weft::frontend {
 
-/// Returns the size of x's last axis divided by `heads`. E151 if it is not divisible; a symbolic size gets a guard.
+/// Returns the size of x's last axis divided by `heads`. E151 if that is no whole number; a symbolic size gets a guard.
 Dim part_size(const Builder& b, Expr x, int64_t heads);
 /// Reshapes and transposes [batch, tokens, heads * size] to [batch, heads, tokens, size].
 Expr split_heads(const Builder& b, Expr x, int64_t heads);

@@ -15,7 +15,7 @@
 namespace weft::frontend {
 namespace {
 
-constexpr int64_t small_constant = 4096;  // elements; passes fold larger constants
+constexpr int64_t small_constant = 4096;  // in elements; passes fold larger constants
 
 bool is_small_constant(Value value) {
   auto* op = value.def->as<Constant>();

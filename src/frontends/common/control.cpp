@@ -11,7 +11,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Builds a body. Errors name the operator that the body belongs to.
+/// The builder of a body. Errors name the operator to which the body belongs.
 class Inner : public Builder {
  public:
   Inner(const Builder& outer, Body& body) : Builder(body), outer_(outer) {}

@@ -54,7 +54,7 @@ Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows
 /// Builds a loop like loop_over, which ends early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
-/// While this object lives, instructions added to `body` belong to trip number `trip` of an unrolled loop.
+/// Assigns instructions that are added to `body` during its lifetime to trip number `trip` of an unrolled loop.
 class InTrip {
  public:
   InTrip(Body& body, const Dim& trip);

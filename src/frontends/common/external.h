@@ -13,8 +13,8 @@ namespace weft::frontend {
 
 /// Opens the files that hold a model's external weights. A model is not trusted, so a location must resolve to a
 /// regular file without a second hard link. The file must be in the model's folder or in the folder of the model's real
-/// path (Hugging Face's cache has links to one folder). The opened file itself is checked, so that nobody can exchange
-/// it between check and use. Each file is mapped once.
+/// path (Hugging Face's cache has links to one folder). The check is made on the opened file, so that no other file can
+/// replace it between check and use. Each file is mapped once.
 class ExternalFiles {
  public:
   /// Without a folder, every location is refused.

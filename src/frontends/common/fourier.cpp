@@ -8,7 +8,7 @@
 namespace weft::frontend {
 namespace {
 
-/// The real and imaginary parts of e^(i 2 pi j k / n) for row j and column k.
+/// The real and imaginary parts of e^(i 2 pi j k / n) for row j and column k; n is the size of the transform.
 struct Twiddles {
   Expr cosine, sine;
 };

@@ -3,8 +3,8 @@
 #include "frontends/common/expr.h"
 #include "ops/indexed.h"
 
-/// Reads and writes at indices that are data (i32 or i64). A negative index counts from the end; one out of range is an
-/// error at run time (E301).
+/// Reads and writes at indices that are values of the program (i32 or i64). A negative index counts from the end; an
+/// index out of range is an error at run time (E301).
 namespace weft::frontend {
 
 /// Gathers slices along an axis: x[before..., n, after...] and index[places...] -> [before..., places..., after...].

@@ -12,7 +12,7 @@ namespace {
 /// A step of Gaussian elimination with partial pivoting on m[batch, n, w] (Golub and Van Loan, "Matrix computations",
 /// 3.4). Of rows `at` to n - 1, the row with the largest absolute value in column `at` is swapped with row `at`.
 struct Pivoted {
-  Expr matrix;  ///< rows swapped
+  Expr matrix;  ///< m after the swap
   Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
   Expr factor;  ///< column `at` divided by the pivot, for all rows: [batch, n, 1]
   Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]

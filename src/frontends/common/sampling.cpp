@@ -11,7 +11,8 @@
 namespace weft::frontend {
 namespace {
 
-/// Returns image[batch, spatial..., channels] at integer positions [batch, points...], one list for each spatial axis.
+/// Returns image[batch, spatial..., channels] at integer positions. `position` has, for each spatial axis, the
+/// coordinates [batch, points...].
 Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   Values parts;
   for (Expr p : position) parts.push_back(with_last_axis(convert(p, DType::i64)));
@@ -130,7 +131,7 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   Dim count = low.dims()[0];
   Dims all = {count, bins, most}, flat = {count, most * Dim(bins)};
   Expr bin = convert(along(iota(c, bins), 1, 3), length.dtype()), sample = along(iota(c, most), 2, 3);
-  Expr number = own ? Expr{&c, own} : scalar(c, most);  // of samples: [regions, 1, 1]
+  Expr number = own ? Expr{&c, own} : scalar(c, most);  // samples of a bin: [regions, 1, 1]
   Expr real = convert(number, length.dtype());
   auto per_region = [&](Expr x) { return reshape(x, {count, 1, 1}); };
   Expr step = per_region(length) / static_cast<double>(bins);

@@ -6,7 +6,7 @@
 /// Sampling of images at fractional coordinates. x is [batch, channels, spatial...].
 namespace weft::frontend {
 
-/// The value of a sample outside the image: 0, that of the nearest pixel, or that at the mirrored position.
+/// The value of a sample outside the image: 0, the nearest pixel, or the pixel at the mirrored position.
 enum class Outside : uint8_t { zeros, border, reflection };
 
 /// Samples x at grid[batch, points..., axes]: positions from -1 to 1 along each axis, the image's last axis first.
@@ -16,7 +16,7 @@ Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool align
 /// `size` = [batch, channels, spatial...] with d = 2 or 3 spatial axes. The grid is [batch, spatial..., d].
 Expr affine_grid(Expr theta, const Dims& size, bool aligned);
 
-/// How regions are cut into bins.
+/// The division of regions into bins, and the samples of a bin.
 struct RegionForm {
   int64_t rows = 1, columns = 1;  ///< bins of each region
   int64_t samples = 0;            ///< samples of a bin along each axis; 0: one for each pixel of the region
@@ -30,9 +30,9 @@ Expr roi_align(Expr x, Expr rois, Expr batch, const RegionForm& form);
 /// and 1 in rois are the centres of the first and last pixel; `outside` is the value beyond the image.
 Expr crop_and_resize(Expr x, Expr rois, Expr batch, const Dims& size, bool nearest, double outside);
 
-/// Deformable convolution: offset[batch, parts * taps * axes, out...] moves the position of each kernel tap; x is
-/// interpolated there and multiplied by mask[batch, parts * taps, out...] (may be null). Each of `parts` parts of the
-/// channels has offsets of its own. w is [outputs, channels / groups, kernel...].
+/// Deformable convolution: offset[batch, parts * taps * axes, out...] moves the position of each kernel tap. x is
+/// interpolated there and multiplied by mask[batch, parts * taps, out...] (may be null). The channels have `parts`
+/// parts with offsets of their own. w is [outputs, channels / groups, kernel...].
 Expr deform_conv(Expr x, Expr w, Expr offset, Value mask, Window window, int64_t groups, int64_t parts);
 
 }  // namespace weft::frontend

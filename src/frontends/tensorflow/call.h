@@ -128,7 +128,7 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// True if the node gives its number of results; in TensorFlow, attributes give it.
+  /// True if the node gives its number of results (in TensorFlow, by attributes).
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
   /// True if input `i` holds complex numbers: pairs of floats along a last axis of 2.

@@ -66,7 +66,7 @@ Block block_at(Cursor& cursor) {
   return block;
 }
 
-/// Called with each entry of a table.
+/// A function that is called with each entry of a table.
 using OnEntry = std::function<void(std::string_view key, std::span<const std::byte> value)>;
 void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_entry) {
   uint64_t room = file.size() - footer_size;

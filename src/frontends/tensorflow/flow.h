@@ -11,7 +11,7 @@ namespace weft::tensorflow {
 
 struct FlowLoop {
   Values carried;           ///< initial values
-  std::vector<bool> stays;  ///< true: the body returns it unchanged, so it is not carried
+  std::vector<bool> stays;  ///< true: the body returns the value unchanged, so it is not carried
   std::function<Value(const Builder&, const Values&)> holds;  ///< builds the condition for another trip
   std::function<Values(const Builder&, const Values&)> step;  ///< builds a trip and returns the new carried values
 };

@@ -512,7 +512,7 @@ class GraphImporter final : public Graphs {
     return value;
   }
 
-  // --- control flow of version 1 -------------------------------------------------------------------------------------
+  // --- control flow of TensorFlow 1 ----------------------------------------------------------------------------------
 
   void raise(Frame& frame, const GraphNode& n, Call& call) {
     std::string_view op = n.node.op;

@@ -124,7 +124,7 @@ GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   }
   if (is_merge) std::erase_if(sides, [](const auto& entry) { return entry.second == 2; });
   auto frame = frame_of_.find(&node);
-  if (frame != frame_of_.end() && !is_merge) {  // an Exit
+  if (frame != frame_of_.end() && !is_merge) {  // node is an Exit
     for (auto it = sides.begin(); it != sides.end();)
       it = maker(it->first) == loops_[frame->second].condition ? sides.erase(it) : std::next(it);
   }

@@ -10,7 +10,7 @@
 
 namespace weft::tensorflow {
 
-/// A node and the reason why it cannot be translated; empty if it can.
+/// A node and the reason why it cannot be translated; an empty reason if it can.
 struct JudgedNode {
   const Node* node;
   std::string why;

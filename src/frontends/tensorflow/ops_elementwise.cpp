@@ -74,7 +74,7 @@ Values power(Call& c) {
   if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  constexpr double most = 64;  // constant exponents unroll the binary power
+  constexpr double most = 64;  // constant exponents up to this are unrolled
   auto known = c.constant(1);
   if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];

@@ -26,7 +26,7 @@ Expr joined_axes(Expr x) {
   return reshape(x, dims);
 }
 
-/// Keeps `lower` diagonals below the main one and `upper` above it; a negative number keeps all.
+/// Keeps `lower` diagonals below the main diagonal and `upper` above it; a negative number keeps all.
 Values band_part(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = matrix(c, 0);

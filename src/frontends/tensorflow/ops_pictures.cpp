@@ -31,7 +31,7 @@ Colours colours_of(Call& c, Expr x) {
 }
 Expr joined(const Colours& x) { return concat(*x.first.at, {x.first, x.second, x.third}, x.first.rank() - 1); }
 
-/// Converts to hue, saturation and value, each from 0 to 1.
+/// Converts red, green and blue to hue, saturation and value, each from 0 to 1.
 Colours hsv_of(const Colours& rgb) {
   auto [r, g, b] = rgb;
   Expr value = max(max(r, g), b), range = value - min(min(r, g), b), is_grey = range <= 0;
@@ -68,7 +68,7 @@ Values adjust_saturation(Call& c) {
   return {joined(rgb_of(hsv))};
 }
 
-/// Scales the differences from the mean of each channel of each picture.
+/// Scales each element's difference from the mean of its channel in its picture.
 Values adjust_contrast(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);

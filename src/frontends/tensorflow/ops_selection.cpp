@@ -55,8 +55,8 @@ void expect_hard_limit(Call& c, size_t i) {
     c.unsupported("that lowers the scores of boxes (soft_nms_sigma) is not supported");
 }
 
-/// Imports non-maximum suppression with `least` to `most` inputs, the sixth of which is soft_nms_sigma. Returns box
-/// indices, with `has_scores` their scores, with `has_count` their count.
+/// Imports non-maximum suppression with `least` to `most` inputs (the sixth: soft_nms_sigma). Returns box indices, with
+/// `has_scores` their scores, with `has_count` their count.
 Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_count) {
   c.expect_inputs(least, most);
   if (c.has_input(5)) expect_hard_limit(c, 5);
@@ -273,7 +273,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// Adds an element with the value of input 3 in column 0 of each row of a sparse matrix that has no elements.
+/// Adds to each row without elements of a sparse matrix one element in column 0, with the value of input 3.
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);

@@ -66,9 +66,9 @@ void read_signature(Wire wire, MetaGraph& meta) {
       wire.skip();
     }
   }
-  std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file has them in no order
+  std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file's order is arbitrary
   std::ranges::sort(signature.outputs, {}, &GraphPort::name);
-  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // those are for loading
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // others are for loading
 }
 
 MetaGraph read_meta_graph(Wire wire) {

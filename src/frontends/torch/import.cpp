@@ -272,7 +272,7 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
   bool is_user = input.kind == Input::Kind::user;
   const std::string& name = is_user ? input.name : input.target;
   Entry& entry = scope_->names[input.name];
-  if (argument.kind == Argument::Kind::scalar) {  // a size that the inputs' sizes determine, else a separate input
+  if (argument.kind == Argument::Kind::scalar) {  // a size: known from the inputs' sizes, else a separate input
     auto size = exported_.graph.sizes.find(input.name);
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});

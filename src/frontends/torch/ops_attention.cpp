@@ -24,8 +24,8 @@ Expr four_axes(const frontend::Builder& c, Expr x) {
   return reshape(x, {batch, dims[dims.size() - 3], dims[dims.size() - 2], dims.back()});
 }
 
-/// Returns the mask with four axes that broadcast to the scores. If q or the mask has more than four, the mask is first
-/// broadcast to q's axes in front of the tokens.
+/// Returns the mask with four axes that broadcast to the scores. If q or the mask has more than four axes, the mask is
+/// first broadcast to q's axes in front of the tokens.
 Expr mask_of(Expr mask, Expr q) {
   if (mask.rank() < 2) mask = with_rank(mask, 2);
   if (mask.rank() <= 4 && q.rank() <= 4) return with_rank(mask, 4);

@@ -134,7 +134,7 @@ Values reduce_slices(Call& c) {
 
 // ---- Indexing by several tensors ----
 
-/// x with the axes that tensors index moved to the front, and the indices as one tensor of coordinates.
+/// x with the axes that are indexed by tensors moved to the front, and the indices as one tensor of coordinates.
 struct Coordinates {
   Expr x;                      ///< indexed axes first
   std::vector<int64_t> order;  ///< the permutation that moved x's axes

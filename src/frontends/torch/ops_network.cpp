@@ -405,7 +405,7 @@ Expr batch_normalised(Call& c, Expr x, double epsilon) {
   return frontend::batch_normalized(x, scale, shift, mean, variance, epsilon);
 }
 
-/// Normalises each channel by its mean and variance over the batch.
+/// Normalises each channel by its mean and variance over the batch and the spatial axes.
 Values by_batch(Call& c, Expr x, double epsilon) {
   std::vector<int64_t> axes = frontend::axes_from(1, x.rank());
   axes[0] = 0;

@@ -56,7 +56,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     }
     case Fn::floor_mod: {
       if (!is_float(type)) return out.add("Mod", x);
-      // The remainder with the divisor's sign: that of truncated division, plus the divisor if the signs differ.
+      // Adds the divisor to the remainder of truncated division if their signs differ: the sum has the divisor's sign.
       std::string rest = out.add("Mod", x, {{"fmod", int64_t{1}}});
       std::string signs = out.add("Mul", {out.add("Sign", {rest}), out.add("Sign", {x[1]})});
       return out.add("Add", {rest, out.add("Where", {out.add("Less", {signs, number(0)}), x[1], number(0)})});

@@ -37,7 +37,7 @@ struct OutAttribute {
 using OutAttributes = std::vector<OutAttribute>;
 using Names = std::vector<std::string>;
 
-/// Collects the graph that is being written: encoded nodes and weights, and the name of each value.
+/// The graph that is being written: encoded nodes and weights, and the name of each value.
 class Out {
  public:
   explicit Out(const Module& main);
@@ -65,7 +65,7 @@ class Out {
   std::string size(const Dim& dim);
   /// Returns the name of a value i64[count] that holds the sizes.
   std::string sizes(const Dims& dims);
-  /// Lets later nodes use the symbols that are sizes of `value`: they read each symbol from its axis.
+  /// Lets later nodes use the symbols among the sizes of `value`: each is read from its axis.
   void learn_symbols(Value value);
   /// Lets later nodes read the symbol from element `index` of the i64 vector `list`.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
@@ -87,7 +87,7 @@ class Out {
   std::unordered_map<Value, std::string, ValueHash> names_;
   std::set<std::string, std::less<>> taken_;
   std::map<std::string, std::string> sizes_;  ///< text of a size -> name of the i64[] value that holds it
-  /// Where a symbol is read: an axis of a value, or (without a value) an element of a list.
+  /// The place at which a symbol is read: an axis of a value, or (without a value) an element of a list.
   struct Place {
     Value value;
     std::string list;

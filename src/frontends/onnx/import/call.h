@@ -110,7 +110,7 @@ class Call : public frontend::Builder {
   mutable std::vector<bool> used_;
 };
 
-/// An operator, its translation, and those of its forms that are refused (docs/operators.md lists them).
+/// An operator, its translation, and a text about its refused forms (for docs/operators.md).
 struct Operator {
   std::string_view domain;
   std::string_view name;

@@ -116,10 +116,10 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   return transpose(Expr{&c, c.emit(GatherNd{}, {transpose(cache, {0, 2, 1, 3}), index})}, {0, 2, 1, 3});
 }
 
-/// Keys and values, with those of earlier runs first.
+/// The keys and values of earlier runs, followed by the new ones.
 struct Cached {
   Expr k, v;
-  Expr seen;              ///< tokens before the first row, a scalar
+  Expr seen;              ///< the number of tokens before the first query, a scalar
   Dim past = 0;           ///< the past length, if it is known as a size
   bool has_room = false;  ///< the caller's buffer has room behind the last token
 };
@@ -198,7 +198,7 @@ Heads projected(Call& c, Expr all, int64_t heads) {
 /// Imports Attention. Past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
-  c.ignore("rotary_embedding_dim");  // belongs to do_rotary
+  c.ignore("rotary_embedding_dim");  // used with do_rotary only
   if (c.flag("past_present_share_buffer") && c.has_input(slots.past))
     c.unsupported("with past_present_share_buffer is not supported");
   Heads h = projected(c, product, c.integer("num_heads"));

@@ -31,8 +31,8 @@ struct EncoderStates {
   std::optional<Expr> scores;  ///< scores of the token after the prompt; nothing if the decoder computes them
 };
 
-/// Runs the encoder's graph. If it also runs the decoder for the first tokens, its outputs are scores, hidden states,
-/// pasts of these tokens, and keys and values of the encoder's tokens; otherwise only the last two.
+/// Runs the encoder's graph. Its outputs are keys and values of the encoder's tokens. If the graph also runs the
+/// decoder for the first tokens, they follow scores, hidden states and the pasts of these tokens.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -298,7 +298,7 @@ Values whisper_beam_search(Call& c) {
     c.unsupported("with a temperature other than 1 is not supported");
   if (c.wants_output(3) || c.wants_output(4))
     c.unsupported("with output 3 (cross_qk) or 4 (non_speech_probs) is not supported");
-  // Only logits_processor and outputs that are refused use these attributes.
+  // These attributes are used only by logits_processor and by outputs that are refused.
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));

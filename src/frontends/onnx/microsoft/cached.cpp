@@ -166,7 +166,7 @@ Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
 }
 
 /// Writes the new tokens into caches of C slots, which hold the last tokens only, in order from slot 0 on. After T
-/// tokens they hold all T if T <= C, else T - G * ceil((T - C) / G) with G = C - window + 1.
+/// tokens, a cache holds all T if T <= C, else T - G * ceil((T - C) / G), where G = C - window + 1.
 Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs, int64_t window) {
   if (!c.has_input(3)) c.fail("E140", "needs caches for sliding_window_cache");
   Dim places = c.input(3).dims()[2], fresh = h.k.dims()[2], all = places + fresh;
@@ -210,7 +210,7 @@ struct Grouped {
   NewTokens at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
   bool causal;
-  int64_t window;  ///< number of keys that a row sees, its own included
+  int64_t window;  ///< number of keys that a query attends to, its own included
   double scale, softcap;
   Value sinks = {};  ///< [heads]; null: none
 };

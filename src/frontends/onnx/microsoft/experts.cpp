@@ -2,7 +2,7 @@
 // com.microsoft's mixtures of experts: the k experts that a router prefers for a token compute its result.
 //
 // Tokens are sorted by expert and cut into blocks of rows. All rows of a block use the same expert, so a block is one
-// matrix product (GroupedDot). A block has ceil(tokens * k / experts) rows, but 1 at least and 32 at most.
+// matrix product (GroupedDot). A block has ceil(tokens * k / experts) rows, but at least 1 and at most 32.
 #include <cmath>
 #include <limits>
 
@@ -44,7 +44,8 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are the weights.
+/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are also the
+/// weights.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));

@@ -143,7 +143,7 @@ Values engram_gate(Call& c) {
 /// The streams in input 0: [.., branches, size], or [.., branches * size] if an attribute gives the number of branches.
 struct Streams {
   Expr x;       ///< f32[.., branches, size]
-  Dims before;  ///< the axes before these
+  Dims before;  ///< the axes before `branches` and `size`
   Dim branches, size;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables in blocks of GGML's types: numbers of a few bits with scales beside them. Layouts: ggml's ggml-common.h.
+// Tables in GGML's block formats: each block has numbers of a few bits and their scales (layouts: ggml-common.h).
 #include "frontends/onnx/microsoft/packed_weights.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace weft::onnx {
 /// Returns the lengths from their running sums: [n + 1] -> [n].
 Expr differences(Expr sums);
 
-/// Converts rows [tokens, n] to padded [batch, sequence, n] and back.
+/// A conversion of rows [tokens, n] to padded [batch, sequence, n] and back.
 struct Packing {
   Call& c;
   Dim batch, sequence;
@@ -22,7 +22,7 @@ struct Packing {
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
-/// For each token, the number of its sequence and its position there.
+/// For each token, its sequence and its positions.
 struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: the token's sequence, its index among the new tokens, and among all
 };

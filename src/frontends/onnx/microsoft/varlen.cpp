@@ -261,7 +261,7 @@ Hashing hashing_of(Call& c, size_t eos) {
   return {longest, heads, has_eos, resets && has_eos, filler, has_eos ? arg(c, eos) : filler};
 }
 
-/// Checks that vocabulary sizes are >= 1 and, if `bounded`, that offsets are >= 0 and their sums fit the id type.
+/// Checks that vocabulary sizes are >= 1 and, if `bounded`, that offsets are >= 0 and offset + size fits the id type.
 void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   auto wide = [&](size_t i) { return convert(arg(c, i), DType::i64); };
   auto least = [](Expr x) { return reduce(ReduceFn::min, x, {0}); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports attention, and the operators around it in transformers.
+// Imports attention, rotary embeddings, linear attention and causal convolution.
 #include "frontends/onnx/ops/attention.h"
 
 #include "frontends/common/control.h"

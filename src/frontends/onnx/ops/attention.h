@@ -3,7 +3,7 @@
 #include "frontends/common/attention.h"
 #include "frontends/onnx/import/expr.h"
 
-/// Functions that the attention operators of ai.onnx and com.microsoft share, besides frontends/common/attention.h.
+/// Functions for the attention operators of both ai.onnx and com.microsoft, in addition to common/attention.h.
 namespace weft::onnx {
 
 /// Translates RotaryEmbedding. Input 0 is x, of rank 3 or 4; the domains order the other inputs differently.
@@ -22,7 +22,7 @@ struct Recurrence {
 };
 struct Recurred {
   Expr state, rows;  ///< the state after the last token; the results as [batch, heads, tokens, dv]
-  Expr added;        ///< the term that each token adds to its key, [batch, heads, tokens, dv]
+  Expr added;        ///< each token adds key^T `added` to the state, [batch, heads, tokens, dv]
 };
 Recurred recurred(Call& c, const Recurrence& of, Expr state);
 

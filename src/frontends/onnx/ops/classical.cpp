@@ -143,7 +143,7 @@ Tensor labels(Call& c, std::string_view which) {
   c.fail("E142", cat("needs ", which));
 }
 
-/// Returns the result of a LabelEncoder for other keys than those listed: a scalar of the values' type.
+/// Returns a LabelEncoder's result for keys that it does not list: a scalar of the values' type.
 Tensor label_default(Call& c, DType type) {
   for (auto name : {"default_string", "default_int64", "default_float"}) c.ignore(name);
   if (c.has("default_tensor")) {
@@ -211,7 +211,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// Returns the kernel function of a support vector machine, x[rows, features] with supports[supports, features]: [rows,
+/// Returns a support vector machine's kernel function for x[rows, features] and supports[supports, features]: [rows,
 /// supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");
@@ -287,7 +287,7 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
          matmul(1.0 - first, list_of(c, DType::f32, {pairs, classes}, lost));
 }
 
-// --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
+// --- class probabilities from pair probabilities (Wu, Lin and Weng 2004, second method, with libsvm's iteration) -----
 
 /// Computes the probability r[rows, i, j] of class i against j from decisions[rows, pairs]; 0 for i = j (Platt 2000).
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences and optionals. A container whose items are known at compile time is just a list of values, and operators
-// read its items from the list. It is built only for operators that cannot know its items (ops/host.h).
+// read its items from the list. A container is built only for operators that cannot know its items (ops/host.h).
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ops/host.h"
@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t max_parts = 1024;  // most parts of a split that is unrolled
+constexpr int64_t max_parts = 1024;  // a split into more parts is not unrolled
 
 Value container(Call& c, size_t i, Type::Kind kind) {
   Value value = c.input(i);

@@ -124,8 +124,8 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// Returns the types of the carried values in a body, whose inputs they are from number `before` on. A sequence without
-/// items gets the declared type of items, so that a body may read them.
+/// Returns the types of a body's carried values, which are its inputs from number `before` on. A sequence without items
+/// gets the declared type of items, so that the body may read items.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {

@@ -8,8 +8,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses a division of integers by a constant that contains 0. Division by a 0 that the run computes gives 0, never a
-/// trap.
+/// Refuses a division of integers by a constant that contains 0. Division by a 0 that is computed at run time gives 0
+/// and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
@@ -231,7 +231,7 @@ Value casted(Call& c, DType to) {
   if (x.dtype() == to) return x;
   if (x.dtype() == DType::string || to == DType::string) return casted_text(c, x, to);
   if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
-  // A float becomes an integer narrower than a byte by way of i32, so that it wraps as an integer does.
+  // Converts floats to integers narrower than a byte through i32, so that they wrap as integers do.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators that move elements, and those that create constants and sizes.
+// Imports operators that move elements, and operators that create constants and sizes.
 #include <algorithm>
 
 #include "frontends/common/views.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports reductions, products, sorting, and operators made of them.
+// Imports reductions, products, sorting, and operators composed of these.
 #include <algorithm>
 
 #include "frontends/common/create.h"
@@ -75,7 +75,7 @@ Values top_k(Call& c) {
   return {values, places};
 }
 
-/// Imports softmax. Before opset 13 it is over all axes from `axis` on together.
+/// Imports softmax. Before opset 13 the softmax is over all axes from `axis` on together.
 Values softmax(Call& c, bool logarithm) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), std::max<int64_t>(x.rank(), 1));

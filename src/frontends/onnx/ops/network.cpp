@@ -58,8 +58,8 @@ Values nhwc_conv(Call& c, bool is_fused) {
   return {channels_last(activation.empty() ? y : activated(c, y, activation))};
 }
 
-/// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the scale of the bias is
-/// that of x times that of w. onnxruntime's own form may have x and the result channels-last.
+/// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the bias has the scale
+/// x_scale * w_scale. onnxruntime's own form may have x and the result channels-last.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
   auto per_channel = [&](size_t i) {
@@ -78,7 +78,7 @@ Values qlinear_conv(Call& c) {
   return {is_last ? channels_last(q) : q};
 }
 
-/// Sets the pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
+/// Sets the pads from input 2: the padding before each axis, then after each.
 void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<int64_t>& output_padding) {
   Dims pads = c.sizes(2);
   size_t axes = spatial.size();
@@ -417,7 +417,7 @@ Values embedded(Call& c, Value position_ids, const Table& table) {
   if (c.has_input(1) && c.has_input(4)) sum = sum + gather(table(4), arg(c, 1));
   Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
-  // The number of valid tokens of each row.
+  // The number of valid tokens of each sequence.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
   if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
   return {y, counts, sum};

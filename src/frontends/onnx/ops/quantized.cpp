@@ -152,7 +152,7 @@ Values dynamic_quantize_matmul(Call& c) {
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
-/// Computes alpha * (a b + C), where C has the scale of a times that of b. Returns floats unless input 7 has a scale.
+/// Computes alpha * (a b + C), where C has the scale a_scale * b_scale. Returns floats unless input 7 has a scale.
 Values quantized_gemm(Call& c) {
   c.expect_inputs(6, 9);
   bool transposed = c.flag("transB");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images read between their pixels: GridSample, AffineGrid, RoiAlign, DeformConv.
+// Sampling of images at fractional positions: GridSample, AffineGrid, RoiAlign, DeformConv.
 #include <algorithm>
 #include <limits>
 

@@ -5,7 +5,7 @@
 /// Scores and labels of the classifiers and regressors of ai.onnx.ml.
 namespace weft::onnx {
 
-/// Numbered as in TreeEnsemble's attribute post_transform.
+/// Transformations of scores, numbered as in TreeEnsemble's attribute post_transform.
 enum class PostTransform : uint8_t { none, softmax, logistic, softmax_zero, probit };
 
 /// Reads the attribute post_transform.

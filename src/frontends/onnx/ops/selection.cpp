@@ -31,7 +31,7 @@ Values unique_as_they_come(Call& c) {
   return {values, inverse, counts};
 }
 
-/// Returns the batch, class and box index of each box that stays, [selected, 3].
+/// Returns the batch, class and box index of each box that is kept, [selected, 3].
 Values non_max_suppression(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}});
   Expr scores = arg(c, 1);

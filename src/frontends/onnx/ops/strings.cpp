@@ -86,7 +86,7 @@ Values regex_full_match(Call& c) {
 
 constexpr int64_t max_columns = 1 << 22, max_skipped = 1000;
 
-/// The n-grams of one length in the pool, and the columns of the result that they are counted in.
+/// The n-grams of one length in the pool, and for each the column of the result for its count.
 struct NGrams {
   int64_t length = 0;
   std::vector<int64_t> first;  // the index of each n-gram's first item in the pool
