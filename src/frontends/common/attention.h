@@ -34,8 +34,8 @@ Expr repeat_heads(Expr x, const Dim& heads);
 /// returns 1.
 double default_scale(Expr& q);
 
-/// The keys that a query may attend to, if the mask also allows them: at most `left` before the query's own position
-/// and at most `right` after it; none after it if `causal`.
+/// The keys that a query may attend to if the mask allows: at most `left` before the query's own position, at most
+/// `right` after it, and none after it if `causal`.
 struct Reach {
   bool causal = false;
   int64_t left = -1, right = -1;  ///< -1: no bound

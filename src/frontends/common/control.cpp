@@ -115,7 +115,7 @@ class LoopBuilder {
     }
   }
 
-  /// Replaces each carried size that the body changes with a symbol; returns true if there was any.
+  /// Gives each carried size that the body changes a new symbol; returns true if there was any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -137,7 +137,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces sizes of a container's items that a trip changes with `_` (any size); returns true if there was any.
+  /// Gives sizes of a container's items that a trip changes the value `_` (any size); returns true if there were any.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));

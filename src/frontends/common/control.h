@@ -22,8 +22,8 @@ struct Branch {
   Values results, captured;
 };
 Branch build_branch(const Builder& b, std::string name, const std::function<Values(const Builder& body)>& body);
-/// Builds an If and returns its results. Sizes that differ between the branches become run-time symbols; E158 if types
-/// differ otherwise.
+/// Builds an If and returns its results. Sizes that differ between the branches become run-time symbols; E158 for types
+/// that differ in more than sizes.
 Values choose(const Builder& b, Value condition, const Branch& yes, const Branch& no);
 
 // --- Loop ------------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Each trip computes one column of the factor and subtracts its outer product from the matrix.
+/// Computes one column of the factor in each trip of a loop, and subtracts its outer product from the matrix.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];

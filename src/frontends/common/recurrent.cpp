@@ -69,7 +69,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
                     const RecurrentForm& form) {
   const Builder& b = *x.at;
   const Dim steps = x.dims()[0], size = cell ? cell.dims()[1] : hidden.dims()[1];
-  bool is_gru = form.kind == CellKind::gru;  // a GRU multiplies the new gate's part of h R + bias by r before adding it
+  bool is_gru = form.kind == CellKind::gru;  // gru_cell adds the recurrent bias, which a gate may multiply
   auto act = activations_of(form);
   Expr projected = matmul(form.rounded ? form.rounded(x) : x, weights.input);
   if (weights.input_bias) projected = projected + Expr{&b, weights.input_bias};

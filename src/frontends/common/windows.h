@@ -60,7 +60,7 @@ struct Maxima {
   Expr values, positions;
 };
 Maxima max_pool_with_positions(Expr x, const Window& window, bool round_up = false);
-/// Writes x's elements to `positions`, flat indices in x's sizes, of a zero tensor of sizes `dims`.
+/// Writes each element of x to its flat index in `positions`, in a zero tensor of sizes `dims`.
 Expr max_unpool(Expr x, Expr positions, const Dims& dims);
 
 /// Adds blocks back into the image that they were cut from (torch's fold): x[batch, channels * block, blocks] ->

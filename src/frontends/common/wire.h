@@ -45,7 +45,8 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// Returns the unread bytes of this message, to be read later, and the number of bytes that the file lacks.
+  /// Returns the unread bytes of this message, to be read later (rest), and how many bytes of it the file lacks
+  /// (missing).
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 

@@ -97,7 +97,7 @@ class Functions {
   bool has_effects(int64_t number) {
     Effects& known = effects_[number];
     if (known != Effects::unknown) return known == Effects::some;
-    known = Effects::none;  // for a function that calls itself
+    known = Effects::none;  // in case the function calls itself
     if (++depth_ > max_nesting) fail("E152", cat("functions are nested more than ", depth_ - 1, " deep"));
     if (has_effects(model_.functions[number].nodes)) known = Effects::some;
     --depth_;

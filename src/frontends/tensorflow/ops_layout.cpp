@@ -414,7 +414,7 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   return block;
 }
 
-/// Imports SpaceToBatch: pads, then moves blocks of the axes after the first into the batch.
+/// Imports SpaceToBatch: pads, then moves blocks of the axes after the first into the batch axis.
 Values space_to_batch(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());
@@ -439,7 +439,7 @@ Values space_to_batch(Call& c) {
   return {reshape(transpose(reshape(x, split), inside), joined)};
 }
 
-/// Imports BatchToSpace: moves batches into blocks, then removes crops.
+/// Imports BatchToSpace: moves blocks from the batch axis into the axes after it, then removes crops.
 Values batch_to_space(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());

@@ -160,7 +160,7 @@ Values unique_op(Call& c) {
   Expr x = c.input(0);
   if (x.rank() != 1) c.unsupported(cat("of ", x.value.shape(), " is not supported; of a vector it is"));
   if (c.has_input(1)) c.axes_in(1, 1);  // a vector has no other axis
-  c.ignore("idx_out_type");             // output_type(1) includes it
+  c.ignore("idx_out_type");             // output_type(1) gives it
   DType type = index_type(c, "out_idx", c.output_type(1));
   Groups groups = unique(x, {}, false);
   Values results = {groups.values, convert(groups.inverse, type)};
@@ -228,8 +228,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Gathers the rows at the indices in input 1 and sums those of each segment; `divisor` makes this a mean or sum /
-/// sqrt(n).
+/// Gathers the rows at the indices in input 1 and sums those of each segment; `divisor`: sum, mean or sum / sqrt(n).
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -249,7 +248,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never beats a row
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never replaces a row
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);

@@ -199,7 +199,7 @@ class Restoration {
     for (std::string_view extent : split(words.back(), ':')) {
       auto numbers = split(extent, ',');
       part.emplace_back();
-      if (numbers.size() < 2) continue;  // "-": all
+      if (numbers.size() < 2) continue;  // "-": the whole axis
       bool is_known = read_number(numbers[0], part.back().start) && read_number(numbers[1], part.back().length);
       if (!is_known || part.back().length < 0)
         fail("E108", cat("a variable is restored from '", printable(text), "', which names no part"));

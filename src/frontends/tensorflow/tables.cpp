@@ -44,8 +44,7 @@ Found maker(const Place* place, std::string_view value) {
   return {};
 }
 
-/// Returns the integers from `start` up to, but without, `limit`; nothing if an operand is unknown or the step is not
-/// 1.
+/// Returns the integers from `start` to `limit` - 1; nothing if an operand is unknown or the step is not 1.
 std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
                                const std::optional<Tensor>& step) {
   std::vector<int64_t> numbers;

@@ -89,7 +89,8 @@ class Call : public frontend::Builder {
   void require_default(std::string_view argument, bool is_default) const;
   /// Throws E141 with the names of arguments that were not read.
   void check_arguments() const;
-  /// Returns `dim`, or all axes, counted from the front. For a tensor without axes, -1 and 0 are valid.
+  /// Returns the axis or the axes in an argument, counted from the front. For a tensor without axes, -1 and 0 are
+  /// valid.
   int64_t axis_of(std::string_view argument, int64_t rank) const;
   int64_t axis_of(std::string_view argument, int64_t rank, int64_t fallback) const;
   std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all if none is given

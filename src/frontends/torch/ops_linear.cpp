@@ -54,7 +54,7 @@ Value solve(Call& c) {
   else if (!left) y = swap_last(y);
   return y;
 }
-/// Imports solve operators that also return error codes; with `has_factors` also factors, which are left out.
+/// Imports solve operators that also return error codes. With `has_factors`, the outputs for factors stay empty.
 template <bool has_factors>
 Values solve_and_errors(Call& c) {
   Value y = solve(c), info = no_errors(c.tensor("A"));

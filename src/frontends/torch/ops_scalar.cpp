@@ -74,7 +74,7 @@ Values relation(Call& c) {
 Values require_relation(Call& c) {
   c.ignore({"assert_msg", "msg"});
   const Binding* bound = c.binding(named(c, 0));
-  if (!bound) return {};  // a Python True
+  if (!bound) return {};  // the condition is a Python True
   if (!bound->relation) c.unsupported("of an expression that is not a relation between sizes is not supported");
   c.importer().require(*bound->relation, "what the model asserts of its sizes");
   return {};

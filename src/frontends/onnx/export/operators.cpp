@@ -86,7 +86,7 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
 }
 
 /// Returns the exclusive end of a slice for ONNX. A negative end counts from the back in ONNX, so a slice backwards to
-/// element 0 ends at the lowest i64 that ONNX accepts.
+/// element 0 ends at INT64_MIN + 1.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;
@@ -161,7 +161,8 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Returns the name of a Dot's factor: the operand of a Broadcast if ONNX broadcasts that operand implicitly.
+/// Returns the name of a factor of a Dot. If ONNX broadcasts the factor implicitly, it is the name of the Broadcast's
+/// operand.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;

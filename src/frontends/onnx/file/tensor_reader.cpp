@@ -133,7 +133,7 @@ Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& f
   return Bytes(std::move(joined));
 }
 
-/// Returns the low `width` bytes of each number: files store types of 8 to 64 bits, and packed smaller ones, as such
+/// Returns the low `width` bytes of each number: files may store elements of 8 to 64 bits, and packed smaller ones, as
 /// numbers.
 Bytes narrow(const std::vector<int64_t>& values, size_t width) {
   std::vector<std::byte> out(values.size() * width);

@@ -133,8 +133,8 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// Returns the sum of the terms that hide keys: the node's mask and bias, and if `causal` a mask of the keys behind
-/// each query, which include the unused end of a buffer.
+/// Returns the sum of the terms that hide keys: the node's mask and bias, and if `causal` a mask of the keys after each
+/// query (also of the unused end of a buffer).
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;
@@ -243,7 +243,7 @@ Values quantized_attention(Call& c) {
 }
 
 /// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
-/// the buckets hold one distance each. Beyond, the bucket grows with the distance's logarithm up to max_distance.
+/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket grows with the logarithm.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
   double most = static_cast<double>(c.integer("max_distance"));

@@ -32,7 +32,7 @@ struct EncoderStates {
 };
 
 /// Runs the encoder's graph. Its outputs are keys and values of the encoder's tokens. If the graph also runs the
-/// decoder for the first tokens, they follow scores, hidden states and the pasts of these tokens.
+/// decoder for the first tokens, scores, hidden states and the pasts of these tokens come before them.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";

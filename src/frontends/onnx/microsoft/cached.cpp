@@ -147,7 +147,7 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. If its number of heads is symbolic, a guard requires the number of `fresh`.
+/// Returns the cache in an input. If its number of heads is symbolic, a guard requires it to equal that of `fresh`.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];

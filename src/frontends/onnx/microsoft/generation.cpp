@@ -244,7 +244,7 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
 }
 
 /// Top-p sampling: replaces scores by `filter`, either for the least likely tokens, whose probabilities sum to at most
-/// 1 - top_p, or (takes_from_the_top) for all tokens after the most likely ones that exceed top_p together.
+/// 1 - top_p, or (takes_from_the_top) for all tokens after the most likely ones, whose probabilities exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];

@@ -78,7 +78,7 @@ void refuse_odd_paged_attention(Call& c) {
   }
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
   c.ignore("v_head_size");  // used by the layout LATENT only
-  c.optional_input(16);     // upper bounds of lengths, which only size the launches
+  c.optional_input(16);     // upper bounds of lengths, needed only to size launches
 }
 
 /// Returns the index of each token in the concatenated blocks of the cache; -1 for a token that is not written.

@@ -88,7 +88,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   return sigmoid(rate * (g + bias)) * bound;
 }
 
-/// Converts [tokens, heads, size] to zero-padded [batch, heads, tokens of each sequence, size], and back.
+/// A conversion of [tokens, heads, size] to zero-padded [batch, heads, tokens of each sequence, size], and back.
 struct PaddedRows {
   Call& c;
   Dim batch, each;

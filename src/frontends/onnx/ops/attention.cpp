@@ -118,7 +118,7 @@ Values causal_conv_with_state(Call& c) {
   int64_t dilation = c.integer("dilation", 1);
   if (dilation < 1) c.fail("E145", cat("dilation must be >=1, is ", dilation));
   bool is_last = c.flag("channels_last");
-  int64_t state = c.integer("state_channels_last", -1);  // -1: as the input
+  int64_t state = c.integer("state_channels_last", -1);  // -1: the input's layout
   if (state < -1 || state > 1) c.fail("E145", cat("state_channels_last must be -1, 0 or 1, is ", state));
   bool is_state_last = state < 0 ? is_last : state == 1;
   auto channels_first = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };

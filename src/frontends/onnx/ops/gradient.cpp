@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient (ai.onnx.preview.training): the derivatives of a value of the graph by others, in reverse mode over the
-// instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs replace the
-// values that `xs` and `zs` name, so the instructions between are copied. If they are these values themselves, a later
-// pass merges equal instructions.
+// Gradient (ai.onnx.preview.training): the derivatives of a value of the graph with respect to others, in reverse mode
+// over the instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs
+// replace the values that `xs` and `zs` name, so the instructions between are copied. If they are these values
+// themselves, a later pass merges equal instructions.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -9,8 +9,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns the slices where the condition holds; without an axis, flattens x. Leaves out elements beyond the end of a
-/// shorter condition.
+/// Returns the slices where the condition holds; without an axis, flattens x first. Leaves out elements beyond the end
+/// of a shorter condition.
 Values compress(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
