@@ -144,7 +144,7 @@ std::unique_ptr<Program> Importer::run() {
   return std::move(program_);
 }
 
-// ---- Operators, before anything is translated ----
+// ---- Checks of operators, before any node is translated ----
 
 const std::set<std::string>& Importer::read_in(const Graph& graph) {
   auto [found, is_new] = read_.try_emplace(&graph);
