@@ -10,7 +10,7 @@
 /// Helpers to read the arguments of a node.
 namespace weft::frontend {
 
-/// Returns the sizes as numbers; nothing if one of them is symbolic.
+/// Returns the sizes as numbers; nothing if a size is symbolic.
 inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
   std::vector<int64_t> numbers;
   for (const Dim& size : sizes) {
@@ -20,7 +20,7 @@ inline std::optional<std::vector<int64_t>> fixed_numbers(const Dims& sizes) {
   return numbers;
 }
 
-/// Records which of a node's named arguments were read, so that an argument that nobody reads becomes an error.
+/// Records which named arguments of a node were read, so that an unread argument becomes an error.
 class Asked {
  public:
   explicit Asked(size_t count) : asked_(count) {}

@@ -9,8 +9,8 @@
 namespace weft::frontend {
 namespace {
 
-/// Rotates pairs of elements of the last axis [.., n]: one of each half or (`interleaved`) neighbours. Cosines and
-/// sines of the angles are broadcast to [.., n / 2].
+/// Rotates pairs of elements along the last axis of x[.., n]: elements i and i + n / 2, or (`interleaved`) 2 i and 2 i
+/// + 1. `cosine` and `sine` of the angles are broadcast to [.., n / 2].
 Expr rotated(Expr x, Expr cosine, Expr sine, bool interleaved) {
   int64_t last = x.rank() - 1;
   Dim half = floordiv(x.dims().back(), 2);
@@ -94,7 +94,7 @@ Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softca
   if (mask) s = s + Expr{&b, mask};
   if (mode == 2) kept = s;
   Expr probability{&b, b.emit(Softmax{.axis = 3}, {s})};
-  // a row whose keys are all masked gives 0, not NaN
+  // a query with all keys masked gives 0, not NaN
   s = select(equal(reduce(ReduceFn::max, s, {3}), -infinity), 0, probability);
   if (mode == 3) kept = s;
   return {matmul(s, v), kept};

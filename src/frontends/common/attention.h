@@ -3,22 +3,22 @@
 #include "frontends/common/expr.h"
 
 /// Parts of attention operators. Query, key and value are [batch, heads, tokens, size]. An additive mask is broadcast
-/// to the scores, [batch, heads, rows, keys]; its rows are those of the query.
+/// to the scores, [batch, heads, rows, keys]; each row belongs to one query token.
 namespace weft::frontend {
 
-/// Returns the size of x's last axis divided by `heads`. E151 if it is not divisible; a symbolic size gets a guard.
+/// Returns the size of x's last axis divided by `heads`. E151 if that is no whole number; a symbolic size gets a guard.
 Dim part_size(const Builder& b, Expr x, int64_t heads);
 /// Reshapes and transposes [batch, tokens, heads * size] to [batch, heads, tokens, size].
 Expr split_heads(const Builder& b, Expr x, int64_t heads);
 /// Transposes and reshapes [batch, heads, tokens, size] to [batch, tokens, heads * size].
 Expr join_heads(Expr x);
 
-/// Query, key and value as heads.
+/// Query, key and value, each [batch, heads, tokens, size].
 struct Heads {
   Expr q, k, v;
 };
 
-/// Writes the new tokens `fresh` into the cache `past`; those of batch row b begin at token start[b]. The result has
+/// Writes the new tokens `fresh` into the cache `past`, those of batch element b from token start[b] on. The result has
 /// `capacity` tokens.
 Expr written(const Builder& b, Expr past, Expr fresh, Expr start, const Dim& capacity);
 
@@ -30,34 +30,35 @@ Expr rotary_embedding(const Builder& b, Expr x, Value positions, Expr cosine, Ex
 /// Repeats each key/value head so that there are as many heads as for the query.
 Expr repeat_heads(Expr x, const Dim& heads);
 
-/// Returns 1 / sqrt(size of a head), the factor of the scores. If that size is symbolic, multiplies q by the factor and
+/// Returns 1 / sqrt(head size), the factor of the scores. If the head size is symbolic, multiplies q by the factor and
 /// returns 1.
 double default_scale(Expr& q);
 
-/// Limits the keys that a query attends to, besides the mask, relative to the query's position: keys up to it if
-/// `causal`, at most `left` before it, at most `right` after it.
+/// The keys that a query may attend to if the mask allows: at most `left` before the query's own position, at most
+/// `right` after it, and none after it if `causal`.
 struct Reach {
   bool causal = false;
   int64_t left = -1, right = -1;  ///< -1: no bound
   bool is_limited() const { return causal || left >= 0 || right >= 0; }
 };
 
-/// Returns bool[1 or batch, 1, m, n]: true where query i, at position i + offset, attends to key j.
+/// Returns bool[1 or batch, 1, m, n]: true where query i, at position i + offset, may attend to key j.
 Expr visible(const Builder& b, const Reach& reach, const Dim& m, const Dim& n, Expr offset);
 
-/// Converts a mask to a term of the scores: -inf where a bool mask is false; numbers stay.
+/// Converts a mask to a term that is added to the scores: a bool mask to 0 (true) or -inf; numbers stay unchanged.
 Expr additive(Expr mask, DType type);
-/// Extends an additive mask to `keys` along its last axis; keys beyond a shorter mask (even of size 1) are hidden.
+/// Extends an additive mask to `keys` along its last axis by -inf, which hides the keys. A mask of size 1 is not
+/// broadcast.
 Expr padded_mask(Expr mask, const Dim& keys, DType type);
-/// Extends the last axis of x to `size` with `fill`.
+/// Extends the last axis of x to `size` elements, filled with `fill`.
 Expr widened(Expr x, const Dim& size, double fill);
 
-/// The result of an attention, and its scores.
+/// The result of an attention, and the scores that the node returns too.
 struct Scores {
   Expr result, scores;
 };
-/// Builds attention from products and a softmax, for nodes that also return the scores: mode 0 raw, 1 after softcap, 2
-/// masked, 3 after the softmax.
+/// Builds attention from matrix products and a softmax, for nodes that also return the scores. `mode` selects them: 0
+/// raw, 1 after softcap, 2 masked, 3 after the softmax.
 Scores spelt_out(Expr q, Expr k, Expr v, Value mask, double scale, double softcap, int64_t mode);
 
 }  // namespace weft::frontend

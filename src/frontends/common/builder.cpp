@@ -15,14 +15,15 @@
 namespace weft::frontend {
 namespace {
 
-constexpr int64_t small_constant = 4096;  // elements; passes fold larger constants
+constexpr int64_t small_constant = 4096;  // in elements; passes fold larger constants
 
 bool is_small_constant(Value value) {
   auto* op = value.def->as<Constant>();
   return op && op->tensor.elements() <= small_constant && !is_complex(op->tensor.dtype);
 }
 
-/// Returns the result of an instruction whose operands are all small constants; models compute axes and scales so.
+/// Returns the result of an instruction if its operands are small constants: models compute axes and scales from
+/// constants.
 std::optional<Tensor> computed(const Instruction& i) {
   bool is_left = i.is<Constant>() || i.is<Sizes>() || is_quantized_weight(i) || has_symbols(i.op);
   if (!i.op.info().evaluate || i.types.size() != 1 || is_left || !i.types[0].is_tensor()) return {};

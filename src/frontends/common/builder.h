@@ -18,8 +18,8 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 /// The body of an If or a Loop while it is built. Each outer value that it reads becomes a parameter.
 struct Body {
   Module* module;
-  Body* outer = nullptr;  ///< the body around it
-  Dim trip = 0;           ///< number of the trip, combined over all loops around; random numbers depend on it
+  Body* outer = nullptr;  ///< the enclosing body
+  Dim trip = 0;           ///< trip number, combined over all enclosing loops; random numbers depend on it
   Values captured = {};   ///< values of the outer module that became parameters
 
   /// Makes a value of an outer module usable in this body. Constants and sizes are created again, other values become

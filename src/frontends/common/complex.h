@@ -19,20 +19,21 @@ Expr magnitude(const Complex& z);
 // ---- Fourier transforms ----
 
 enum class Way : uint8_t { forward, inverse };
-/// Returns the unscaled Fourier transform of n pairs along an axis. `onesided`: n / 2 + 1 bins, which determine the
-/// others, as the signal is real; the forward transform returns them, the inverse takes them.
+/// Returns the unscaled Fourier transform of n pairs along an axis. `onesided`, for real signals: the forward transform
+/// returns only the first n / 2 + 1 bins, and the inverse takes only these.
 Expr transformed(Expr pairs, int64_t axis, const Dim& n, Way way, bool onesided = false);
 /// Multiplies the transform of `count` elements by a factor: 1 (mode 0), 1 / sqrt(count) (1) or 1 / count (2).
 Expr normalized(Expr pairs, const Dim& count, int64_t mode);
 
-/// Cuts a signal into pieces of `size` elements, one every `step` elements, and multiplies each by the window.
+/// The pieces into which a signal is cut: `size` elements each, one piece every `step` elements, multiplied by the
+/// window.
 struct Pieces {
   int64_t size, step;
   Expr window;  ///< [size]
 };
 /// Returns the short-time Fourier transform of x[batch, time]: [batch, bins, pieces, 2].
 Expr short_time_transform(Expr x, const Pieces& of, bool onesided);
-/// Returns the signal by overlap-add: adds up the windowed pieces and divides by the sum of the squared windows.
+/// Inverts short_time_transform by overlap-add: adds the windowed pieces and divides by the sum of the squared windows.
 Expr inverse_short_time_transform(Expr pairs, const Pieces& of, bool onesided);
 
 }  // namespace weft::frontend

@@ -11,7 +11,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Builds a body. Errors name the operator that the body belongs to.
+/// The builder of a body. Errors name the operator to which the body belongs.
 class Inner : public Builder {
  public:
   Inner(const Builder& outer, Body& body) : Builder(body), outer_(outer) {}
@@ -25,10 +25,10 @@ class Inner : public Builder {
   const Builder& outer_;
 };
 
-/// Combines the trip numbers of nested loops into one; distinct while inner loops make at most 4096 trips.
+/// Combines the trip numbers of nested loops into one number, which is unique if inner loops make at most 4096 trips.
 Dim nested_trip(const Dim& outer, const Dim& trip) { return outer * 4096 + trip; }
 
-/// Returns the names of the symbols that have a value only inside `body`.
+/// Returns the names of the symbols that instructions of `body` bind.
 std::set<std::string> symbols_inside(const Module& body) {
   std::set<std::string> names;
   for (const Instruction& i : body) {
@@ -49,7 +49,7 @@ std::vector<Result> named(const Values& values) {
   return results;
 }
 
-/// Returns the common type of a result of two branches: sizes that differ become symbols, which are added to `sets`.
+/// Returns the common type of one result of two branches. Sizes that differ become symbols, which are added to `sets`.
 Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<std::string>& inside, Dims& sets) {
   if (!same_but_sizes(a, b)) c.fail("E158", cat("has branches that give ", a, " and ", b));
   if (!a.is_tensor()) return *common_element(a, b);
@@ -65,15 +65,15 @@ Type joined_type(const Builder& c, const Type& a, const Type& b, const std::set<
   return joined;
 }
 
-/// Builds one loop. At first the carried values in the body have the sizes from before the loop. If the body returns
-/// another size, that size becomes a symbol and the body is built again.
+/// Builds one loop. The body is first built with the sizes that the carried values have before the loop. If the body
+/// returns another size, a symbol replaces that size and the body is built again.
 class LoopBuilder {
  public:
   LoopBuilder(const Builder& c, LoopForm form) : c_(c), form_(std::move(form)) {
     for (const Value& value : form_.carried) types_.push_back(value.type());
     if (!form_.types.empty()) types_ = form_.types;
     int64_t most = form_.trips.upper_bound();
-    // the bound is at least 1, because a symbol with one possible value would become a number
+    // the upper bound is at least 1, because a symbol with one possible value would become a number
     op_.counter = c.program().fresh_symbol("trip", 0, std::max<int64_t>(most, 1));
   }
 
@@ -115,7 +115,7 @@ class LoopBuilder {
     }
   }
 
-  /// Replaces carried sizes that the body changes by symbols; returns true if there were any.
+  /// Gives each carried size that the body changes a new symbol; returns true if there was any.
   bool generalise() {
     bool changed = false;
     for (size_t k = 0; k < types_.size(); ++k) {
@@ -137,7 +137,7 @@ class LoopBuilder {
     return changed;
   }
 
-  /// Replaces the sizes of a container's items that differ after the trip by `_` (any size); true if there were any.
+  /// Gives sizes of a container's items that a trip changes the value `_` (any size); returns true if there were any.
   bool generalise_container(Type& type, const Type& next) {
     auto common = common_element(type, next);
     if (!common) c_.fail("E158", cat("carries ", type, ", and its body makes ", next, " of it"));
@@ -207,10 +207,10 @@ class LoopBuilder {
   const Builder& c_;
   LoopForm form_;
   Loop op_;
-  Types types_;  // of the carried values in the body
+  Types types_;  // types of the carried values in the body
   Module* body_ = nullptr;
   Values results_, captured_;
-  std::vector<bool> unwrapped_;  // carried values that are optionals inside the loop only
+  std::vector<bool> unwrapped_;  // true: optional inside the loop, a plain value outside
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 /// through `inside`.
 namespace weft::frontend {
 
-/// Returns the value that stands for `outer` in the body that `b` builds (Body::capture).
+/// Returns `outer`, a value of an enclosing module, as a value of the body that `b` builds (Body::capture).
 inline Expr inside(const Builder& b, Value outer) { return {&b, b.body().capture(outer)}; }
 /// Returns the condition's value if it is known at compile time; the caller then builds one branch only, or no loop.
 std::optional<bool> known_condition(Value condition);
@@ -22,13 +22,13 @@ struct Branch {
   Values results, captured;
 };
 Branch build_branch(const Builder& b, std::string name, const std::function<Values(const Builder& body)>& body);
-/// Builds an If and returns its results. Sizes that differ between the branches become run-time symbols; E158 if types
-/// differ otherwise.
+/// Builds an If and returns its results. Sizes that differ between the branches become run-time symbols; E158 for types
+/// that differ in more than sizes.
 Values choose(const Builder& b, Value condition, const Branch& yes, const Branch& no);
 
 // --- Loop ------------------------------------------------------------------------------------------------------------
 
-/// Describes a loop. If sizes of carried values change from trip to trip, `body` is called again with symbols for them.
+/// The description of a loop. If a trip changes sizes of carried values, `body` is called again with symbols for them.
 struct LoopForm {
   Dim trips = INT64_MAX;
   Value condition = {};          ///< before the first trip; null: none
@@ -36,11 +36,11 @@ struct LoopForm {
   Values carried = {};           ///< their initial values
   Types types = {};              ///< types of the carried values in the body; empty: those of the initial values
   size_t rows = 0;               ///< number of results that each trip adds a row to
-  /// Builds the body and returns the condition (if `gives_condition`), the carried values and the rows.
+  /// Builds the body. Returns the condition (if `gives_condition`), the carried values and one row for each of `rows`.
   std::function<Values(const Builder& body, const Dim& trip, const Values& carried)> body = {};
 };
-/// Returns the carried values after the last trip, then the rows of all trips stacked along a new first axis. E158 for
-/// a body that does not fit.
+/// Returns the carried values after the last trip, then the rows of all trips, stacked along a new first axis. E158 for
+/// a body whose results do not fit.
 Values build_loop(const Builder& b, LoopForm form);
 
 /// Builds a loop whose number of trips is known before it begins:
@@ -51,10 +51,10 @@ Values build_loop(const Builder& b, LoopForm form);
 ///     });
 using TripBody = std::function<Values(const Builder& body, const Dim& trip, const Values& carried)>;
 Values loop_over(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
-/// Builds such a loop, and ends it early when the body's first result is false.
+/// Builds a loop like loop_over, which ends early when the body's first result is false.
 Values loop_while(const Builder& b, const Dim& trips, Values carried, size_t rows, const TripBody& body);
 
-/// While this object lives, instructions added to `body` belong to trip number `trip` of an unrolled loop.
+/// Assigns instructions that are added to `body` during its lifetime to trip number `trip` of an unrolled loop.
 class InTrip {
  public:
   InTrip(Body& body, const Dim& trip);

@@ -22,7 +22,7 @@ int64_t count_steps(const Builder& c, double start, double limit, double delta) 
   return static_cast<int64_t>(count);
 }
 
-/// Builds a range whose number of elements is unknown until the run.
+/// Builds a range whose number of elements is computed at run time.
 Expr range_by_data(Expr start, Expr limit, Expr delta) {
   const Builder& c = *start.at;
   auto wide = [](Expr x) { return convert(x, DType::f64); };

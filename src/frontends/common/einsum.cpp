@@ -9,7 +9,7 @@
 namespace weft::frontend {
 namespace {
 
-/// A value with a label for each axis: a letter, or for an axis of "..." 128 + its number, counted from the last axis.
+/// A value with a label for each axis: a letter, or 128 + i for the i-th axis of "...", counted from the last one.
 struct Labelled {
   Expr value;
   std::string labels;
@@ -87,7 +87,7 @@ Equation read_equation(const Builder& at, std::string text, const std::vector<Ex
 
 bool holds(const std::string& labels, char label) { return labels.find(label) != labels.npos; }
 
-/// Keeps the diagonal of axes that share a label.
+/// Takes the diagonal of axes that share a label.
 Labelled without_repeats(Labelled x) {
   for (size_t i = 0; i < x.labels.size(); ++i) {
     size_t other = x.labels.find(x.labels[i], i + 1);
@@ -121,7 +121,7 @@ Labelled permuted(const Labelled& x, const std::string& labels) {
   return {transpose(x.value, order), labels};
 }
 
-/// Returns the sizes of these labels in both operands together: size 1 in one of them is broadcast.
+/// Returns the common size of each label in the two operands: a size of 1 is broadcast.
 Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   Dims dims;
   for (char l : labels) {
@@ -133,7 +133,7 @@ Dims sizes_of(const std::string& labels, const Labelled& a, const Labelled& b) {
   return dims;
 }
 
-/// Returns the operand as [batch..., rows, columns], with every label at its full size.
+/// Returns the operand as [batch..., rows, columns]. Axes of size 1 are broadcast to their label's size.
 Expr as_matrices(const Labelled& x, const std::string& batch, const std::string& rows, const std::string& columns,
                  const Labelled& other) {
   Expr value = permuted(x, batch + rows + columns).value;

@@ -4,8 +4,8 @@
 #include "ops/build.h"
 #include "ops/elementwise.h"
 
-/// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Appends the
-/// instructions. Operands are broadcast, and a number takes the type of the other operand.
+/// Arithmetic on values, so that an operator is written as its formula: `x * tanh(log(exp(x) + 1))`. Each function
+/// appends its instructions. Operands are broadcast, and a number takes the type of the other operand.
 namespace weft::frontend {
 
 struct Expr {
@@ -98,7 +98,7 @@ Expr reversed(Expr x, int64_t axis);
 Expr with_rank(Expr x, int64_t rank);
 /// Adds an axis of size 1 after the last one.
 Expr with_last_axis(Expr x);
-/// Reshapes a vector so that it lies along `axis` of a tensor of `rank` axes: [n] -> [1, n, 1, 1].
+/// Reshapes a vector to a tensor of `rank` axes with its elements along `axis`: [n] -> [1, n, 1, 1].
 Expr along(Expr x, int64_t axis, int64_t rank);
 /// Returns the vector 0, 1, 2 ... of this size.
 Expr iota(const Builder& at, const Dim& size, DType type = DType::i64);

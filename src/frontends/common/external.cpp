@@ -27,7 +27,7 @@ constexpr size_t longest_location = 4096;
                .hint = "put the file beside the model, or name its folder with --external-data-dir"});
 }
 
-/// Returns why the text of a location is refused; nothing if it is accepted.
+/// Returns why the text of a location is refused; empty if it is accepted.
 std::string_view location_fault(std::string_view location) {
   if (location.empty()) return "is empty";
   if (location.size() > longest_location) return "is longer than 4096 characters";

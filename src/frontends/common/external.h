@@ -11,10 +11,10 @@
 
 namespace weft::frontend {
 
-/// Opens the files that hold a model's external weights. A model is not trusted: a location is accepted only if, after
-/// following links, it is a regular file without a second hard link, in the folder of the model or in the folder of the
-/// model's own real path (the cache of Hugging Face links both into one folder). The opened file is checked, so that
-/// nobody can exchange it between check and use. Each file is mapped once.
+/// Opens the files that hold a model's external weights. A model is not trusted, so a location must resolve to a
+/// regular file without a second hard link. The file must be in the model's folder or in the folder of the model's real
+/// path (Hugging Face's cache has links to one folder). The check is made on the opened file, so that no other file can
+/// replace it between check and use. Each file is mapped once.
 class ExternalFiles {
  public:
   /// Without a folder, every location is refused.

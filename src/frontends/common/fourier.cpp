@@ -8,14 +8,14 @@
 namespace weft::frontend {
 namespace {
 
-/// The real and imaginary parts of e^(i 2 pi j k / n) for row j and column k.
+/// The real and imaginary parts of e^(i 2 pi j k / n) for row j and column k; n is the size of the transform.
 struct Twiddles {
   Expr cosine, sine;
 };
 Twiddles twiddles(const Builder& c, const Dim& rows, const Dim& columns, const Dim& n, DType type) {
   Expr turns = along(iota(c, rows), 0, 2) * along(iota(c, columns), 1, 2);
   Expr whole = scalar(c, n);
-  // Reduces the angle modulo whole turns in integers, which is exact.
+  // Reduces the angle to one turn in exact integer arithmetic.
   Expr angle = convert(floor_mod(turns, whole), DType::f64) * (2 * M_PI) / convert(whole, DType::f64);
   return {convert(cos(angle), type), convert(sin(angle), type)};
 }

@@ -5,8 +5,8 @@
 namespace weft::frontend {
 
 /// Returns the Fourier transform along axis -2 of x[..., size, 1 or 2], as a matrix product. The last axis holds the
-/// real and the imaginary part. x is cut or zero-padded to `n` elements. `onesided`: the forward transform returns, the
-/// inverse takes only the first n / 2 + 1 bins, which determine the others if the signal is real.
+/// real and the imaginary part. x is cut or zero-padded to `n` elements. `onesided`, for real signals: the forward
+/// transform returns only the first n / 2 + 1 bins, and the inverse takes only these.
 Expr fourier_transform(Expr x, const Dim& n, bool inverse, bool onesided);
 
 }  // namespace weft::frontend

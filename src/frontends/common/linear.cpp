@@ -9,10 +9,10 @@
 namespace weft::frontend {
 namespace {
 
-/// One step of Gaussian elimination with partial pivoting on m[batch, n, w] (Golub and Van Loan, "Matrix computations",
-/// 3.4): row `at` is swapped with the row from `at` on that has the largest absolute value in column `at`.
+/// A step of Gaussian elimination with partial pivoting on m[batch, n, w] (Golub and Van Loan, "Matrix computations",
+/// 3.4). Of rows `at` to n - 1, the row with the largest absolute value in column `at` is swapped with row `at`.
 struct Pivoted {
-  Expr matrix;  ///< rows swapped
+  Expr matrix;  ///< m after the swap
   Expr pivot;   ///< the element at (at, at), [batch, 1, 1]
   Expr factor;  ///< column `at` divided by the pivot, for all rows: [batch, n, 1]
   Expr sign;    ///< -1 where rows were swapped, [batch, 1, 1]
@@ -78,7 +78,7 @@ Expr inverse(Expr x) {
   return solved(x, broadcast(eye(*x.at, n, n, x.dtype()), x.dims()));
 }
 
-/// Computes one column of the factor in each trip, and subtracts its outer product from the matrix.
+/// Computes one column of the factor in each trip of a loop, and subtracts its outer product from the matrix.
 Expr cholesky(Expr x) {
   Expr m = square_matrices(x);
   Dim n = m.dims()[1];
@@ -88,7 +88,7 @@ Expr cholesky(Expr x) {
     column = select(row < number, 0, column);
     return Values{rest - column * swap_last(column), reshape(column, {rest.dims()[0], rest.dims()[1]})};
   });
-  return reshape(transpose(Expr{x.at, y[1]}, {1, 2, 0}), x.dims());  // rows of the loop are columns
+  return reshape(transpose(Expr{x.at, y[1]}, {1, 2, 0}), x.dims());  // row i of the result is column i of the factor
 }
 
 Expr solved_triangle(Expr a, Expr b, bool upper, bool unit) {

@@ -21,8 +21,8 @@ Expr inverse(Expr x);
 /// Returns the Cholesky factor l, a lower triangle with l l^T = x. Reads only the lower triangle of x. Returns NaN for
 /// a matrix that is not positive definite.
 Expr cholesky(Expr x);
-/// Solves a y = b for a triangular matrix a. Reads only its lower or, with `upper`, its upper triangle; with `unit`,
-/// its diagonal counts as ones.
+/// Solves a y = b for a triangular matrix a. Reads only the lower triangle of a, or with `upper` the upper one. With
+/// `unit`, the diagonal is taken as ones.
 Expr solved_triangle(Expr a, Expr b, bool upper, bool unit);
 
 }  // namespace weft::frontend

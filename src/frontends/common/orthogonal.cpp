@@ -13,7 +13,7 @@ namespace {
 
 Expr sum(Expr x, int64_t axis) { return reduce(ReduceFn::sum, x, {axis}); }
 
-/// Reshapes y[batch, ...] so that x's batch axes replace its first axis.
+/// Replaces the first axis of y[batch, ...] by x's batch axes.
 Expr in_batches(Expr y, Expr x) {
   Dims dims(x.dims().begin(), x.dims().end() - 2);
   dims.insert(dims.end(), y.dims().begin() + 1, y.dims().end());
@@ -33,7 +33,7 @@ struct Reflection {
   Expr v, tau;
 };
 
-/// Returns the reflection that clears column `at` of m[batch, m, n] below the diagonal.
+/// Returns the reflection that makes column `at` of m[batch, m, n] zero below the diagonal.
 Reflection clearing(const Builder& b, Expr m, const Dim& at) {
   Expr row = along(iota(b, m.dims()[1]), 1, 3), number = scalar(b, at);
   Expr column = slice(m, 2, at, 1), head = slice(column, 1, at, 1);
@@ -46,10 +46,10 @@ Reflection clearing(const Builder& b, Expr m, const Dim& at) {
 
 Expr householder(const Reflection& by, Expr m) { return m - by.tau * by.v * sum(by.v * m, 1); }
 
-// ---- Jacobi: rotations of pairs of columns, all pairs of a round at once (Brent and Luk, 1985) ----
+// ---- Jacobi rotations of pairs of columns: disjoint pairs are rotated in one round (Brent and Luk, 1985) ----
 
-/// Returns the partner of each of n columns in a round of a round-robin schedule, i64[n]. After `rounds(n)` rounds all
-/// pairs have met. With an odd n one column is its own partner.
+/// Returns the partner of each of n columns in a round of a round-robin schedule, i64[n]. `rounds(n)` rounds cover all
+/// pairs. If n is odd, one column of each round is its own partner.
 int64_t rounds(int64_t n) { return n - 1 + n % 2; }
 Expr partners(const Builder& b, int64_t n, const Dim& round) {
   auto circle = static_cast<double>(rounds(n)), last = static_cast<double>(n - 1);
@@ -59,8 +59,8 @@ Expr partners(const Builder& b, int64_t n, const Dim& round) {
   return select(equal(i, last), alone, select(equal(met, i), last, met));
 }
 
-/// The rotations that make columns i and partner[i] orthogonal. `rotation` takes the squared lengths of the columns,
-/// own[batch, 1, n], and the dot products of each column with its partner, `both`.
+/// Rotations that make columns i and partner[i] orthogonal. `rotation` computes them from own[batch, 1, n], the squared
+/// lengths of the columns, and both[batch, 1, n], the dot products of each column with its partner.
 struct Rotation {
   Expr partner, cos, sin;
 
@@ -79,13 +79,13 @@ Rotation rotation(Expr partner, Expr own, Expr both) {
 
 constexpr int64_t max_sweeps = 20;
 
-/// The carried values after a round, and the largest deviation of a pair from orthogonality (0 to 1).
+/// The carried values after a round, and the largest deviation of a pair from orthogonality before it (0 to 1).
 struct Round {
   Values next;
   Expr apart;
 };
-/// Repeats sweeps (each of all rounds) until no pair deviated by more than 1e-9 (f64) or 1e-5 before its rotation. As
-/// convergence is quadratic, the result of that last sweep is accurate enough.
+/// Repeats sweeps, each of all rounds, until no pair of a sweep deviated by more than 1e-9 (f64) or 1e-5 before its
+/// rotation. That sweep's result is accurate enough, because convergence is quadratic.
 Values sweeps(const Builder& b, int64_t n, Values carried,
               const std::function<Round(const Builder&, Expr partner, const Values&)>& round) {
   if (n < 2) return carried;
@@ -153,7 +153,7 @@ Expr householder_product(Expr x, Expr tau) {
   return reshape(Expr{x.at, y[0]}, x.dims());
 }
 
-/// Singular values: normalises the rotated columns, which are u s, by a QR factorisation: right even where s is 0.
+/// Normalises the rotated columns, which are u times s, by a QR factorisation; this also works where s is 0.
 Svd svd(Expr x, bool full) {
   Expr m = matrices(x);
   int64_t rows = known_size(m, 1), columns = known_size(m, 2);
@@ -185,7 +185,7 @@ Eigen symmetric_eigen(Expr x) {
   Expr size = reduce(ReduceFn::max, abs(m), {1, 2}), unit = eye(*x.at, n, n, x.dtype());
   size = select(equal(size, 0), 1, size);
   Values y = sweeps(*x.at, n, {m, broadcast(unit, m.dims())}, [&](const Builder& b, Expr partner, const Values& now) {
-    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // both partners must turn by the same angle
+    Expr last{&b, now[0]}, a = (last + swap_last(last)) * 0.5;  // symmetric: both columns of a pair get one angle
     Expr row = along(iota(b, n), 1, 3), column = along(iota(b, n), 2, 3);
     Expr place = along(partner, 2, 3), own = sum(select(equal(row, column), a, 0), 1);
     Expr both = sum(select(equal(row, place) & !equal(column, place), a, 0), 1);

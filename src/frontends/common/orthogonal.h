@@ -6,17 +6,17 @@
 /// `symmetric_eigen` need known matrix sizes (E122).
 namespace weft::frontend {
 
-/// Factors x = q r with q[.., m, m] and r[.., m, n] by Householder reflections, with LAPACK's signs.
+/// The factors of x = q r, q[.., m, m] and r[.., m, n], from Householder reflections with LAPACK's signs.
 struct Qr {
   Expr q, r;
 };
 Qr qr(Expr x);
 /// Returns the first n columns of a product of Householder reflections (LAPACK's orgqr). The columns of x[.., m, n]
-/// below the diagonal are their vectors, `tau`[.., k] their factors.
+/// below the diagonal are the vectors of the reflections, `tau`[.., k] the factors.
 Expr householder_product(Expr x, Expr tau);
 
-/// The decomposition x = u s v^T: u[.., m, m] (its first columns unless `full`), values[.., k] from the largest, v[..,
-/// n, n] likewise. The signs of columns are arbitrary.
+/// The decomposition x = u s v^T: u[.., m, m] (its first columns unless `full`), values[.., k] in descending order,
+/// v[.., n, n] (as u). The signs of columns are arbitrary.
 struct Svd {
   Expr u, values, v;
 };

@@ -25,7 +25,7 @@ Words round(const Words& x, Expr key_low, Expr key_high) {
   return {right(q, 32) ^ x.b ^ key_low, low(q), right(p, 32) ^ x.d ^ key_high, low(p)};
 }
 
-/// Returns random words for `count` elements: their index, the stream and the trip of the loop are Philox's counter.
+/// Returns random words for `count` elements. Philox's counter is an element's index, the stream and the loop's trip.
 Words random_words(const RandomSource& from, const Dim& count) {
   const Builder& b = *from.low.at;
   Expr place = iota(b, count, DType::u64), stream = word(b, static_cast<uint64_t>(from.stream));
@@ -39,7 +39,7 @@ Words random_words(const RandomSource& from, const Dim& count) {
   return words;
 }
 
-/// Returns integers below 2^`bits`, made from two random words, converted to `type`.
+/// Returns random integers below 2^`bits` as `type`, made from one word, or from two if `bits` is above 32.
 Expr top_bits(Expr high, Expr lower, int bits, DType type) {
   if (bits <= 32) return convert(right(high, 32 - bits), type);
   return convert(right(high, 5) * 0x4000000 + right(lower, 6), type);
@@ -67,7 +67,7 @@ Expr exponential(const RandomSource& from, DType type, const Dims& dims) {
   return -log1p(-uniform(from, random_type(type), dims));
 }
 
-/// Normal numbers by the method of Box and Muller, 1958.
+/// Computes normally distributed numbers by the method of Box and Muller, 1958.
 Expr normal(const RandomSource& from, DType type, const Dims& dims) {
   Words words = random_words(from, product(dims));
   int bits = type == DType::f64 ? 53 : 24;
@@ -77,7 +77,7 @@ Expr normal(const RandomSource& from, DType type, const Dims& dims) {
   return reshape(radius * cos(top_bits(words.c, words.d, bits, computed) * (2 * M_PI * unit)), dims);
 }
 
-/// Returns the class whose interval in the running sums of shares contains a uniform number.
+/// Draws a uniform number and returns the class whose interval in the running sums of `shares` contains the number.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples) {
   Dim batch = shares.dims()[0], classes = shares.dims()[1];
   Expr sums = running(ReduceFn::sum, shares, 1);
@@ -86,7 +86,7 @@ Expr drawn(const RandomSource& from, Expr shares, const Dim& samples) {
   return min(reduce(ReduceFn::sum, below, {2}, false), scalar(*shares.at, classes - 1));
 }
 
-/// Takes the classes with the largest weight / exponential number: sampling without replacement by weight.
+/// Returns the classes with the largest weight / (exponentially distributed number): a draw without replacement.
 Expr drawn_once(const RandomSource& from, Expr weights, const Dim& samples) {
   return top_k(weights / exponential(from, weights.dtype(), weights.dims()), samples, 1).places;
 }

@@ -4,7 +4,7 @@
 
 /// Random numbers by Philox4x32-10, a function of a counter and a key (Salmon, Moraes, Dror and Shaw, "Parallel random
 /// numbers: as easy as 1, 2, 3", SC 2011). It uses plain elementwise instructions, so every target gives the same
-/// numbers. An element's counter is its index, its stream and the trip of the loop around it.
+/// numbers. An element's counter consists of its index, the stream and the trip number of the enclosing loop.
 namespace weft::frontend {
 
 /// The key and stream of an operator's random numbers.
@@ -12,31 +12,31 @@ struct RandomSource {
   Expr low, high;  ///< the key: two words of 32 bits, each in a u64
   int64_t stream;  ///< a number that no other random operator of the model has
 };
-/// Returns a source whose key is the run's seed, so numbers differ in each run (base/random.h).
+/// Returns a source whose key is the run's seed (base/random.h), so that each run gives other numbers.
 RandomSource random_source(const Builder& b, int64_t stream);
-/// `seed` is the key: the same numbers in each run.
+/// Returns a source whose key is `seed`, so that each run gives the same numbers.
 RandomSource random_source(const Builder& b, int64_t stream, uint64_t seed);
 
-/// Returns the type of the results of the functions below for the wanted `type`: f64, or f32 for any other.
+/// Returns the type in which the functions below compute numbers of the wanted `type`: f64, or f32 for any other.
 inline DType random_type(DType type) { return type == DType::f64 ? DType::f64 : DType::f32; }
-/// Returns uniform numbers in [0, 1) that `type` represents exactly: multiples of a power of 2, equally likely.
+/// Returns uniform numbers in [0, 1) that `type` represents exactly: equally likely multiples of a power of 2.
 Expr uniform(const RandomSource& from, DType type, const Dims& dims);
-/// Exponentially distributed numbers with mean 1.
+/// Returns exponentially distributed numbers with mean 1.
 Expr exponential(const RandomSource& from, DType type, const Dims& dims);
 /// Returns normally distributed numbers with mean 0 and deviation 1.
 Expr normal(const RandomSource& from, DType type, const Dims& dims);
 /// Draws classes from shares[batch, classes], whose rows sum to 1: i64[batch, samples], with replacement.
 Expr drawn(const RandomSource& from, Expr shares, const Dim& samples);
-/// Draws without replacement by weights[batch, classes]: i64[batch, samples].
+/// Draws classes without replacement, with probabilities proportional to weights[batch, classes]: i64[batch, samples].
 Expr drawn_once(const RandomSource& from, Expr weights, const Dim& samples);
 
 /// The result of a dropout, and bool[places] that is true for the kept elements.
 struct Dropped {
   Expr values, kept;
 };
-/// Drops elements with probability `share` and scales the others to keep the mean; a 1 in `places` drops whole slices.
-/// `as_selu`: alpha dropout, where dropped elements become selu's minimum, and scale and shift keep mean and deviation
-/// (Klambauer and others, "Self-normalizing neural networks", 2017).
+/// Drops elements with probability `share` and scales the others to keep the mean. Where `places` has size 1, x's whole
+/// axis is dropped or kept. `as_selu`: alpha dropout, where dropped elements become selu's minimum and scale and shift
+/// keep mean and deviation (Klambauer and others, "Self-normalizing neural networks", 2017).
 Dropped dropped(const RandomSource& from, Expr x, double share, const Dims& places, bool as_selu);
 
 }  // namespace weft::frontend

@@ -6,7 +6,7 @@
 namespace weft::frontend {
 namespace {
 
-/// Builds one step of one direction, in the loop's body.
+/// The operands of one time step of a cell, as values of the loop's body.
 struct Step {
   const RecurrentForm& form;
   const RecurrentWeights& weights;
@@ -20,7 +20,7 @@ struct Step {
   static Expr within(Expr v, double bound) { return bound > 0 ? min(max(v, -bound), bound) : v; }
   /// Returns the columns of gate `g`.
   Expr gate(Expr v, int64_t g) const { return slice(v, v.rank() - 1, size * Dim(g), size); }
-  /// Returns v + the recurrent bias from column `first` on.
+  /// Adds the recurrent bias, from its column `first` on, to v.
   Expr with_bias(Expr v, const Dim& first) const {
     if (!weights.recurrent_bias) return v;
     return v + slice(inside(body, weights.recurrent_bias), 0, first, v.dims().back());
@@ -69,7 +69,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
                     const RecurrentForm& form) {
   const Builder& b = *x.at;
   const Dim steps = x.dims()[0], size = cell ? cell.dims()[1] : hidden.dims()[1];
-  bool is_gru = form.kind == CellKind::gru;  // a GRU multiplies part of the recurrence by a gate before adding it
+  bool is_gru = form.kind == CellKind::gru;  // gru_cell adds the recurrent bias, which a gate may multiply
   auto act = activations_of(form);
   Expr projected = matmul(form.rounded ? form.rounded(x) : x, weights.input);
   if (weights.input_bias) projected = projected + Expr{&b, weights.input_bias};
@@ -84,7 +84,7 @@ Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value 
     else if (is_gru) gru_cell(step, now);
     else rnn_cell(step, now);
     Expr shown = now;
-    if (lengths) {  // ended rows keep their state and output zeros
+    if (lengths) {  // batch rows that have ended keep their state and output zeros
       Expr runs = inside(body, lengths) > scalar(body, at);
       shown = select(runs, now, 0), now = select(runs, now, past), now_cell = select(runs, now_cell, past_cell);
     }

@@ -5,25 +5,25 @@
 
 #include "frontends/common/expr.h"
 
-/// Recurrent networks, one direction and one layer at a time: a loop over the steps of x[steps, batch, in].
+/// Recurrent networks, built one layer and one direction at a time: a loop over the steps of x[steps, batch, in].
 namespace weft::frontend {
 
 using Activation = std::function<Expr(Expr)>;
 
-/// The kinds of cells. A cell computes the next state h' from the input x and the state h: x is multiplied by W, h by
-/// R, both with a part for each gate; a bias has a part for each gate, too, and is added. a0, a1 and a2 are the
+/// The kinds of cells. A cell computes the next state h' from the input x and the state h. x W and h R have columns for
+/// each gate (Wh, Rh: those of gate h), and so have the biases that are added to them. a0, a1 and a2 are the
 /// activations; * is elementwise.
 ///   rnn:  h' = a0(x W + h R)
 ///   gru:  gates z, r, h: z, r = a0(x W + h R); n = a1(x Wh + (r * h) Rh); h' = (1 - z) * n + z * h
 ///         (linear_before_reset: n = a1(x Wh + r * (h Rh)), as PyTorch, Keras and cuDNN have it)
 ///   lstm: also has a cell state c. Gates i, o, f, c: i, f, o = a0(x W + h R); c' = f * c + i * a1(x Wc + h Rc);
-///         h' = o * a2(c'). Peepholes add P * c to the operands of i and f, and P * c' to that of o. With a
+///         h' = o * a2(c'). Peepholes add P * c before the activations of i and f, and P * c' before that of o. With a
 ///         projection Q, h' = (o * a2(c')) Q + b.
 enum class CellKind : uint8_t { rnn, gru, lstm };
 
 struct RecurrentForm {
   CellKind kind = CellKind::rnn;
-  std::vector<Activation> activations = {};   ///< empty: tanh; sigmoid, tanh; sigmoid, tanh, tanh
+  std::vector<Activation> activations = {};   ///< empty: tanh (rnn), sigmoid and tanh (gru, lstm)
   double clip = 0;                            ///< bound of the absolute value of a0's and a1's operands; 0: none
   double cell_clip = 0, projection_clip = 0;  ///< lstm: bounds of c' and of the projected h; 0: none
   bool linear_before_reset = false;
@@ -32,8 +32,8 @@ struct RecurrentForm {
   Activation rounded = nullptr;  ///< applied to x and h before their products with LSTM weights
 };
 
-/// The gates lie side by side along the columns, in the order above. A null bias is 0. `hidden` is the size of the
-/// state, `out` that of h: the columns of the projection, without one `hidden`.
+/// The weights of one direction. Columns of gates are concatenated in the order above; a null bias is 0. `hidden` is
+/// the size of the state. `out` is the size of h: the columns of the projection, or `hidden` without a projection.
 struct RecurrentWeights {
   Expr input, recurrent;                        ///< [in, gates * hidden], [out, gates * hidden]
   Value input_bias = {}, recurrent_bias = {};   ///< [gates * hidden]
@@ -45,8 +45,8 @@ struct Recurrent {
   Expr states;        ///< [steps, batch, out]
   Expr hidden, cell;  ///< after the last step: [batch, out], [batch, hidden]; without an lstm `cell` equals `hidden`
 };
-/// Runs the cells over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a row
-/// keeps its state after its end, and its later results are zeros.
+/// Runs the cell over all steps. `hidden` and `cell` (lstm) are the initial states. With lengths i64[batch, 1], a batch
+/// row keeps its state after its last step, and its later results are zeros.
 Recurrent recurrent(Expr x, const RecurrentWeights& weights, Expr hidden, Value cell, Value lengths,
                     const RecurrentForm& form);
 

@@ -89,7 +89,7 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
   }
   for (int64_t denominator = 1; denominator <= 1 << 10; denominator *= 2) {
     double numerator = scale * static_cast<double>(denominator);
-    if (numerator == std::floor(numerator) && numerator < 0x1p10)  // exact up to sizes of 2^14
+    if (numerator == std::floor(numerator) && numerator < 0x1p10)  // exact in f32 for sizes up to 2^14
       return floordiv(size * static_cast<int64_t>(numerator), denominator);
   }
   return run_time_size(size, scale);
@@ -99,7 +99,7 @@ Dim Resizing::scaled_size(const Dim& size, double scale) const {
 Dim Resizing::run_time_size(const Dim& size, double scale) const {
   const Builder& b = *x_.at;
   constexpr int64_t denominator = 1 << 20;
-  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // above the rounding error
+  double numerator = std::ceil(scale * static_cast<double>(denominator)) + 1;  // an upper bound in spite of rounding
   if (numerator > 0x1p40) b.fail("E146", cat("size ", size, " * ", scale, " is too large"));
   Expr scaled = floor(convert(convert(sizes(b, {size}), DType::f64) * scale, DType::f32));
   Dim most = floordiv(size * static_cast<int64_t>(numerator), denominator) + 1;

@@ -5,8 +5,8 @@
 #include "frontends/common/expr.h"
 #include "ops/indexed.h"
 
-/// Resampling of images to other sizes (ops/indexed.h, Resize): nearest, linear or cubic, with every rule for
-/// coordinates, with or without antialiasing.
+/// Resampling of images to other sizes (ops/indexed.h, Resize): nearest, linear or cubic, with a choice of coordinate
+/// transformations, with or without antialiasing.
 ///
 ///     Resizing r(x);
 ///     r.op.mode = ResizeMode::linear, r.op.coordinates = ResizeCoordinates::align_corners;
@@ -18,19 +18,19 @@ class Resizing {
  public:
   explicit Resizing(Expr x);
 
-  /// The Resize to build; the caller sets its modes. It keeps x's sizes until a function below changes them. A scale of
-  /// 0 stands for the new size divided by x's.
+  /// The operator to build; the caller sets its modes. Its sizes are those of x until a function below changes them. A
+  /// scale of 0 means the new size divided by x's.
   Resize op;
 
   /// Sets the result's sizes of these axes.
   void set_sizes(const std::vector<int64_t>& axes, const Dims& sizes);
-  /// Multiplies sizes by scales and rounds down. As in onnxruntime the product is rounded to f32 first: 10 * 0.7f is 7.
-  /// E155 for a scale that is not above 0.
+  /// Multiplies sizes by scales and rounds down. The product is rounded to f32 first, as in onnxruntime: 10 * 0.7f is
+  /// 7. E155 for a scale that is not above 0.
   void set_scales(const std::vector<int64_t>& axes, const std::vector<double>& scales);
-  /// Multiplies sizes by scales that the run computes, f64[axes].
+  /// Multiplies sizes by scales f64[axes] that are computed at run time.
   void set_scales(const std::vector<int64_t>& axes, Expr scales);
-  /// Uses one scale for all axes: the smallest that an axis needs to reach its size, or the largest. The second form
-  /// takes sizes known only at run time, f64[axes].
+  /// Uses one scale for all axes: the smallest of the ratios new size / size if `not_larger`, else the largest. The
+  /// second form takes sizes computed at run time, f64[axes].
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, const Dims& sizes, bool not_larger);
   void set_sizes_in_ratio(const std::vector<int64_t>& axes, Expr sizes, bool not_larger);
   /// Sets the part of x that tf_crop_and_resize resizes: the starts along these axes, then the ends, as fractions of

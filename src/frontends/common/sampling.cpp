@@ -11,14 +11,15 @@
 namespace weft::frontend {
 namespace {
 
-/// Returns image[batch, spatial..., channels] at integer positions [batch, points...], one list for each spatial axis.
+/// Returns image[batch, spatial..., channels] at integer positions. `position` has, for each spatial axis, the
+/// coordinates [batch, points...].
 Expr pixels(const Builder& c, Expr image, const std::vector<Expr>& position) {
   Values parts;
   for (Expr p : position) parts.push_back(with_last_axis(convert(p, DType::i64)));
   return gather_nd(image, {&c, concat(c, parts, position[0].rank())}, 1);
 }
 
-/// How samples outside the image are read, and whether -1 and 1 are the centres of the outer pixels or their edges.
+/// The value of samples outside the image. `aligned`: -1 and 1 are the centres of the outer pixels, else their edges.
 struct Border {
   Outside outside;
   bool aligned;
@@ -31,18 +32,18 @@ Expr reflected(Expr x, Expr low, Expr high) {
   return low + select(t <= range, t, range * 2 - t);
 }
 
-/// Converts [-1, 1] to pixel coordinates; those outside the image are clamped or reflected as `how` says.
+/// Converts positions in [-1, 1] to pixel coordinates. Clamps or reflects coordinates outside the image as `how` says.
 Expr position_of(const Builder& c, Expr g, const Dim& size, const Border& how, bool is_cubic) {
   Expr n = scalar(c, size, g.dtype());
   Expr x = how.aligned ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
-  // Cubic weights use the unclamped position; the pixels are clamped one by one.
+  // Cubic weights need the unclamped position; taps_of clamps each pixel's index.
   if (how.outside == Outside::border) return is_cubic ? x : min(max(x, 0), n - 1);
   if (how.outside == Outside::reflection)
     return how.aligned ? reflected(x, like(x, 0), n - 1) : reflected(x, like(x, -0.5), n - 0.5);
   return x;
 }
 
-/// A pixel that a sample reads along one axis: its position and weight.
+/// A pixel that is read for a sample, along one axis: its position and weight.
 struct Tap {
   Expr index, weight;
 };
@@ -81,7 +82,7 @@ std::vector<Tap> taps_of(const Builder& c, Expr x, const Dim& size, const Border
 
 constexpr size_t max_choices = 1024;
 
-/// Sums over all combinations of one tap for each axis, weighted.
+/// Returns the weighted sum over all combinations of one tap for each axis.
 Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& axes) {
   size_t choices = 1;
   for (const auto& taps : axes) choices = std::min(choices * taps.size(), max_choices + 1);
@@ -105,13 +106,13 @@ Expr sampled(const Builder& c, Expr image, const std::vector<std::vector<Tap>>& 
   }
 }
 
-/// Returns `size` positions from -1 to 1: pixel centres, or with the outer ones on the edge.
+/// Returns `size` positions from -1 to 1: the centres of the pixels; if `aligned`, the outer centres are at -1 and 1.
 Expr axis_positions(const Builder& c, const Dim& size, bool aligned, DType type) {
   Expr i = convert(iota(c, size), type), n = scalar(c, size, type);
   return aligned ? i * 2 / max(n - 1, 1) - 1 : (i * 2 + 1) / n - 1;
 }
 
-/// Finds the two pixels around each position; positions more than a pixel outside the image give 0.
+/// Finds the two pixels around each position. Positions more than a pixel outside the image get weight 0.
 std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   Expr n = scalar(c, size, x.dtype());
   Expr counts = select((x < -1) | (x > n), like(x, 0), like(x, 1));
@@ -120,7 +121,7 @@ std::vector<Tap> region_taps(const Builder& c, Expr x, const Dim& size) {
   return {{low, (1.0 - part) * counts}, {min(low + 1, n - 1), part * counts}};
 }
 
-/// The samples of regions along one axis: room for `most` in each bin, of which the first `own` (null: all) are used.
+/// The samples of regions along one axis: in each bin, the first `own` (null: all) of `most` samples are used.
 struct RegionCut {
   Expr position;  ///< [regions, bins * most]
   Expr weight;    ///< of a sample in the mean of its bin; 0 for unused samples: [regions, bins * most]
@@ -130,7 +131,7 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   Dim count = low.dims()[0];
   Dims all = {count, bins, most}, flat = {count, most * Dim(bins)};
   Expr bin = convert(along(iota(c, bins), 1, 3), length.dtype()), sample = along(iota(c, most), 2, 3);
-  Expr number = own ? Expr{&c, own} : scalar(c, most);  // of samples: [regions, 1, 1]
+  Expr number = own ? Expr{&c, own} : scalar(c, most);  // samples of a bin: [regions, 1, 1]
   Expr real = convert(number, length.dtype());
   auto per_region = [&](Expr x) { return reshape(x, {count, 1, 1}); };
   Expr step = per_region(length) / static_cast<double>(bins);
@@ -139,7 +140,7 @@ RegionCut cut_region(const Builder& c, Expr low, Expr length, int64_t bins, cons
   return {reshape(broadcast(position, all), flat), reshape(broadcast(weight, all), flat)};
 }
 
-/// Returns the number of samples of a bin along an axis if the form leaves it open: ceil(length / bins).
+/// Returns ceil(length / bins), the number of samples of a bin along an axis if the model does not give it.
 Expr adaptive_ratio(Expr length, int64_t bins) {
   Expr ratio = convert(ceil(length / static_cast<double>(bins)), DType::i64);
   return reshape(max(ratio, 0), {length.dims()[0], 1, 1});
@@ -164,8 +165,9 @@ Tensor tap_positions(const std::vector<int64_t>& kernel, size_t axis, int64_t di
   return make_tensor(DType::i64, {all}, std::span<const int64_t>(positions));
 }
 
-/// Returns the positions of `count` samples among `size` pixels, [regions, count], for regions [regions, 1] from `low`
-/// to `high` (0 and 1: the first and last pixel). A single sample lies in the middle.
+/// Returns the positions, in pixels, of `count` samples along an axis of `size` pixels, [regions, count]. The samples
+/// are evenly spaced from `low` to `high`, where 0 and 1 are the first and last pixel; a single sample is in the
+/// middle.
 Expr crop_positions(const Builder& c, Expr low, Expr high, const Dim& count, const Dim& size) {
   Expr last = scalar(c, size - 1, low.dtype()), n = scalar(c, count, low.dtype());
   Expr number = along(iota(c, count), 1, 2);
@@ -189,7 +191,7 @@ Expr grid_sample(Expr x, Expr grid, ResizeMode mode, Outside outside, bool align
   Border how{outside, aligned};
   std::vector<std::vector<Tap>> taps;
   Dims points(grid.dims().begin(), grid.dims().end() - 1);
-  for (int64_t a = 0; a < axes; ++a) {  // the grid's last axis is x, y, z: the image's axes backwards
+  for (int64_t a = 0; a < axes; ++a) {  // the grid's last axis is x, y, z: the image's axes in reverse order
     Dim size = image.dims()[a + 1];
     Expr g = convert(reshape(slice(grid, grid.rank() - 1, axes - 1 - a, 1), points), image.dtype());
     taps.push_back(taps_of(c, position_of(c, g, size, how, mode == ResizeMode::cubic), size, how, mode));

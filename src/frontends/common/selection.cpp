@@ -13,8 +13,8 @@ namespace {
 
 Expr zeros(const Builder& c, const Dim& size) { return full(c, DType::i64, {size}, 0); }
 
-/// Returns the order of the rows of x [rows, columns], compared by the first column, then the second and so on. A radix
-/// sort: stable sorts by each column, the last one first.
+/// Returns the order of the rows of x [rows, columns], compared by the first column, then the second and so on. This is
+/// a radix sort: stable sorts by each column, the last one first.
 Expr order_of_rows(Expr x) {
   const Builder& c = *x.at;
   const Dim rows = x.dims()[0], columns = x.dims()[1];
@@ -25,7 +25,7 @@ Expr order_of_rows(Expr x) {
   return {&c, loop_over(c, columns, {iota(c, rows)}, 0, body)[0]};
 }
 
-/// True where a row of x [rows, columns] differs from the row before. Rows without columns are equal.
+/// Returns true where a row of x [rows, columns] differs from the row before. Rows of zero columns are equal.
 Expr starts_group(Expr x) {
   const Builder& c = *x.at;
   Expr place = iota(c, x.dims()[0]);
@@ -65,7 +65,7 @@ Expr one_hot(Expr indices, const Dim& depth, int64_t axis, Expr on, Expr off) {
 }
 
 // Stream compaction: writes each true index to the position that equals the number of true elements before it. The
-// others are written to one extra element, which is dropped.
+// indices of false elements are written to one extra element, which is dropped.
 Expr true_places(Expr flags) {
   const Builder& c = *flags.at;
   const Dim size = flags.dims()[0];

@@ -10,8 +10,8 @@ namespace weft::frontend {
 /// Returns the running sum, product, minimum or maximum along an axis; `exclusive` leaves out the element itself.
 Expr running(ReduceFn fn, Expr x, int64_t axis, bool exclusive = false, bool reverse = false);
 
-/// Sorted elements, and the index (i64) that each had along the axis. Equal elements keep their order; NaN counts as
-/// largest.
+/// Sorted elements, and the index (i64) along the axis that each element had before. Equal elements keep their order.
+/// NaN counts as largest.
 struct Ordered {
   Expr values, places;
 };
@@ -19,8 +19,8 @@ struct Ordered {
 Ordered top_k(Expr x, const Dim& k, int64_t axis, bool largest = true);
 /// Sorts along an axis in ascending order.
 Ordered sorted(Expr x, int64_t axis = 0);
-/// Returns the index (i64) of the largest or smallest element along an axis: the first of equals, or with `last` the
-/// last. A run with an empty axis is an error.
+/// Returns the index (i64) of the largest or smallest element along an axis. Of equal elements it is the first, or with
+/// `last` the last. An axis that is empty at run time is an error.
 Expr arg_extreme(Expr x, int64_t axis, bool largest = true, bool keep = true, bool last = false);
 
 /// Returns one-hot vectors along a new axis of size `depth`: `on` at the index, else `off`. Negative indices count from
@@ -34,8 +34,8 @@ Expr nonzero(Expr x);
 /// Flattens x to a vector.
 Expr flat(Expr x);
 
-/// Groups of equal elements or slices along an axis: one of each, the index of its first member, the group of each
-/// element, the size of each group. Groups are in ascending order, or in the order of their first members.
+/// Groups of equal elements or slices along an axis: one member of each group, the index of its first member, the group
+/// of each element, the size of each group. Groups are in ascending order, or in the order of their first members.
 struct Groups {
   Expr values, first, inverse, counts;
 };
@@ -49,7 +49,7 @@ Expr repeated_places(Expr repeats);
 /// scalar or has x's sizes.
 Expr looked_up(Expr x, const Tensor& keys, const Tensor& values, Expr fallback);
 
-/// Non-maximum suppression. Of the boxes with a score above `least`, removes those that overlap a better box of their
+/// Non-maximum suppression among the boxes with a score above `least`: removes those that overlap a better box of their
 /// class by more than `overlap`, and keeps at most `most` of each class. boxes[batch, count, 4] holds corners, or with
 /// `centers` centre and size; scores is [batch, classes, count]. Returns i64[selected, 3]: batch, class, box.
 Expr non_max_suppression(Expr boxes, Expr scores, const Dim& most, Expr overlap, Expr least, bool centers);

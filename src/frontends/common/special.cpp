@@ -8,7 +8,7 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-/// a[0] x^n + a[1] x^(n - 1) ...
+/// Returns a[0] x^n + a[1] x^(n - 1) ... + a[n].
 Expr polynomial(Expr x, std::initializer_list<double> a) {
   Expr y = like(x, *a.begin());
   for (const double* next = a.begin() + 1; next != a.end(); ++next) y = y * x + *next;
@@ -22,7 +22,7 @@ Expr scaled_tail(Expr x) {
                                 0.37409196, 1.00002368, -1.26551223}));
 }
 
-/// Returns |sin(pi x)|. Reduces x to [0, 1) first, so that large x lose no digits.
+/// Returns |sin(pi x)|. Reduces x to [0, 1) first, so that the sine of a large x is accurate.
 Expr sine_of_turns(Expr x) { return sin((x - floor(x)) * pi); }
 
 /// Returns log |gamma(x)| for x >= 0.5 (Lanczos approximation, nine terms).
@@ -70,7 +70,7 @@ Expr log_gamma(Expr x) {
   return select(is_pole | equal(abs(x), infinity), infinity, y);
 }
 
-/// Returns the derivative of log gamma: shifts x up by ten recurrence steps, then uses the asymptotic series.
+/// Computes the derivative of log gamma: shifts x up by ten recurrence steps, then uses the asymptotic series.
 Expr digamma(Expr x) {
   constexpr int steps = 10;
   Expr is_low = x < 0, up = select(is_low, 1.0 - x, x), sum = like(x, 0);

@@ -33,7 +33,7 @@ void cut_one(const Builder& b, Slice& slice, const Cut& c) {
   Dim from = slice_bound(b, start, size, low, high), to = slice_bound(b, *c.end, size, low, high);
   slice.starts[axis] = from;
   slice.steps[axis] = c.step;
-  // The count of a forward slice uses the unclamped start, since max(n - 2, 0) is simpler than n - min(2, n).
+  // The count of a forward slice uses the unclamped start, because max(n - 2, 0) is simpler than n - min(2, n).
   bool counts_from_front = start.lower_bound() >= 0;
   Dim count = c.step > 0 ? ceildiv(to - (counts_from_front ? start : from), c.step) : ceildiv(from - to, -c.step);
   slice.sizes[axis] = max(count, 0);
@@ -45,7 +45,7 @@ Expr bound_by_data(Expr given, Expr size, bool forwards) {
   return forwards ? min(max(from_front, 0), size) : min(max(from_front, -1), size - 1);
 }
 
-/// Sets the starts and sizes of axes with run-time bounds.
+/// Sets starts, sizes and steps of axes for slices with run-time bounds.
 void cut_by_data(const Builder& b, Slice& slice, const std::vector<Cut>& open) {
   Values computed;
   Dims most;
@@ -78,7 +78,7 @@ Slice whole(Expr x) {
 
 Expr reshape_to(Expr x, Dims dims, bool zero_copies) {
   std::optional<size_t> open;
-  Dim rest = 1, total = 1;  // products without the copied axes, so that dividing them stays simple
+  Dim rest = 1, total = 1;  // products without copied axes, so that total / rest stays simple
   std::vector<bool> is_copied(x.dims().size());
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == Dim(-1)) {

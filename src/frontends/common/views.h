@@ -10,9 +10,9 @@
 namespace weft::frontend {
 
 /// Reshapes x. One of `dims` may be -1, which is inferred; with `zero_copies` a 0 at index k means x's own size k. E151
-/// if they do not fit.
+/// if `dims` do not fit x.
 Expr reshape_to(Expr x, Dims dims, bool zero_copies = false);
-/// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as above.
+/// Returns the sizes in `shape`, an i64 vector with run-time elements; resolves -1 and 0 as reshape_to does.
 Dims sizes_by_data(Expr x, Value shape, bool zero_copies = false);
 
 /// One axis of a numpy slice, x[start:end:step]: a negative bound counts from the end, a bound outside is clamped. The
@@ -23,7 +23,7 @@ struct Cut {
   int64_t step = 1;
   Value start_data = {}, end_data = {};  ///< the value of such a bound, i64[1]
 };
-/// Slices x along these axes, each of which occurs once; returns x itself if nothing is cut off.
+/// Slices x along the axes of `cuts`, which must differ; returns x itself if nothing is cut off.
 Expr cut(Expr x, const std::vector<Cut>& cuts);
 /// Returns x with the slice `part` (positive steps, known bounds) replaced by `value`, which is broadcast.
 Expr replaced(Expr x, const Cut& part, Expr value);
@@ -43,7 +43,7 @@ Expr depth_to_space(Expr x, int64_t block, bool depth_first);
 /// Returns the inverse of depth_to_space: [n, c, h, w] -> [n, c * block^2, h / block, w / block].
 Expr space_to_depth(Expr x, int64_t block, bool depth_first);
 
-/// Reverses the first lengths[b] elements of each row along `time`; the others stay.
+/// Reverses the first lengths[b] elements along axis `time` of each slice b of axis `batch`; the others stay.
 Expr reverse_rows(Expr x, Expr lengths, int64_t batch, int64_t time);
 
 }  // namespace weft::frontend

@@ -7,7 +7,8 @@
 namespace weft::frontend {
 namespace {
 
-/// Splits `total` elements of padding between both ends of an axis; `upper`: the end gets an odd one.
+/// Splits `total` elements of padding between both ends of an axis. The end gets the odd element if `upper`, else the
+/// start.
 void add_pads(Window& window, const Dim& total, bool upper) {
   Dim half = floordiv(total, 2);
   window.pads_begin.push_back(upper ? half : total - half);
@@ -64,7 +65,7 @@ void pad_same(Window& window, const Dims& spatial, bool upper) {
   for (size_t i = 0; i < spatial.size(); ++i) {
     int64_t stride = window.strides[i], reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     Dim pads = (ceildiv(spatial[i], stride) - 1) * stride + reach - spatial[i];
-    // Windows without gaps never need negative padding; without this maximum the symbolic sizes of deep networks stay
+    // Windows without gaps never need negative padding. Leaving out max() keeps the symbolic sizes of deep networks
     // short.
     add_pads(window, reach >= stride ? pads : max(pads, 0), upper);
   }

@@ -10,7 +10,8 @@
 /// (`channels_last(convolution(channels_first(x), w, window))`); passes choose the layout and remove the transposes.
 namespace weft::frontend {
 
-/// One entry for each spatial axis. Empty strides and dilations mean 1, empty pads 0; a negative pad removes elements.
+/// A window. Each list has one entry per spatial axis; empty: strides and dilations 1, pads 0. A negative pad removes
+/// elements.
 struct Window {
   std::vector<int64_t> kernel = {}, strides = {}, dilations = {};
   Dims pads_begin = {}, pads_end = {};
@@ -54,16 +55,16 @@ struct PoolForm {
 };
 /// Returns the maximum, average or norm of each window: [batch, channels, windows...]. Maxima are padded with -inf.
 Expr pool(PoolFn fn, Expr x, const Window& window, const PoolForm& form = {});
-/// The maximum of each window and its flat index (i64) over all axes of x; the first of equals.
+/// The maximum of each window and its flat index (i64) over all axes of x. Of equal maxima it is the first.
 struct Maxima {
   Expr values, positions;
 };
 Maxima max_pool_with_positions(Expr x, const Window& window, bool round_up = false);
-/// Writes x's elements to `positions`, flat indices of the same sizes, in a zero tensor of sizes `dims`.
+/// Writes each element of x to its flat index in `positions`, in a zero tensor of sizes `dims`.
 Expr max_unpool(Expr x, Expr positions, const Dims& dims);
 
 /// Adds blocks back into the image that they were cut from (torch's fold): x[batch, channels * block, blocks] ->
-/// [batch, channels, image...]. The kernel of `window` is the block; E145 if that is empty.
+/// [batch, channels, image...]. The kernel of `window` is the block; E145 for an empty kernel.
 Expr add_blocks(Expr x, const Dims& image, Window window);
 
 }  // namespace weft::frontend

@@ -21,7 +21,7 @@ namespace weft::frontend {
 /// innermost field that is cut short. Throws E103 (file too short) and E108 (damaged).
 class Wire {
  public:
-  /// Reads `message`, a part of the file that begins at `origin`. `path` names it and must outlive the reader.
+  /// Reads `message`, a part of the file that begins at `origin`. `path` names the message and must outlive the reader.
   Wire(std::span<const std::byte> message, const std::byte* origin, std::string_view path, uint64_t missing = 0);
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
@@ -45,7 +45,8 @@ class Wire {
   /// Appends the raw bytes of a repeated fixed-size number, packed or not; `width` is 4 or 8.
   void fixed(std::string_view name, size_t width, std::vector<std::span<const std::byte>>& out);
 
-  /// Returns the unread bytes of this message, to be read later, and how many more it claims than the file has.
+  /// Returns the unread bytes of this message, to be read later (rest), and how many bytes of it the file lacks
+  /// (missing).
   std::span<const std::byte> rest() const { return {cursor_, end_}; }
   uint64_t missing() const { return missing_; }
 
@@ -77,7 +78,7 @@ class Wire {
   Kind kind_ = Kind::varint;
 };
 
-/// Returns the start of the contents of a field whose length (a varint) is at `at`.
+/// Returns the offset of a field's contents, which follow the field's length, a varint at offset `at`.
 size_t after_length(std::string_view file, size_t at);
 
 }  // namespace weft::frontend

@@ -134,7 +134,7 @@ Expr Call::flat(size_t i) const {
   return flattened(inputs_[i]);
 }
 
-/// Returns an integer tensor as an i64 vector. A concatenation of vectors is joined part by part, so that known parts
+/// Returns an integer tensor as an i64 vector. Flattens each part of a concatenation separately, so that known elements
 /// stay known.
 Expr Call::flattened(Value value) const {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];

@@ -20,7 +20,7 @@ namespace weft::tensorflow {
 
 using frontend::Builder, frontend::Expr, frontend::Values;
 
-/// The sizes that a model declares, -1 for an open one; no list if the rank is open.
+/// The sizes that a model declares, -1 for an unknown size; no list if the rank is unknown.
 struct Sizes {
   std::optional<std::vector<int64_t>> dims;
 };
@@ -34,7 +34,7 @@ struct Node {
   int64_t index = 0;
   std::vector<std::pair<std::string_view, AttributeValue>> attributes = {};
 };
-/// "node 12 'cat_3' (Concat)".
+/// Returns "node 12 'cat_3' (Concat)".
 std::string describe(const Node& node);
 
 /// A list of tensors that was created without element sizes.
@@ -48,17 +48,17 @@ struct LookupTable {
   Tensor keys, values;
 };
 
-/// The variables that a model writes. An import adds those that it meets.
+/// The variables that a model writes. The import adds each variable for which it translates a write.
 struct WrittenVariables {
   std::set<std::string> all = {};
-  /// The variables that a graph writes as the body of a branch or loop, by its number.
+  /// By graph number: the variables that a graph writes as the body of a branch or loop.
   std::map<int64_t, std::set<std::string>> by_body = {};
 
   size_t count() const;
 };
 
-/// Repeats `import(written)` until it finds no new written variable, because it may have read such a variable as a
-/// constant before. Returns the last program.
+/// Repeats `import(written)` until it finds no new written variable, because an import may have read such a variable as
+/// a constant before it found the write. Returns the last program.
 template <class Options, class Import>
 auto import_with_variables(const Options& options, const Import& import) {
   WrittenVariables written;
@@ -70,15 +70,15 @@ auto import_with_variables(const Options& options, const Import& import) {
   }
 }
 
-/// What operators with graphs, variables, lists and tables need from the importer.
+/// The functions of an importer that operators with graphs, variables, lists and tables call.
 class Graphs {
  public:
   explicit Graphs(WrittenVariables& written) : written_(written) {}
   virtual ~Graphs() = default;
   /// Builds graph `graph` of the model on these inputs in `module`; returns its results.
   virtual Values inlined(int64_t graph, Module& module, const Values& inputs) = 0;
-  /// Builds graph `graph` as the body of a branch or loop, or as a loop's condition. The values of `variables` come
-  /// after the graph's own inputs, and after its results if it is not a condition.
+  /// Builds graph `graph` as the body of a branch or loop, or as a loop's condition. The values of `variables` follow
+  /// the graph's inputs and, unless it is a condition, its results.
   Values built(int64_t graph, const Builder& body, const Values& inputs, const std::set<std::string>& variables,
                bool is_condition = false);
   /// Returns the variables that these bodies write.
@@ -91,7 +91,7 @@ class Graphs {
   /// Stores a list and returns its handle, a string. find_list returns null for any other string.
   virtual std::string add_list(OpenList list) = 0;
   virtual const OpenList* find_list(const std::string& name) const = 0;
-  /// Returns the table whose node has this name; null if there is none, or if it is not filled with constants.
+  /// Returns the table that the node `name` makes; null if there is none, or if its contents are not constants.
   virtual const LookupTable* find_table(const std::string& name) = 0;
 
   int64_t trials = 0;  ///< how many loop bodies are being built as trials (counting.h)
@@ -116,8 +116,8 @@ class Graphs {
   std::vector<OpenBody> bodies_;  ///< the innermost is the last
 };
 
-/// One node that is being translated. An attribute that nobody reads is an error afterwards, so that none is ignored by
-/// accident.
+/// One node that is being translated. An attribute that its translation does not read is an error, so that none is
+/// ignored by accident.
 class Call : public Builder {
  public:
   /// `outputs` are the declared types of the results; empty entries are types that Weft lacks.
@@ -128,7 +128,7 @@ class Call : public Builder {
 
   size_t input_count() const { return inputs_.size(); }
   size_t output_count() const { return outputs_.size(); }
-  /// True if the node states its number of results; in TensorFlow, attributes do.
+  /// True if the node gives its number of results (in TensorFlow, by attributes).
   bool has_outputs() const { return has_outputs_; }
   void forget_outputs() { has_outputs_ = false; }
   /// True if input `i` holds complex numbers: pairs of floats along a last axis of 2.
@@ -171,7 +171,7 @@ class Call : public Builder {
   /// Returns an enumeration attribute as a number: its value, or its index among these names (E145).
   int64_t mode(std::string_view attribute, std::initializer_list<std::string_view> names) const;
   const Tensor& tensor(std::string_view attribute) const;  ///< E142 if it is not given
-  /// Marks an attribute as read that changes nothing here.
+  /// Marks an attribute as read although it has no effect in Weft.
   void ignore(std::string_view attribute) const { find(attribute); }
   void check_attributes() const;  ///< E141 for an attribute that was not read
 
@@ -197,21 +197,21 @@ class Call : public Builder {
   frontend::Asked asked_;
 };
 
-/// How an operator treats quantised values.
+/// The treatment of quantised values by an operator.
 enum class Steps : uint8_t {
   counted,  ///< computes: operands are dequantised, results quantised
   moved,    ///< moves elements: they stay quantised if operands and results have the same scale and zero point
   kept,     ///< passes values on as they are (control flow, variables)
 };
 
-/// How an operator treats complex numbers. `apart` suits operators that only move elements.
+/// The treatment of complex numbers by an operator. `apart` suits operators that only move elements.
 enum class Pairs : uint8_t {
   refused,
   apart,  ///< computes real and imaginary parts separately, by the same function
   known,  ///< its function accepts complex numbers as pairs
 };
 
-/// How one operator is translated. A name is empty if that format has no such operator.
+/// An operator and its translation. A name is empty if its format lacks the operator.
 struct Operator {
   std::string_view lite;
   std::string_view full;

@@ -66,7 +66,7 @@ Block block_at(Cursor& cursor) {
   return block;
 }
 
-/// Called with each entry of a table.
+/// A function that is called with each entry of a table.
 using OnEntry = std::function<void(std::string_view key, std::span<const std::byte> value)>;
 void read_block(std::span<const std::byte> file, Block block, const OnEntry& on_entry) {
   uint64_t room = file.size() - footer_size;
@@ -127,7 +127,7 @@ std::vector<int64_t> read_dims(Wire wire) {
   return dims;
 }
 
-/// Reads a TensorSliceProto: where it starts and ends along each axis; an axis without a length is complete.
+/// Reads a TensorSliceProto: start and length along each axis; without a length, the whole axis.
 CheckpointSlice read_slice(Wire wire) {
   CheckpointSlice slice;
   while (wire.next()) {
@@ -146,7 +146,7 @@ CheckpointSlice read_slice(Wire wire) {
   return slice;
 }
 
-/// Appends a number to a key. Keys are compared as bytes, so its length comes first (OrderedCode of LevelDB).
+/// Appends a number to a key. Keys are compared as bytes, so the number's length comes first (OrderedCode of LevelDB).
 void put_ordered(std::string& key, int64_t value) {
   auto size = static_cast<uint64_t>(value < 0 ? ~value : value);
   size_t length = 1;
@@ -172,12 +172,12 @@ std::string slice_key(const std::string& name, const CheckpointSlice& slice) {
   return key;
 }
 
-/// Copies the elements of a box between `whole`, of sizes `dims`, and `part`, which has the sizes of the box.
+/// A box of elements in a tensor of sizes `dims`, to copy between the tensor and `part`, a tensor of the box's sizes.
 struct Box {
   std::vector<int64_t> dims, starts, lengths;
   int64_t width;
 
-  /// Calls `copy` for each contiguous row of the box, with its byte offsets in the whole and in the part.
+  /// Calls `copy` for each contiguous row of the box, with byte offsets in tensor and part, and the number of bytes.
   void each_row(const std::function<void(size_t whole, size_t part, size_t bytes)>& copy) const {
     if (dims.empty()) return copy(0, 0, width);
     std::vector<int64_t> index(dims.size(), 0);
@@ -333,7 +333,7 @@ Bytes Checkpoint::bytes_of(const std::string& name, const Entry& entry, int64_t 
     fail("E161", cat(name, " needs ", need, " bytes at ", entry.offset, " of ", file_name, ", which has ", have), {},
          "the file is cut short: copy it again");
   Bytes part = file.part(entry.offset, need);
-  bool is_text = entry.type == 7;  // the checksum of a string tensor is over its lengths and strings
+  bool is_text = entry.type == 7;  // a string tensor's checksum is over its lengths and strings
   if (!is_text && entry.checksum && masked_crc32c(part) != *entry.checksum)
     fail("E108", cat(name, " is damaged: the checksum of its bytes in ", file_name, " is another"), {},
          "copy the folder again");

@@ -17,11 +17,11 @@ struct SliceExtent {
 };
 using CheckpointSlice = std::vector<SliceExtent>;
 
-/// The variables of a SavedModel. The index `variables.index` (a sorted table in LevelDB's format) says where each
-/// value lies in the shards `variables.data-00000-of-00001`. Shards are mapped; aligned values are views of them.
+/// The variables of a SavedModel. The index `variables.index` (a sorted table in LevelDB's format) gives the place of
+/// each value in the shards `variables.data-00000-of-00001`. Shards are mapped; aligned values are views of them.
 class Checkpoint {
  public:
-  /// Has no variables.
+  /// Makes a checkpoint without variables.
   Checkpoint() = default;
   /// Reads `variables/` in the model's folder. E103, E108: the index is damaged; E160, E161: it cannot be opened.
   explicit Checkpoint(const std::filesystem::path& folder);

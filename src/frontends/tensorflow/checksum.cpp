@@ -9,8 +9,8 @@ namespace {
 
 using Table = std::array<uint32_t, 256>;
 
-/// tables[k][b] is the checksum of byte b followed by k zero bytes, so that eight bytes are looked up at once
-/// (slicing-by-8).
+/// tables[k][b] is the checksum of byte b followed by k zero bytes: eight bytes take eight lookups that do not depend
+/// on each other (slicing-by-8).
 constexpr std::array<Table, 8> make_tables() {
   std::array<Table, 8> tables{};
   for (uint32_t i = 0; i < 256; ++i) {

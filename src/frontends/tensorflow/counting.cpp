@@ -16,7 +16,7 @@ using namespace frontend;
 
 namespace {
 
-/// Returns the one number that an integer holds, if it is known as a size.
+/// Returns the element of an integer tensor of one element, if it is known as a size expression.
 std::optional<Dim> number_in(Value value) {
   while (value.def->is<Reshape>()) value = value.def->inputs[0];
   auto contents = known_contents(value);
@@ -34,7 +34,7 @@ const ScatterNd* as_write(Value list, Value next) {
   return write && write->fn == ScatterFn::replace && next.def->inputs[0] == list ? write : nullptr;
 }
 
-/// Builds the body with symbols in the place of possible counters, and checks which of them grow by 1 in each trip.
+/// Builds the body with symbols in place of possible counters, and checks which of them grow by 1 in each trip.
 class Trial {
  public:
   Trial(Call& c, const FlowLoop& loop, const Values& first) : c_(c), loop_(loop), first_(first) {
@@ -57,7 +57,7 @@ class Trial {
 
  private:
   static bool has_value(const std::optional<Dim>& start) { return start.has_value(); }
-  /// True if the trips write all elements of a list.
+  /// True if the loop has as many trips as the list has elements.
   bool covers(Value list) const { return known_equal(list.dims()[0], found_.trips); }
 
   /// Builds the body once. Returns false if a value turned out to be no counter, so that another trial is needed for
@@ -164,11 +164,11 @@ class Trial {
 }  // namespace
 
 std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& first) {
-  if (c.graphs().trials) return std::nullopt;  // a trial build only needs the types
+  if (c.graphs().trials) return std::nullopt;  // a trial only needs types
   Program::Mark mark = c.program().mark();
   try {
     return Trial(c, loop, first).run();
-  } catch (const Error& error) {  // the body needs a value of a counter, not only a size; or it cannot be built
+  } catch (const Error& error) {  // the body needs a counter as more than a size, or has an error
     if (error.info().kind == ErrorKind::internal) throw;
     c.program().forget_since(mark);
     return std::nullopt;

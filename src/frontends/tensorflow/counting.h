@@ -7,11 +7,11 @@ namespace weft::tensorflow {
 /// The counters of a loop. TensorFlow writes every loop as a While, but most loops run over the rows of a tensor.
 struct Counted {
   Dim trips;                                 ///< the number of trips
-  std::vector<std::optional<Dim>> counters;  ///< the start of each carried value that is start + number of the trip
+  std::vector<std::optional<Dim>> counters;  ///< for carried values that are start + trip number: start
   std::vector<bool> is_rows;  ///< true for carried lists that trip t writes only at t and that no trip reads
 };
 /// Finds the counters and the number of trips of a loop whose condition only compares counters with sizes known before
-/// the loop. It builds the body once to find out.
+/// the loop. For that it builds the body as a trial.
 std::optional<Counted> counted(Call& c, const FlowLoop& loop, const Values& first);
 
 /// Returns a counter's value in trip number `trip`, with the type of the carried value.

@@ -24,7 +24,7 @@ void FlatTable::require(size_t at, size_t size) const {
     fail_damaged(cat(size, " bytes at offset ", at, " do not lie in its ", file_.size(), " bytes"));
 }
 
-/// Returns the target of the offset at `at`.
+/// Returns the position to which the offset stored at `at` points.
 size_t FlatTable::follow(size_t at) const {
   size_t to = at + load<uint32_t>(at);
   if (to == at || to >= file_.size()) fail_damaged(cat("the offset at ", at, " points to ", to));
@@ -109,7 +109,7 @@ struct Flex {
     auto rest = as_text(data.subspan(place));
     return rest.substr(0, rest.find('\0'));
   }
-  /// Types 1 and 2 are whole numbers, 3 is a float, 26 a truth value.
+  /// Returns a value of types 1 and 2 (integers), 3 (float) or 26 (bool); nothing for other types.
   std::optional<double> value(size_t place, size_t width, unsigned type) const {
     auto bits = number(place, width);
     if (type == 1) return static_cast<double>(static_cast<int64_t>(bits << (64 - 8 * width)) >> (64 - 8 * width));

@@ -31,7 +31,7 @@ Expr filled(const Builder& b, const OpenList& list, const Dims& element) {
 
 namespace {
 
-/// Builds the body once to learn the sizes of elements of lists that have only been reserved.
+/// Builds the body once to learn the element sizes of lists that were created without element sizes.
 void open_lists(Call& c, const FlowLoop& loop, Values& carried) {
   std::vector<size_t> open;
   for (size_t k = 0; k < carried.size(); ++k) {

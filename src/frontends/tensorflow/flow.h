@@ -9,17 +9,16 @@
 /// that was only reserved has no sizes yet: until its first element is written it is a handle (a constant string).
 namespace weft::tensorflow {
 
-/// A TensorFlow loop.
 struct FlowLoop {
   Values carried;           ///< initial values
-  std::vector<bool> stays;  ///< true: the body returns it unchanged, so it is not carried
+  std::vector<bool> stays;  ///< true: the body returns the value unchanged, so it is not carried
   std::function<Value(const Builder&, const Values&)> holds;  ///< builds the condition for another trip
   std::function<Values(const Builder&, const Values&)> step;  ///< builds a trip and returns the new carried values
 };
 /// Builds the loop and returns the carried values after the last trip. E158 for a body that does not fit.
 Values run_loop(Call& c, const FlowLoop& loop);
 
-/// Returns the list of a handle; null if the value is a tensor or another handle.
+/// Returns the list that a handle names; null for a tensor or another handle.
 const OpenList* reserved(Call& c, Value value);
 /// Returns zeros, or empty strings.
 frontend::Expr zeros(const Builder& b, DType type, const Dims& dims);

@@ -20,7 +20,7 @@ namespace weft::tensorflow {
 namespace {
 
 constexpr std::string_view without_result[] = {"NoOp", "Assert"};
-/// Control flow of version 1, which the importer turns into loops and branches.
+/// Control-flow operators of TensorFlow 1, which the importer replaces by loops and branches.
 constexpr std::string_view control_flow[] = {"Switch",        "RefSwitch",        "Merge",   "RefMerge",
                                              "Enter",         "RefEnter",         "Exit",    "RefExit",
                                              "NextIteration", "RefNextIteration", "LoopCond"};
@@ -93,7 +93,7 @@ class Functions {
     return all;
   }
 
-  /// True if a function writes a variable, so that the order of its nodes counts.
+  /// True if a function writes a variable, so that the order of its nodes matters.
   bool has_effects(int64_t number) {
     Effects& known = effects_[number];
     if (known != Effects::unknown) return known == Effects::some;
@@ -181,7 +181,7 @@ class GraphImporter final : public Graphs {
     if (&builder.module() != &program_->main())
       builder.unsupported("inside of a branch or loop of TensorFlow 1 is not supported");
     written_.all.insert(name);
-    main_variable(builder, name);  // adds the variable's input, which belongs to its output
+    main_variable(builder, name);  // a written variable is an input and an output
     assigned_[name] = value;
   }
 
@@ -244,7 +244,7 @@ class GraphImporter final : public Graphs {
 
   // --- inputs, outputs, variables ------------------------------------------------------------------------------------
 
-  /// Returns the outputs of the signature, those that the caller named, or the nodes whose results no node reads.
+  /// Returns the outputs of the signature, those that the caller named, or else the nodes whose results no node reads.
   std::vector<GraphPort> wanted_outputs() const {
     std::vector<GraphPort> ports;
     for (const std::string& name : options_.outputs) ports.push_back({.name = name, .value = name});
@@ -338,8 +338,6 @@ class GraphImporter final : public Graphs {
     return model_.checkpoint->read(of_object.empty() ? name : of_object);
   }
 
-  // --- what the graph needs ------------------------------------------------------------------------------------------
-
   static bool is_known(const Node& node) {
     return is_placeholder(node) || is_one_of(node.op, without_result) || is_one_of(node.op, control_flow) ||
            find_full(node.op);
@@ -383,7 +381,8 @@ class GraphImporter final : public Graphs {
       indexes_[number] = std::make_shared<GraphIndex>(function.nodes);
       check(*indexes_[number], std::move(results), is_ordered);
     }
-    // With fixed inputs, a branch with unknown operators may never be built. So they are reported node by node.
+    // With fixed inputs, a branch with unknown operators may never be built, so they are reported when they are
+    // translated.
     if (options_.judged || !options_.constants.empty()) return;
     std::string list;
     for (const std::string& name : missing) list += cat(list.empty() ? "" : ", ", name);
@@ -448,8 +447,6 @@ class GraphImporter final : public Graphs {
     return number < values.size() ? values[number] : Value{};
   }
 
-  // --- one node ------------------------------------------------------------------------------------------------------
-
   void run_node(Frame& frame, const GraphNode& n) {
     if (is_one_of(n.node.op, without_result)) {
       frame.values[n.node.name] = {};
@@ -488,7 +485,7 @@ class GraphImporter final : public Graphs {
     frame.values[n.node.name] = std::move(found.values);
   }
 
-  /// Refuses an operator of complex numbers whose operands are not known to be complex, as inside branches and loops.
+  /// Refuses an operator of complex numbers with operands not known to be complex, as in bodies of branches and loops.
   static void expect_pairs(const Call& call, const std::vector<bool>& pairs) {
     constexpr std::string_view makers[] = {"Complex", "Const", "Cast", "RFFT", "RFFT2D"};
     if (std::ranges::find(pairs, true) != pairs.end() || is_one_of(call.node().op, makers)) return;
@@ -515,7 +512,7 @@ class GraphImporter final : public Graphs {
     return value;
   }
 
-  // --- control flow of version 1 -------------------------------------------------------------------------------------
+  // --- control flow of TensorFlow 1 ----------------------------------------------------------------------------------
 
   void raise(Frame& frame, const GraphNode& n, Call& call) {
     std::string_view op = n.node.op;
@@ -586,7 +583,7 @@ class GraphImporter final : public Graphs {
     return false;
   }
 
-  /// Translates one side of a Merge in the module of `body`; returns its value and its index among Merge's operands.
+  /// Translates one side of a Merge in the module of `body`. Returns its value and its index among Merge's operands.
   Values side_of(Frame& frame, const BranchNodes& nodes, int side, const GraphNode& merge, const Builder& body) {
     Frame own{.index = frame.index, .module = body.module()};
     for (auto [name, value] : nodes.switches[side]) {
@@ -620,7 +617,7 @@ class GraphImporter final : public Graphs {
 
   // --- attributes ----------------------------------------------------------------------------------------------------
 
-  /// Replaces names of functions in attributes by their numbers. Drops attributes that operands imply, and hints.
+  /// Replaces names of functions in attributes by their numbers. Drops hints, and attributes that operands determine.
   Node with_numbers(const Node& node) const {
     constexpr std::string_view hints[] = {"N",
                                           "num",

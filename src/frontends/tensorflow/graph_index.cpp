@@ -102,12 +102,12 @@ std::string_view GraphIndex::root_of(std::string_view value) const {
   return value;
 }
 
-/// True if the edge from `from` to `node` leads from the end of a loop's body back to its Merge.
+/// True if the edge from `from` to `node` leads from the end of a loop's body back to the loop's Merge.
 bool GraphIndex::comes_back(const GraphNode& node, const GraphNode& from) const {
   return is_op(&node, "Merge") && frame_of_.contains(&node) && !is_op(&from, "Enter");
 }
 
-/// Returns the predicates, with their sides, that a node depends on: its operands' and those of each Switch it reads.
+/// Returns the predicates that a node depends on, with their sides: those of its operands and of Switches it reads.
 GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   Sides sides;
   bool is_merge = is_op(&node, "Merge");
@@ -124,7 +124,7 @@ GraphIndex::Sides GraphIndex::computed_sides(const GraphNode& node) {
   }
   if (is_merge) std::erase_if(sides, [](const auto& entry) { return entry.second == 2; });
   auto frame = frame_of_.find(&node);
-  if (frame != frame_of_.end() && !is_merge) {  // an Exit
+  if (frame != frame_of_.end() && !is_merge) {  // node is an Exit
     for (auto it = sides.begin(); it != sides.end();)
       it = maker(it->first) == loops_[frame->second].condition ? sides.erase(it) : std::next(it);
   }
@@ -155,7 +155,7 @@ const GraphIndex::Sides& GraphIndex::sides_of(const GraphNode& node) {
   return sides_.at(&node);
 }
 
-/// Walks back from one operand of a Merge to the Switches of its predicate.
+/// Finds what a side of a Merge reads: walks back from the operand to the Switches of the Merge's predicate.
 void GraphIndex::collect(BranchNodes& branch, int side) {
   std::vector<std::string_view> pending = {branch.sides[side]};
   std::set<std::string_view> seen;

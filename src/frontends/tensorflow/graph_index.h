@@ -10,7 +10,7 @@
 
 namespace weft::tensorflow {
 
-/// A loop of control flow of version 1: Enter passes each initial value to its Merge; LoopCond holds the condition;
+/// A loop in control flow of TensorFlow 1: Enter passes each initial value to its Merge; LoopCond holds the condition;
 /// Switch passes the value on to the body, which ends in NextIteration, or to Exit.
 struct LoopNodes {
   struct Carried {
@@ -25,7 +25,7 @@ struct LoopNodes {
   const GraphNode* condition = nullptr;   ///< the node LoopCond
 };
 
-/// A branch of version 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
+/// A branch of TensorFlow 1: Merge takes the value of the side that the predicate of its Switch nodes selected.
 struct BranchNodes {
   std::string_view predicate;  ///< the name of a value
   std::string_view sides[2];   ///< the operands of Merge if the predicate is false, true
@@ -46,7 +46,7 @@ class GraphIndex {
   const LoopNodes& loop_of(const GraphNode& exit);
   /// Returns the branch that a Merge ends; E122 if there is none.
   const BranchNodes& branch_of(const GraphNode& merge);
-  /// Returns the values that a node needs: its operands, or those of the loop or branch that it ends.
+  /// Returns the values that a node needs: its operands, or the operands of the loop or branch that it ends.
   std::vector<std::string_view> needs(const GraphNode& node, bool is_ordered);
 
  private:

@@ -122,7 +122,7 @@ class GraphReader {
     return n;
   }
 
-  /// Reads an attribute. Those that begin with "_" are TensorFlow's hints about devices and shapes, which are skipped.
+  /// Reads an attribute. Skips attributes that begin with "_", which are TensorFlow's hints about devices and shapes.
   void attribute(Wire wire, Node& node) {
     std::string_view name;
     AttributeValue value = int64_t{0};

@@ -35,7 +35,7 @@ struct GraphPort {
   Sizes sizes = {};
 };
 
-/// Where a checkpoint holds a variable's value: a key, and the slice if it is not the whole entry.
+/// The place of a variable's value in a checkpoint: a key, and the slice if the value is not the whole entry.
 struct Restored {
   std::string key;
   CheckpointSlice part = {};

@@ -94,7 +94,7 @@ class LiteImporter final : public Graphs {
   void assign_in_main(const Builder& builder, const std::string& name, Value value) override {
     if (!in_first_run_) {
       written_.all.insert(name);
-      main_variable(builder, name);  // adds the variable's input, which belongs to its output
+      main_variable(builder, name);  // a written variable is an input and an output
       assigned_[name] = value;
       return;
     }
@@ -188,7 +188,7 @@ class LiteImporter final : public Graphs {
     return dims;
   }
 
-  /// Returns the value of tensor `t`: computed before, constant, or a state; null if it has none.
+  /// Returns the value of tensor `t`: computed before, constant, or a variable tensor; null if it has none.
   Value stored(Frame& frame, int64_t t) {
     Value& value = frame.values[t];
     if (value) return value;
@@ -210,13 +210,13 @@ class LiteImporter final : public Graphs {
     return name.empty() || count > 1 ? cat("state ", t) : name;
   }
 
-  /// Returns a variable tensor: zeros in the first run, then the value that the run before left.
+  /// Returns a variable tensor: zeros in the first run, then the value that the previous run assigned.
   Value state(const Frame& frame, int64_t t) {
     const LiteTensor& tensor = frame.graph.tensors[t];
     std::string name = state_name(frame, t);
     Node node{.op = "variable tensor", .name = tensor.name};
     Call here(frame.module, node, {}, {}, *this);
-    constexpr int64_t most = int64_t{1} << 24;  // a limit of elements, since a small file may ask for any number
+    constexpr int64_t most = int64_t{1} << 24;  // a limit of elements: a small file may declare any size
     bool is_fixed = std::ranges::none_of(tensor.dims, [](int64_t size) { return size < 0; });
     if (!is_fixed || !is_float(type_of(tensor)) || element_count(tensor.dims) > most)
       here.unsupported(cat("of ", type_of(tensor), tensor.dims, " is not supported; floats of fixed sizes are, up to ",
@@ -269,8 +269,8 @@ class LiteImporter final : public Graphs {
     return value;
   }
 
-  /// True if all quantised operands and results have the same single scale and zero point, so that integers can be
-  /// moved as they are.
+  /// True if all quantised operands and results have the same single scale and zero point, so that the operator can
+  /// move the integers themselves.
   static bool moves_steps(const LiteOperator& op, const LiteGraph& graph) {
     std::optional<Quantization> steps;
     auto is_alike = [&](int64_t t) {

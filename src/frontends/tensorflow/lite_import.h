@@ -10,13 +10,13 @@
 
 namespace weft::tensorflow {
 
-/// A node and why it cannot be translated; an empty reason if it can.
+/// A node and the reason why it cannot be translated; an empty reason if it can.
 struct JudgedNode {
   const Node* node;
   std::string why;
 };
 
-/// What the caller knows about the inputs.
+/// The caller's choices for an import: values and sizes of inputs, limits, outputs.
 struct ImportOptions {
   std::map<std::string, Dims> shapes = {};       ///< sizes that replace the model's, by input
   std::map<std::string, Symbol> symbols = {};    ///< bounds of symbolic sizes, by name

@@ -124,7 +124,8 @@ class LiteReader {
     return part.empty() ? Bytes() : model_.file.part(part.data() - model_.file.data(), part.size());
   }
 
-  /// Returns the contents of buffer `index`; nothing when it has none. Files over 2 GiB keep them after the flatbuffer.
+  /// Returns the contents of buffer `index`; nothing if it has none. Files over 2 GiB keep contents after the
+  /// flatbuffer.
   std::optional<Bytes> contents(uint32_t index) const {
     if (index == 0) return std::nullopt;
     if (index >= root_.count(slot::buffers))
@@ -232,7 +233,7 @@ class LiteReader {
                  .hint = there.empty() ? "it has none" : cat("it has ", there)});
   }
 
-  /// Reads the names of inputs and outputs: those of the graph's first signature, else of its tensors.
+  /// Reads the names of inputs and outputs from the graph's first signature, else from its tensors.
   void read_names() {
     const LiteGraph& graph = model_.graphs[model_.main];
     auto named = [&](const std::vector<int64_t>& tensors, size_t list, std::string_view stem) {

@@ -24,7 +24,7 @@ struct Level {
   std::vector<int64_t> segments = {}, indices = {};
 };
 
-/// Reads a vector of i32, u16 or u8, whichever the union's type says.
+/// Reads a vector of i32, u16 or u8, depending on the union's type.
 std::vector<int64_t> numbers(const FlatTable& table, size_t type_slot, const LiteTensor& t) {
   auto vector = table.table(type_slot + 1);
   if (!vector) fail_sparse(t, "an axis lacks its indices");

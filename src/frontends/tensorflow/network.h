@@ -15,13 +15,13 @@ Values of_two(Call& c) {
 /// Returns y after the fused activation of a TensorFlow Lite node.
 Expr activated(Call& c, Expr y);
 
-/// Returns the entries of an attribute for the spatial axes (default 1); those for batch and channels must be 1.
+/// Returns an attribute's entries for the spatial axes (default 1). E145 unless those for batch and channels are 1.
 std::vector<int64_t> spatial_numbers(Call& c, std::string_view name, size_t axes, bool is_last);
 /// Returns the window of a node; the attribute named `dilations`, if any, gives the dilations.
 frontend::Window window_of(Call& c, const Dims& spatial, std::vector<int64_t> kernel, bool is_last,
                            std::string_view dilations = {});
 
-/// Returns a size that must be known now; `what` names it.
+/// Returns a size that must be known at compile time; `what` names it in the error.
 int64_t fixed(Call& c, const Dim& size, std::string_view what);
 
 /// Throws E145 for windows far larger than x[batch, channels, spatial...], which would need a huge table.

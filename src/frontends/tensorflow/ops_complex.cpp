@@ -56,7 +56,7 @@ Values real_transform(Call& c, size_t axes) {
   return give(c, y);
 }
 
-/// Imports the inverse of the Fourier transform of real numbers.
+/// Imports the inverse Fourier transform with a real result.
 Values real_inverse(Call& c, size_t axes) {
   Expr x = pairs_in(c, 0);
   int64_t rank = x.rank() - 1;
@@ -66,8 +66,6 @@ Values real_inverse(Call& c, size_t axes) {
   Expr y = transformed(x, rank - 1, lengths.back(), Way::inverse, true);
   return {part(normalized(y, product(lengths), 2), 0)};
 }
-
-// --- element by element ----------------------------------------------------------------------------------------------
 
 Values complex_of(Call& c) {
   c.expect_inputs(2, 2);

@@ -57,7 +57,8 @@ Values floor_div(Call& c) {
   return {floor_divided(c.input(0), c.input(1))};
 }
 
-/// Powers of integers by squaring, over all bits of the exponent. Negative exponents give 0 except for 1 and -1.
+/// Computes powers of integers by squaring, over all bits of the exponent. With a negative exponent, bases other than 1
+/// and -1 give 0.
 Expr whole_powers(Expr x, Expr exponent) {
   Expr result = broadcast(like(x, 1), (x + exponent).dims()), square = x;
   for (int64_t bit = 0, all = bits(x.dtype()) - is_signed_integer(x.dtype()); bit < all;
@@ -73,7 +74,7 @@ Values power(Call& c) {
   if (!is_integer(c.input(0).dtype())) return of_two<Fn::pow>(c);
   c.expect_inputs(2, 2);
   expect_same_types(c);
-  constexpr double most = 64;  // constant exponents unroll the binary power
+  constexpr double most = 64;  // constant exponents up to this are unrolled
   auto known = c.constant(1);
   if (!known || known->elements() != 1) return {whole_powers(c.input(0), c.input(1))};
   double exponent = to_doubles(*known)[0];
@@ -165,16 +166,17 @@ Values add_n(Call& c) {
   return {sum};
 }
 
-/// Imports conversions between quantised types: the importer dequantises operands and quantises results.
+/// Imports conversions between quantised types. Returns the operand: the importer dequantises operands and quantises
+/// results.
 Values requantized(Call& c) {
   c.expect_inputs(1, 1);
   bool is_float_now = is_float(c.input(0).dtype());
   return {is_float_now && is_float(c.output_type()) ? convert(c.input(0), c.output_type()) : c.input(0)};
 }
 
-/// Rounds to 2^bits levels between min and max, which are moved so that 0 is a level.
+/// Rounds to 2^bits levels between min and max. Both are moved so that 0 is a level.
 Values fake_quant(Call& c) {
-  // Computed in f32, as the frameworks do, because it decides how values half way between two levels are rounded.
+  // Computed in f32, as the frameworks do, because this decides how values half way between two levels are rounded.
   auto low = static_cast<float>(c.number("min", -6)), high = static_cast<float>(c.number("max", 6));
   int64_t bits = c.integer("num_bits", 8);
   if (bits < 2 || bits > 16 || !(low <= 0 && 0 <= high && low < high))
@@ -186,7 +188,8 @@ Values fake_quant(Call& c) {
   return {floor(x / scale + 0.5) * scale + least};
 }
 
-/// Imports the forms with a range in inputs 1 and 2, per tensor or per index of the last axis. An empty range gives 0.
+/// Imports fake quantisation with a range in inputs 1 and 2, per tensor or per index of the last axis. An empty range
+/// gives 0.
 Values fake_quant_by_range(Call& c) {
   c.expect_inputs(3, 3);
   int64_t bits = c.integer("num_bits", 8);

@@ -75,7 +75,7 @@ Values one_input(Call& c, Expr (*formula)(Expr)) {
   return {formula(c.input(0))};
 }
 
-/// Computes erfc by itself, because 1 - erf(x) loses all digits where erf(x) is near 1.
+/// Computes erfc directly, because 1 - erf(x) loses all digits where erf(x) is near 1.
 Values erfc(Call& c) {
   c.expect_inputs(1, 1);
   DType type = c.input(0).dtype();
@@ -105,8 +105,8 @@ bool has_channels_last(Call& c, std::string_view fallback = "NHWC") {
 Expr first_form(Expr x, bool is_last) { return is_last ? channels_first(x) : x; }
 Expr own_form(Expr y, bool is_last) { return is_last ? channels_last(y) : y; }
 
-/// Applies the operators `fused_ops`, which TensorFlow's optimiser fused into a product, to y. Their operands follow
-/// the first two. Channels are axis `channels` of y.
+/// Applies to y the operators `fused_ops`, which TensorFlow's optimiser fused into a product. Their operands are inputs
+/// 2 and on. Channels are axis `channels` of y.
 Values fused(Call& c, Expr y, int64_t channels) {
   for (auto hint : {"num_args", "num_host_args", "TArgs", "filter_format", "grad_a", "grad_b"}) c.ignore(hint);
   size_t next = 2;
@@ -215,7 +215,7 @@ Values full_pooled(Call& c, PoolFn fn, size_t axes) {
   return {own_form(pool(fn, x, window_of(c, spatial_dims(x), kernel, is_last, "")), is_last)};
 }
 
-/// Imports batch normalisation by the learned moments. Results for training are not computed.
+/// Imports batch normalisation by the learned moments. Results that only training needs are not computed.
 Values fused_batch_norm(Call& c) {
   c.expect_inputs(5, 5);
   if (c.flag("is_training", true)) c.unsupported("that trains is not supported");

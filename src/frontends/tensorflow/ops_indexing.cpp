@@ -67,7 +67,7 @@ Values scatter_nd_op(Call& c) {
   return {scatter_nd(full(c, updates.dtype(), c.sizes(2), 0), c.input(0), updates, ScatterFn::add)};
 }
 
-/// Writes updates into x at indices, or adds (multiplies ...) them.
+/// Writes updates into x at indices, or combines them with x's elements by `fn`.
 template <ScatterFn fn>
 Values scattered_into(Call& c, bool is_negative = false) {
   c.expect_inputs(3, 3);
@@ -76,7 +76,7 @@ Values scattered_into(Call& c, bool is_negative = false) {
   return {scatter_nd(c.input(0), c.input(1), is_negative ? -updates : updates, fn)};
 }
 
-// --- parts of rows and back ------------------------------------------------------------------------------------------
+// --- partition, stitch -----------------------------------------------------------------------------------------------
 
 /// Merges the first `count` axes of x.
 Expr rows_of(Expr x, int64_t count) {
@@ -102,7 +102,7 @@ Values dynamic_partition(Call& c) {
   return found;
 }
 
-/// Writes rows of the values (second half of the inputs) to the positions in the first half; duplicates: the last wins.
+/// Writes rows of the values (second half of the inputs) to the positions in the first half; the last duplicate wins.
 Values dynamic_stitch(Call& c) {
   size_t half = c.input_count() / 2;
   if (half == 0 || c.input_count() % 2)
@@ -126,7 +126,7 @@ Values dynamic_stitch(Call& c) {
   return {y};
 }
 
-// --- places among sorted numbers -------------------------------------------------------------------------------------
+// --- positions in sorted sequences -----------------------------------------------------------------------------------
 
 /// Counts the elements of sorted[.., n] that are less than (or, `with_equal`, at most) each of values[.., m].
 Expr count_below(Expr sorted, Expr values, bool with_equal) {
@@ -156,7 +156,7 @@ Values bucketize(Call& c) {
   return {convert(reshape(count_below(sorted, flat(convert(x, DType::f64)), true), x.dims()), DType::i32)};
 }
 
-/// Adds (multiplies ...) the slices that have the same segment number; negative numbers are left out.
+/// Combines the slices that have the same segment number by `fn`; slices with a negative number are left out.
 template <ScatterFn fn>
 Values segments(Call& c) {
   c.expect_inputs(3, 3);
@@ -174,7 +174,7 @@ Values segments(Call& c) {
   double first = fn == ScatterFn::mul ? 1 : 0;
   Expr start = full(c, x.dtype(), all, first);
   if (fn == ScatterFn::max || fn == ScatterFn::min) {
-    Expr none = full(c, x.dtype(), {0}, 0);  // a segment without elements gets the extreme of the type
+    Expr none = full(c, x.dtype(), {0}, 0);  // a reduction of no elements gives the type's extreme
     start = broadcast(reduce(fn == ScatterFn::max ? ReduceFn::max : ReduceFn::min, none, {0}, false), all);
     if (is_float(x.dtype())) {
       double most = x.dtype() == DType::f32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
@@ -238,7 +238,7 @@ Values resize(Call& c, ResizeMode mode) {
   resizing.op.coordinates = is_aligned ? ResizeCoordinates::align_corners
                             : is_half  ? ResizeCoordinates::half_pixel
                                        : ResizeCoordinates::asymmetric;
-  // Rounds halves up with either attribute; without both, positions are rounded down.
+  // Rounds halves up with align_corners or half_pixel_centers; without both, positions are rounded down.
   resizing.op.nearest = is_aligned || is_half ? ResizeNearest::round_prefer_ceil : ResizeNearest::floor;
   resizing.set_sizes({1, 2}, size);
   return {resizing.result()};

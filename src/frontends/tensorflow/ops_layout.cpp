@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators that move elements, and those that create constants and sizes.
+// Imports operators that move elements, and operators that create constants and sizes.
 #include <algorithm>
 #include <numeric>
 
@@ -218,7 +218,7 @@ class StridedSlicing {
     for (size_t i = 0; i < steps_.size(); ++i) named += !is_ellipsis(i) && !is_new(i);
     int64_t axis = 0, rest = x_.rank() - named;
     if (rest < 0) c_.fail("E151", cat("names ", named, " axes of ", x_.value.shape()));
-    std::vector<int64_t> shape;  // axes of the cut value, -1 for a new one
+    std::vector<int64_t> shape;  // for each axis of the result: the axis of the cut value, or -1 for a new axis
     bool has_ellipsis = false;
     for (size_t i = 0; i < steps_.size(); ++i) {
       if (is_ellipsis(i)) {
@@ -312,7 +312,7 @@ Values range_op(Call& c) {
   return {range(one(0), one(1), one(2))};
 }
 
-/// Returns evenly spaced numbers from the first to the last.
+/// Returns evenly spaced numbers from input 0 to input 1, both included.
 Values linspace(Call& c) {
   c.expect_inputs(3, 3);
   Expr first = reshape(c.input(0), {}), last = reshape(c.input(1), {});
@@ -414,7 +414,7 @@ std::vector<int64_t> blocks_of(Call& c, int64_t rank) {
   return block;
 }
 
-/// Imports SpaceToBatch: pads, then moves blocks of the axes after the first into the batch.
+/// Imports SpaceToBatch: pads, then moves blocks of the axes after the first into the batch axis.
 Values space_to_batch(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());
@@ -439,7 +439,7 @@ Values space_to_batch(Call& c) {
   return {reshape(transpose(reshape(x, split), inside), joined)};
 }
 
-/// Imports BatchToSpace: moves batches into blocks, then removes crops.
+/// Imports BatchToSpace: moves blocks from the batch axis into the axes after it, then removes crops.
 Values batch_to_space(Call& c) {
   Expr x = c.input(0);
   auto block = blocks_of(c, x.rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports lists of tensors: the TensorLists of version 2 and the TensorArrays of version 1.
+// Imports lists of tensors: TensorLists of TensorFlow 2 and TensorArrays of TensorFlow 1.
 #include "frontends/common/indexing.h"
 #include "frontends/common/views.h"
 #include "frontends/tensorflow/flow.h"
@@ -15,7 +15,7 @@ struct List {
   Call& c;
   size_t at;
 
-  /// Returns the list as a tensor. If the sizes of its elements are not known yet, they are `element`.
+  /// Returns the list as a tensor. If its element sizes are not known yet, they become `element`.
   Expr tensor(const Dims& element) const {
     if (const OpenList* open = reserved(c, c.input(at))) return filled(c, *open, element);
     return whole();
@@ -93,7 +93,7 @@ Values list_pop(Call& c) {
   return {slice(list, 0, 0, rest), row_at(list, 0, rest)};
 }
 
-/// Returns the list after list[index] = item; with `resizes` the list grows up to the index.
+/// Returns the list after list[index] = item; with `resizes` the list grows if the index is beyond its end.
 Expr written(Call& c, size_t list_at, Expr index, Expr item, bool resizes) {
   Expr list = List{c, list_at}.tensor(item.dims());
   Expr at = reshape(convert(index, DType::i64), {1, 1});

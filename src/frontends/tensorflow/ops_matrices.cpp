@@ -26,7 +26,7 @@ Expr joined_axes(Expr x) {
   return reshape(x, dims);
 }
 
-/// Keeps `lower` diagonals below the main one and `upper` above it; a negative number keeps all.
+/// Keeps `lower` diagonals below the main diagonal and `upper` above it; a negative number keeps all.
 Values band_part(Call& c) {
   c.expect_inputs(3, 3);
   Expr x = matrix(c, 0);
@@ -37,8 +37,6 @@ Values band_part(Call& c) {
   return {select(keeps, x, full(c, x.dtype(), {}, 0))};
 }
 
-// --- diagonals -------------------------------------------------------------------------------------------------------
-
 /// Diagonals `low` to `high` of a matrix, written as rows, the highest first. A shorter diagonal is aligned to the left
 /// or to the right end of its row.
 struct Diagonals {
@@ -47,7 +45,7 @@ struct Diagonals {
   bool upper_at_right = false, lower_at_right = false;
   Dim rows = 0, columns = 0;
 
-  /// Input `k` holds one diagonal, or the lowest and the highest.
+  /// Reads the diagonal, or the lowest and the highest one, from input `k`.
   Diagonals(Call& call, std::optional<size_t> k, std::string_view align) : c(call) {
     if (k) {
       auto range = c.numbers(*k);
@@ -83,7 +81,7 @@ struct Diagonals {
     return select(is_inside, gather(wide, select(is_inside, place, 0), wide.rank() - 1), others);
   }
 
-  /// Returns the diagonals of x, with `filling` where a row is longer than they are.
+  /// Returns the diagonals of x, with `filling` where a row is longer than its diagonal.
   Expr taken(Expr x, Expr filling) const {
     Expr d = static_cast<double>(high) - along(iota(c, count()), 0, 2);
     Expr n = along(iota(c, longest()), 1, 2) - starts(d);

@@ -169,7 +169,7 @@ Values softmax(Call& c, bool logarithm) {
   return {c.emit(Softmax{.axis = x.rank() - 1, .logarithm = logarithm}, {x})};
 }
 
-/// Divides x by its norm over the channels, at least 1e-6.
+/// Divides x by its norm over the channels, or by 1e-6 if the norm is smaller.
 Values l2_normalization(Call& c) {
   Expr x = c.input(0);
   Expr length = sqrt(reduce(ReduceFn::sum, x * x, {c.axis(-1, x.rank())}));

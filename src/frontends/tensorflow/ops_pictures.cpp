@@ -18,8 +18,6 @@ namespace {
 
 using namespace frontend;
 
-// --- colours ---------------------------------------------------------------------------------------------------------
-
 /// Three channels along the last axis, each [.., 1].
 struct Colours {
   Expr first, second, third;
@@ -33,7 +31,7 @@ Colours colours_of(Call& c, Expr x) {
 }
 Expr joined(const Colours& x) { return concat(*x.first.at, {x.first, x.second, x.third}, x.first.rank() - 1); }
 
-/// Converts to hue, saturation and value, each from 0 to 1.
+/// Converts red, green and blue to hue, saturation and value, each from 0 to 1.
 Colours hsv_of(const Colours& rgb) {
   auto [r, g, b] = rgb;
   Expr value = max(max(r, g), b), range = value - min(min(r, g), b), is_grey = range <= 0;
@@ -70,7 +68,7 @@ Values adjust_saturation(Call& c) {
   return {joined(rgb_of(hsv))};
 }
 
-/// Scales the differences from the mean of each channel of each picture.
+/// Scales each element's difference from the mean of its channel in its picture.
 Values adjust_contrast(Call& c) {
   c.expect_inputs(2, 2);
   Expr x = c.input(0);
@@ -140,7 +138,7 @@ Values resize_bicubic(Call& c) {
   return {resizing.result()};
 }
 
-/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along rows, by columns[out, in] along columns.
+/// Multiplies x[batch, in rows, in columns, channels] by rows[out, in] along axis 1, columns[out, in] along axis 2.
 Expr resampled(Expr x, Expr rows, Expr columns) {
   const Dims d = x.dims();
   const Dim high = rows.dims()[0], wide = columns.dims()[0];

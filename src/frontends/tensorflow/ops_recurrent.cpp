@@ -35,8 +35,8 @@ struct Track {
 // Reorders TensorFlow Lite's gates i, f, c, o to i, o, f, c, as in common/recurrent.h.
 constexpr size_t gate_order[] = {0, 3, 1, 2};
 
-/// Returns the weights of all gates side by side. A missing input gate i is 1 - f. It gets the negated weights of f,
-/// because 1 - sigmoid(x) = sigmoid(-x).
+/// Returns the weights of all gates, concatenated. A missing input gate i is 1 - f, so it gets the negated weights of
+/// f: 1 - sigmoid(x) = sigmoid(-x).
 Expr of_gates(Call& c, size_t first, int64_t axis) {
   Values parts;
   for (size_t gate : gate_order) {
@@ -85,8 +85,8 @@ void expect_floats(Call& c, std::initializer_list<size_t> states) {
   }
 }
 
-/// Imports one direction of an LSTM. Inputs: x, 4 weights of the input, 4 of the state, 3 peepholes, 4 biases, a
-/// projection and its bias, the state and the cell, 4 factors of a normalisation.
+/// Imports one direction of an LSTM. Inputs: x, 4 weights of the input, 4 of the hidden state, 3 peepholes, 4 biases, a
+/// projection and its bias, the hidden state and the cell state, 4 factors of a normalisation.
 Values lstm(Call& c, bool has_steps) {
   c.expect_inputs(20, 24);
   expect_floats(c, {18, 19});
@@ -151,8 +151,8 @@ Values both_rnns(Call& c) {
   return both_ways(c, forward.states, backward.states, time_major, {forward.hidden, backward.hidden});
 }
 
-/// Imports SVDF: each filter keeps the last `memory` products of its weights with x and sums them with weights for each
-/// step; a unit adds `rank` filters (Nakkiran et al., "Compressing deep neural networks ...", 2015).
+/// Imports SVDF: each filter keeps its products of weights and x for the last `memory` steps, and adds them up,
+/// weighted by step. A unit adds `rank` filters (Nakkiran et al., "Compressing deep neural networks ...", 2015).
 Values svdf(Call& c) {
   c.expect_inputs(5, 5);
   expect_floats(c, {4});

@@ -21,7 +21,7 @@ Values reduction(Call& c) {
   return {reduced(c, fn, c.input(0))};
 }
 
-/// Computes the mean; that of integers is rounded towards zero.
+/// Computes the mean; a mean of integers is rounded towards zero.
 Values mean(Call& c) {
   Expr x = c.input(0);
   if (is_float(x.dtype())) return {reduced(c, ReduceFn::mean, x)};

@@ -34,8 +34,6 @@ Expr filled_up(Expr x, const Dim& whole) {
   return {x.at, concat(*x.at, {x, full(*x.at, x.dtype(), rest, 0)}, 0)};
 }
 
-// --- boxes -----------------------------------------------------------------------------------------------------------
-
 /// Returns the indices of the boxes that non-maximum suppression keeps, by descending score: i32[kept].
 Expr taken_boxes(Call& c) {
   c.expect_rank(0, 2), c.expect_rank(1, 1);
@@ -57,8 +55,8 @@ void expect_hard_limit(Call& c, size_t i) {
     c.unsupported("that lowers the scores of boxes (soft_nms_sigma) is not supported");
 }
 
-/// Imports non-maximum suppression with `least` to `most` inputs, the sixth of which is soft_nms_sigma. Returns box
-/// indices, with `has_scores` their scores, with `has_count` their count.
+/// Imports non-maximum suppression with `least` to `most` inputs (the sixth: soft_nms_sigma). Returns box indices, with
+/// `has_scores` their scores, with `has_count` their count.
 Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_count) {
   c.expect_inputs(least, most);
   if (c.has_input(5)) expect_hard_limit(c, 5);
@@ -75,7 +73,7 @@ Values best_boxes(Call& c, size_t least, size_t most, bool has_scores, bool has_
 }
 
 /// Returns the best boxes of all classes of each picture from boxes[pictures, n, 1 or classes, 4] and scores[pictures,
-/// n, classes]: boxes, scores, classes and their number, by falling score, then zeros.
+/// n, classes]: boxes, scores, classes and their number, in descending order of score, padded with zeros.
 Values combined_boxes(Call& c) {
   c.expect_inputs(6, 6);
   c.expect_rank(0, 4), c.expect_rank(1, 3);
@@ -189,15 +187,13 @@ Values bincount(Call& c, bool by_row) {
   return {reshape(slice(y, 0, 0, rows * size), x.rank() == 2 ? Dims{rows, size} : Dims{size})};
 }
 
-// --- segments --------------------------------------------------------------------------------------------------------
-
-/// Reduces rows of a table that have the same segment number to one row.
+/// The segment numbers of a table's rows: rows with the same number are reduced to one row.
 struct Segments {
   Call& c;
   Expr ids;  ///< i64 [n]
   Dim count;
 
-  /// Input `number` holds the number of segments; without it, the largest segment number gives it.
+  /// Reads the number of segments from input `number`; without it, takes the largest segment number + 1.
   Segments(Call& call, size_t input, size_t number)
       : c(call),
         ids(flat(convert(c.input(input), DType::i64))),
@@ -232,7 +228,7 @@ Values segment_sum(Call& c, Expr rows, size_t ids, Divisor divisor) {
   return {sum / (divisor == Divisor::size ? sizes : sqrt(sizes))};
 }
 
-/// Gathers the rows that input 1 names and sums those of each segment; `divisor` makes this a mean or sum / sqrt(n).
+/// Gathers the rows at the indices in input 1 and sums those of each segment; `divisor`: sum, mean or sum / sqrt(n).
 Values sparse_segments(Call& c, Divisor divisor) {
   c.expect_inputs(3, 4);
   if (c.flag("sparse_gradient")) c.unsupported("for gradients is not supported");
@@ -252,7 +248,7 @@ Values segment_extreme(Call& c) {
   Expr rows = c.input(0);
   c.require_same(segments.ids.dims()[0], rows.dims()[0], "rows and segments");
   if (fn == ScatterFn::mul) return {segments.summed(rows, fn, 1)};
-  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never wins over a row
+  Expr last = reduce(fn == ScatterFn::max ? ReduceFn::min : ReduceFn::max, rows, {0}, true);  // never replaces a row
   Dims dims = rows.dims();
   dims[0] = segments.count;
   Expr y = scatter_nd(broadcast(last, dims), reshape(segments.ids, {segments.ids.dims()[0], 1}), rows, fn);
@@ -276,7 +272,7 @@ Values sparse_reshape(Call& c) {
   return {floor_mod(place / steps_of(wanted), max(wanted, 1)), wanted};
 }
 
-/// Adds an element with the value of input 3 in column 0 of each row of a sparse matrix that has no elements.
+/// Adds to each row without elements of a sparse matrix one element in column 0, with the value of input 3.
 Values sparse_fill_empty_rows(Call& c) {
   c.expect_inputs(4, 4);
   c.expect_rank(0, 2), c.expect_rank(1, 1);

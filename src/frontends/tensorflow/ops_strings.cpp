@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators on strings and lookup tables. Operators that look into strings call the host (ops/host.h); others
-// move strings like numbers.
+// Imports operators on strings and lookup tables. Operators that read characters call host functions (ops/host.h);
+// others only move strings.
 #include "frontends/common/selection.h"
 #include "frontends/tensorflow/call.h"
 #include "ops/host.h"
@@ -75,7 +75,7 @@ Values hash_bucket(Call& c) {
   return {host(c.module(), op, {x})};
 }
 
-/// Concatenates strings element by element; a scalar joins every element.
+/// Concatenates strings element by element; a scalar is joined to every element.
 Values string_join(Call& c) {
   if (c.input_count() == 0) c.fail("E140", "needs at least one input");
   Expr separator{&c, constant(c.module(), make_string_tensor({}, {c.text("separator")}))}, joined = text(c, 0);

@@ -66,9 +66,9 @@ void read_signature(Wire wire, MetaGraph& meta) {
       wire.skip();
     }
   }
-  std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file has them in no order
+  std::ranges::sort(signature.inputs, {}, &GraphPort::name);  // the file's order is arbitrary
   std::ranges::sort(signature.outputs, {}, &GraphPort::name);
-  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // those are for loading
+  if (!name.starts_with("__saved_model_")) meta.signatures[name] = std::move(signature);  // others are for loading
 }
 
 MetaGraph read_meta_graph(Wire wire) {
@@ -143,8 +143,8 @@ Signature chosen_signature(MetaGraph& meta, const std::string& source, const std
   return std::move(found->second);
 }
 
-/// Finds the checkpoint key of each variable: an assignment of a RestoreV2 result, in the main graph or in the function
-/// that the restoring node calls.
+/// Finds the checkpoint key of each variable by its assignment from a RestoreV2 result, in the main graph or in the
+/// function that the restoring node calls.
 class Restoration {
  public:
   explicit Restoration(GraphModel& model) : model_(model) {}
@@ -199,7 +199,7 @@ class Restoration {
     for (std::string_view extent : split(words.back(), ':')) {
       auto numbers = split(extent, ',');
       part.emplace_back();
-      if (numbers.size() < 2) continue;  // "-": all
+      if (numbers.size() < 2) continue;  // "-": the whole axis
       bool is_known = read_number(numbers[0], part.back().start) && read_number(numbers[1], part.back().length);
       if (!is_known || part.back().length < 0)
         fail("E108", cat("a variable is restored from '", printable(text), "', which names no part"));
@@ -242,7 +242,7 @@ class Restoration {
 }  // namespace
 
 bool is_saved_model(std::span<const std::byte> bytes) {
-  // Version 1, then a graph. ONNX has a producer's name in this place, which never begins with a newline.
+  // Version 1, then a graph. An ONNX model has a producer's name in this place, which never begins with a newline.
   std::string_view file = as_text(bytes);
   return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }

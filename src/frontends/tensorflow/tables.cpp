@@ -10,7 +10,7 @@
 namespace weft::tensorflow {
 namespace {
 
-/// The nodes of the graph, or of a function and the node that calls it.
+/// The nodes of the main graph, or of a function, with the node that calls it.
 struct Place {
   const std::vector<GraphNode>& nodes;
   const GraphFunction* function = nullptr;
@@ -24,7 +24,7 @@ struct Found {
   const GraphNode* node = nullptr;
 };
 
-/// Returns the node that computes a value, through identities and the arguments of calls; null: there is none.
+/// Returns the node that computes a value, found through Identity nodes and arguments of calls; null: there is none.
 Found maker(const Place* place, std::string_view value) {
   for (int64_t steps = 0; steps < max_nesting * 4; ++steps) {
     std::string_view name = parse(value).node;
@@ -44,7 +44,7 @@ Found maker(const Place* place, std::string_view value) {
   return {};
 }
 
-/// Returns the whole numbers from `start` up to `limit`.
+/// Returns the integers from `start` to `limit` - 1; nothing if an operand is unknown or the step is not 1.
 std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::optional<Tensor>& limit,
                                const std::optional<Tensor>& step) {
   std::vector<int64_t> numbers;
@@ -59,7 +59,7 @@ std::optional<Tensor> range_of(const std::optional<Tensor>& start, const std::op
   return make_tensor(start->dtype, {std::ssize(all)}, std::span<const int64_t>(all));
 }
 
-/// Returns the constant in a node, or a constant range of integers in any type (as vocabularies are numbered).
+/// Returns the constant that a node holds or that Range computes, cast to any integer type (keys of vocabularies).
 std::optional<Tensor> node_constant(const Place* place, std::string_view value, int64_t depth = 0) {
   constexpr int64_t most = 4;  // deeper chains of ranges and casts do not occur
   auto [own, node] = maker(place, value);

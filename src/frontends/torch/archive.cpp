@@ -65,7 +65,7 @@ Directory find_directory(const Reader& r) {
   return {r.number<uint64_t>(end64 + 32, "the 64-bit end record"), r.number<uint64_t>(end64 + 48, "the end record")};
 }
 
-/// Sizes and offset of one entry of the directory. Its extra field holds those that need more than 32 bits.
+/// The sizes and offset of one entry of the directory. Values that need more than 32 bits are in its extra field.
 struct ZipEntry {
   std::string_view name;
   uint64_t method, packed, size, header, next;
@@ -114,7 +114,7 @@ void Archive::add_member(std::string_view entry, uint64_t size, uint64_t header)
   std::string what = cat("member '", printable(entry), "'");
   if (r.text(header, header_size, what).substr(0, 4) != header_mark)
     r.fail("E108", cat(what, " has no header at byte ", header));
-  // The local header's extra field pads for alignment; its length differs from the directory's.
+  // The local header's extra field pads for alignment, so its length differs from the directory's.
   uint64_t begin = header + header_size + r.number<uint16_t>(header + 26, what) + r.number<uint16_t>(header + 28, what);
   r.text(begin, size, what);
   size_t folder = entry.find('/');

@@ -19,7 +19,7 @@ using frontend::Expr, frontend::Values, frontend::infinity;
 class Importer;
 class Call;
 
-/// A tensor or a Python number. Of a number, only the kind (bool, integer, float) affects type promotion.
+/// A tensor or a Python number. For type promotion, only the kind of a number (bool, integer, float) matters.
 struct Operand {
   enum class Kind : uint8_t { tensor, flag, integer, number };
   Kind kind = Kind::tensor;
@@ -34,7 +34,7 @@ struct Operand {
   double value() const { return kind == Kind::number ? number : static_cast<double>(integer.value()); }
 };
 
-/// What a name in the graph stands for: a tensor, or a number, symbolic size or bool of Python.
+/// The value of a name in the graph: a tensor, or a number, symbolic size or bool of Python.
 struct Binding {
   Value tensor = {};
   std::optional<Operand> scalar = {};
@@ -43,8 +43,8 @@ struct Binding {
 };
 
 /// One node that is being translated. Arguments are named as in the operator's schema. The file leaves out arguments
-/// that have their default, so each is read with its default. An argument that nobody reads is an error, so none is
-/// ignored by accident.
+/// that have their default, so each is read with its default. An argument that the translation does not read is an
+/// error, so that none is ignored by accident.
 class Call : public frontend::Builder {
  public:
   Call(Importer& importer, Module& module, const Node& node);
@@ -81,15 +81,16 @@ class Call : public frontend::Builder {
   const Argument* given(std::string_view argument) const { return find(argument); }
   /// Returns argument number i, for higher-order operators, whose arguments have no names. E140 if it is not given.
   const Argument& argument(size_t i) const;
-  /// Returns what the argument's name stands for; null if the argument is a literal, such as a Python True.
+  /// Returns the value of the name in an argument; null if the argument is a literal, such as a Python True.
   const Binding* binding(std::string_view argument) const;
-  /// Marks arguments as read that change nothing here.
+  /// Marks arguments as read although they have no effect in Weft.
   void ignore(std::initializer_list<std::string_view> arguments) const;
   /// Throws E122 if a given argument has a value that would change the result.
   void require_default(std::string_view argument, bool is_default) const;
-  /// Throws E141 with the names of arguments that nobody read.
+  /// Throws E141 with the names of arguments that were not read.
   void check_arguments() const;
-  /// Returns `dim`, or all axes, counted from the front. For a tensor without axes, -1 and 0 are valid.
+  /// Returns the axis or the axes in an argument, counted from the front. For a tensor without axes, -1 and 0 are
+  /// valid.
   int64_t axis_of(std::string_view argument, int64_t rank) const;
   int64_t axis_of(std::string_view argument, int64_t rank, int64_t fallback) const;
   std::vector<int64_t> axes_of(std::string_view argument, int64_t rank) const;  ///< all if none is given
@@ -129,13 +130,13 @@ class Call : public frontend::Builder {
 inline Values one(Value value) { return {value}; }
 inline Dim size_at(Expr x, int64_t axis) { return x.dims()[axis]; }
 
-/// How one overload, such as "aten.add.Tensor", is translated.
+/// An overload, such as "aten.add.Tensor", and its translation.
 struct Operator {
   std::string_view name;
   Values (*translate)(Call&);
 };
 
-// The operator table of each file of operators.
+// The tables of operators, one for each ops_*.cpp.
 std::span<const Operator> elementwise_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> view_operators();

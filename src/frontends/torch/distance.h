@@ -4,7 +4,7 @@
 
 namespace weft::torch {
 
-/// Returns the p-norm over axes. Order 0 counts nonzero elements, infinity takes the maximum; 0 for no elements.
+/// Returns the p-norm over axes. Order 0 counts nonzero elements, infinity takes the maximum. No elements give 0.
 Expr norm_of(Expr x, double p, const std::vector<int64_t>& axes, bool keep);
 
 /// Returns all pairs i < j (with `apart` 0: i <= j) of numbers below `count`, in order, as two constant vectors.

@@ -105,9 +105,9 @@ struct ExportedProgram {
 /// True if the bytes are a program of torch.export: a .pt2 archive, or its JSON text.
 bool is_exported_program(std::span<const std::byte> file);
 
-/// Reads such a program in place: weights stay in the file. In JSON text, parameters and buffers are user inputs.
-/// Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107 (pickled
-/// weights), E112 (a newer schema), E147-E150 (tensors whose sizes and bytes disagree) and E152 (nesting).
+/// Reads a program of torch.export in place: weights stay in the file. In JSON text, parameters and buffers are user
+/// inputs. Throws E102 (archives that AOTInductor or torch before 2.8 wrote), E103 and E108 (cut, damaged), E107
+/// (pickled weights), E112 (a newer schema), E147-E150 (tensors whose sizes and bytes disagree) and E152 (nesting).
 ExportedProgram read_exported_program(Bytes file, const std::string& source);
 
 }  // namespace weft::torch

@@ -20,7 +20,7 @@ using Table = std::unordered_map<std::string_view, Operator>;
 const Table& operators() {
   static const Table table = [] {
     Table all;
-    // The first row with a name wins, so rows made from elementwise.def come after the families' own rows.
+    // The first row of a name is kept, so rows made from elementwise.def come after the other files' rows.
     for (auto part :
          {scalar_operators(), control_operators(), view_operators(), factory_operators(), index_operators(),
           reduction_operators(), network_operators(), attention_operators(), composite_operators(), loss_operators(),
@@ -46,7 +46,7 @@ const Operator* operator_of(const Node& node) {
   return functional ? find_operator(*functional) : nullptr;
 }
 
-/// Returns the innermost place of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
+/// Returns the innermost frame of a stack trace that is not torch's own: "model.py:10: y = self.conv(x)".
 std::string user_line(std::string_view trace) {
   std::string found;
   std::vector<std::string_view> lines = split(trace, '\n');
@@ -144,7 +144,7 @@ std::unique_ptr<Program> Importer::run() {
   return std::move(program_);
 }
 
-// ---- Operators, before anything is translated ----
+// ---- Checks of operators, before any node is translated ----
 
 const std::set<std::string>& Importer::read_in(const Graph& graph) {
   auto [found, is_new] = read_.try_emplace(&graph);
@@ -193,7 +193,7 @@ void Importer::check_operators(const Graph& graph) {
 
 namespace {
 
-/// Returns a complex tensor as the tensor of pairs that it is in memory.
+/// Returns a complex tensor as a tensor of pairs, which has the same bytes.
 Tensor in_pairs(Tensor tensor) {
   if (!is_complex(tensor.dtype)) return tensor;
   tensor.dtype = part_type(tensor.dtype);
@@ -272,7 +272,7 @@ void Importer::bind_input(const Input& input, const Argument& argument) {
   bool is_user = input.kind == Input::Kind::user;
   const std::string& name = is_user ? input.name : input.target;
   Entry& entry = scope_->names[input.name];
-  if (argument.kind == Argument::Kind::scalar) {  // a size that the inputs' sizes determine, else a separate input
+  if (argument.kind == Argument::Kind::scalar) {  // a size: known from the inputs' sizes, else a separate input
     auto size = exported_.graph.sizes.find(input.name);
     if (size == exported_.graph.sizes.end())
       throw Error({.kind = ErrorKind::model, .code = "E108", .what = cat("input '", printable(name), "' has no size")});
@@ -375,7 +375,7 @@ Values Importer::translate(Call& c) {
   return values;
 }
 
-/// True if the node reads or gives complex numbers.
+/// True if the node reads or returns complex numbers.
 bool Importer::is_of_complex(const Call& c) {
   auto is_read = [&](const NamedArgument& argument) {
     return argument.value.kind == Argument::Kind::tensor &&
@@ -420,7 +420,7 @@ Values Importer::by_parts(Call& c, const Operator& op) {
   return joined;
 }
 
-/// Returns the tensor that the node's result is a view of, or null.
+/// Returns the tensor of which the node's result is a view, or null.
 Entry* Importer::viewed(const Call& c) {
   if (sharing_of(c) == Sharing::none || c.node().inputs.empty()) return nullptr;
   const Argument& self = c.node().inputs[0].value;
@@ -593,8 +593,6 @@ std::optional<DType> Importer::declared_result(const Call& c, size_t i) const {
   auto meta = scope_->graph->tensors.find(outputs[i].items[0].text);
   return meta == scope_->graph->tensors.end() ? std::nullopt : std::optional(meta->second.dtype);
 }
-
-// ---- Bodies ----
 
 Values Importer::inlined(const frontend::Builder& c, const Graph& body, const std::vector<Binding>& inputs) {
   if (body.inputs.size() != inputs.size())

@@ -10,7 +10,7 @@
 
 namespace weft::torch {
 
-/// Why a node cannot be translated; or it was not checked because it depends on such a node.
+/// A node and the reason why it cannot be translated, or that it was not checked because it depends on such a node.
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -18,7 +18,7 @@ struct NodeFault {
 
 struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};    ///< bounds of the program's symbols, within those of the export
-  std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs, which the program then lacks
+  std::map<std::string, Tensor> constants = {};  ///< fixed values of inputs, which then are no inputs of the program
   /// If set, receives the faults of nodes; nothing is thrown, and the program has the nodes that could be translated.
   std::vector<NodeFault>* faults = nullptr;
 };

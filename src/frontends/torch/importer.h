@@ -11,8 +11,8 @@
 
 namespace weft::torch {
 
-/// A name in the graph. Tensors that share memory form a tree: a view names its base, and the root counts the writes to
-/// any of them. A view that is read after a write is computed again; a write to a view is written to the root.
+/// A name in the graph. Tensors that share memory form a tree: a view names its base, and the root counts all writes to
+/// the tree. A view that is read after a write is computed again; a write to a view is written to the root.
 struct Entry {
   Binding binding = {};
   Entry* base = nullptr;       ///< of a view: the tensor whose memory it shares
@@ -35,7 +35,7 @@ class Importer {
   Importer(const ExportedProgram& exported, const ImportOptions& options, const std::set<std::string>& states);
   std::unique_ptr<Program> run();
   Type declared_type(const std::string& input);
-  /// Returns the buffers that the program changes; they were first taken for constants.
+  /// Returns the buffers that the program changes; an earlier import may have taken them for constants.
   const std::set<std::string>& changed() const { return changed_; }
 
   /// Returns the current value of `name`; E132 if no node makes it.
@@ -48,13 +48,13 @@ class Importer {
   bool is_row_major(const Call& c, std::string_view argument) const;
   /// Returns the exported storage offset of an argument's tensor.
   Dim offset_of(const Call& c, std::string_view argument);
-  /// True if random operators are allowed: in the main module, but not in graphs of torch.compile, which use torch's
-  /// generator.
+  /// True if random operators are allowed: in the main module, but not in graphs of torch.compile, which must use
+  /// torch's generator.
   bool may_draw() const { return exported_.is_from_file && scope_->module == &program_->main(); }
   /// Returns a number that no other random operator of the program has.
   int64_t next_stream() { return streams_++; }
-  /// Returns a real operand, or the part of a complex operand that by_parts computes now (the imaginary part of a real
-  /// float is 0). E122 if the operand is complex and the operator does not support that.
+  /// Returns a real operand, or the part of a complex operand that by_parts is computing (the imaginary part of a real
+  /// float is 0). E122 if the operand is complex and the operator does not support complex numbers.
   Value part_of(const Call& c, const Binding& bound) const;
   /// Returns the declared type of tensor result `i` of a node, if there is one.
   std::optional<DType> declared_result(const Call& c, size_t i) const;
@@ -66,7 +66,7 @@ class Importer {
   void check_operators(const Graph& graph);
   /// Returns the names that the nodes or the results of a graph read.
   const std::set<std::string>& read_in(const Graph& graph);
-  /// True if the operator is unknown and its result is needed (an unused random number is not).
+  /// True if Weft lacks the operator and its result is needed (an unused random number is not).
   bool is_missing(const Node& node, const Graph& graph);
   void bind_inputs();
   void check_constant(const Input& input, const std::string& name, const Tensor& value);
@@ -108,10 +108,10 @@ const Operator* find_operator(std::string_view name);
 
 /// True if a dropout runs in training mode; otherwise it returns its input.
 bool drops_values(const Call& c);
-/// How a result of a node shares memory with its first argument.
+/// The way in which a node's result shares memory with its first argument.
 enum class Sharing : uint8_t { none, view, perhaps };
 Sharing sharing_of(const Call& c);
-/// Writes `value` to the part of `base` that result `result` of the view shows; E122 if that part is not known.
+/// Writes `value` to the part of `base` that result `result` of the view refers to; E122 if that part is not known.
 Expr written_through(Call& view, Expr base, Expr value, size_t result);
 
 }  // namespace weft::torch

@@ -12,7 +12,7 @@ namespace {
 
 using frontend::Heads;
 
-/// Reshapes [..., heads, tokens, size] to four axes: the axes in front of the heads become one.
+/// Reshapes [..., heads, tokens, size] to four axes: merges the axes in front of the heads.
 Expr four_axes(const frontend::Builder& c, Expr x) {
   if (x.rank() < 3) {
     if (x.rank() < 2) c.fail("E140", cat("needs [..., tokens, size], has ", x.value.shape()));
@@ -24,8 +24,8 @@ Expr four_axes(const frontend::Builder& c, Expr x) {
   return reshape(x, {batch, dims[dims.size() - 3], dims[dims.size() - 2], dims.back()});
 }
 
-/// Returns the mask with four axes that broadcast to the scores. If q or the mask has more than four, the mask is first
-/// broadcast to q's axes in front of the tokens.
+/// Returns the mask with four axes that broadcast to the scores. If q or the mask has more than four axes, the mask is
+/// first broadcast to q's axes in front of the tokens.
 Expr mask_of(Expr mask, Expr q) {
   if (mask.rank() < 2) mask = with_rank(mask, 2);
   if (mask.rank() <= 4 && q.rank() <= 4) return with_rank(mask, 4);
@@ -63,15 +63,15 @@ Values attention(Call& c, bool shares_heads) {
   return {attended(c, c.flag("is_causal"), scale_of(c), shares_heads)};
 }
 
-/// Imports torch's fused attention operators for different devices. Only gradients need the results after the first.
-/// Grouped queries are allowed.
+/// Imports torch's fused attention operators for different devices. Results after the first are needed by gradients
+/// only. Grouped queries are allowed.
 Values fused_attention(Call& c) {
   c.ignore({"return_debug_mask", "compute_log_sumexp"});
   return attention(c, true);
 }
 
-/// Imports flash attention. Its causal mask ends at the last key, whereas that of `attention` begins at the first. They
-/// are the same for equal lengths, so those are required.
+/// Imports flash attention. Its causal mask is aligned with the last key, that of `attention` with the first. Both are
+/// equal if there are as many queries as keys, which is therefore required.
 Values flash_attention(Call& c) {
   Expr query = c.tensor("query"), key = c.tensor("key");
   bool is_causal = c.flag("is_causal") && query.rank() == 4 && key.rank() == 4;

@@ -125,7 +125,7 @@ Lines lines_of(Call& c, Expr z, std::string_view sizes, std::vector<int64_t> fal
   return lines;
 }
 
-/// Which side of a transform is real: neither, the input, or the output. The other side then holds half of the bins.
+/// The real side of a transform: neither, the input, or the output. The other side then holds half of the bins.
 enum class Form : uint8_t { complex, from_real, to_real };
 
 /// Imports the transforms of torch.fft. Those of Hermitian signals use the opposite transform and the conjugate.
@@ -162,7 +162,7 @@ Values fourier(Call& c, Way way, Form form, std::vector<int64_t> axes, bool herm
   return one(normalized(part(transformed(z, axis, lines.sizes[last], Way::inverse, true), 0), count, mode));
 }
 
-/// Imports the operators to which torch lowers those above (_fft_c2c and others); the normalisation is a number.
+/// Imports the operators to which torch lowers torch.fft (_fft_c2c and others); the normalisation is a number.
 Values lowered_fourier(Call& c, Form form) {
   Expr z = pairs_of(c);
   std::vector<int64_t> axes = c.integers("dim");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators that torch itself composes of others: stacks, splits, diagonals, products, numeric integration.
+// Imports operators that torch builds from other operators: stacks, splits, diagonals, products, numeric integration.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,7 @@ using frontend::gather;
 
 // ---- Stacks and splits ----
 
-/// Adds axes of size 1 until x has `rank`, in front; but for rank 3, [n] becomes [1, n, 1] and [n, m] [n, m, 1].
+/// Adds leading axes of size 1, up to `rank`; but for rank 3, [n] becomes [1, n, 1] and [n, m] becomes [n, m, 1].
 Expr at_least(Expr x, int64_t rank) {
   if (x.rank() >= rank) return x;
   if (rank < 3 || x.rank() == 0) return with_rank(x, rank);
@@ -64,7 +64,7 @@ Values column_stack(Call& c) {
   return one(frontend::concat(c, parts, 1));
 }
 
-/// Splits at `indices`, or into `sections` parts, of which the first ones may be larger by one.
+/// Splits at `indices`, or into `sections` parts. The first parts may have one element more than the others.
 Values split_at(Call& c, Expr x, int64_t axis) {
   axis = c.axis(axis, x.rank());
   Dim size = size_at(x, axis);
@@ -300,10 +300,8 @@ Values bilinear(Call& c) {
   return one(reshape(y, dims));
 }
 
-// ---- Integration ----
-
-/// Returns the areas of trapezoids between neighbours along an axis, and the axis. `x`: positions of samples; `dx`:
-/// distance.
+/// Returns the areas of trapezoids between neighbours along an axis, and the axis. `x` has the positions of samples;
+/// else `dx` is their distance.
 std::pair<Expr, int64_t> areas(Call& c) {
   Expr y = c.tensor("y");
   int64_t axis = c.axis_of("dim", y.rank(), -1);
@@ -334,8 +332,6 @@ Values cumulative_trapezoid(Call& c) {
   return one(frontend::running(ReduceFn::sum, parts, axis));
 }
 
-// ---- Numbers ----
-
 Values is_close(Call& c) {
   auto [x, y] = in_common_type(c, "self", "other");
   Expr same = equal(x, y);
@@ -359,7 +355,7 @@ Values renormalized(Call& c) {
   return one(shortened(x, norm, norm > most, most));
 }
 
-/// Scales rows of a table that `indices` name and whose norm is above max_norm down to that norm.
+/// Scales the rows in `indices` down to norm max_norm if their norm is greater.
 Values renormalized_rows(Call& c) {
   Expr x = c.tensor("self"), index = frontend::flat(convert(c.tensor("indices"), DType::i64));
   double most = c.number("max_norm");

@@ -31,7 +31,7 @@ std::vector<Binding> bindings(const Builder& b, const Values& values) {
   return bound;
 }
 
-/// Inlines the body; torch wraps such regions for the gradient only.
+/// Inlines the body; torch uses such regions for gradients only.
 Values wrapped(Call& c) {
   std::vector<Binding> inputs;
   size_t body = 0;
@@ -90,7 +90,7 @@ Values while_loop(Call& c) {
   return frontend::build_loop(c, form);
 }
 
-/// Runs a body for each row of `xs`. Its inputs are the carried values, the rows, and `others`, which do not change.
+/// Runs a body for each row of `xs`. The body reads the carried values, the rows, and the constant `others`.
 Values over_rows(Call& c, const Graph& body, const Values& carried, const Values& xs, const Values& others) {
   if (xs.empty()) c.unsupported("without tensors is not supported");
   for (const Value& x : xs)

@@ -33,7 +33,7 @@ Values widely_of_two(Call& c, const F& f) {
 /// True if fn keeps integers and bools unchanged.
 constexpr bool keeps_integers(Fn fn) { return fn == Fn::floor || fn == Fn::ceil || fn == Fn::round || fn == Fn::trunc; }
 
-/// Returns the logical function that fn is for two bools; nothing if there is none.
+/// Returns the logical function that equals fn for bools; nothing if there is none.
 std::optional<Fn> logical(Fn fn) {
   switch (fn) {
     case Fn::add:
@@ -76,8 +76,6 @@ Values plain(Call& c) {
   if (info(fn).arity == 2) operands.push_back(c.operand("other"));
   return one(computed(c, fn, operands));
 }
-
-// ---- Arithmetic ----
 
 /// Multiplies x by argument `alpha`, converted to x's type.
 Expr scaled(Call& c, Expr x) {

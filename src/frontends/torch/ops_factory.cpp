@@ -46,7 +46,7 @@ Values scalar_tensor_of(Call& c) {
 
 Operand whole(int64_t value) { return {.kind = Operand::Kind::integer, .integer = value}; }
 
-/// Returns start, start + step, ... Whole numbers may be run-time sizes; others are computed in f64, as in torch.
+/// Returns start, start + step, ... Integers may be run-time sizes; other numbers are computed in f64, as in torch.
 Values arange(Call& c) {
   std::array operands{c.has("start") ? c.operand("start") : whole(0), c.operand("end"),
                       c.has("step") ? c.operand("step") : whole(1)};

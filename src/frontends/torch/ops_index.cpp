@@ -45,7 +45,7 @@ Values gather_along(Call& c) {
   return one(reshape(frontend::gather_elements(x, index, axis), dims));
 }
 
-/// Operands of gather and scatter along an axis. Scalars get an axis; updates are cut to the sizes of the indices.
+/// The operands of gather and scatter along an axis. Scalars get an axis; updates are cut to the sizes of the indices.
 struct Places {
   Expr x, index, updates;
   int64_t axis;
@@ -71,8 +71,8 @@ Values scatter(Call& c, ScatterFn fn) {
 }
 
 /// Returns x with each update combined into the element at its index; `index` and `updates` have the same sizes. `how`
-/// is torch's name of the reduction. Without `with_own` the elements of x at the indices do not count: they are first
-/// replaced by 1 for a product, by an update for a maximum or minimum, and by 0 otherwise.
+/// is torch's name of the reduction. Without `with_own`, x's elements at the indices are first replaced: by 1 for a
+/// product, by an update for a maximum or minimum, else by 0.
 Expr combined_at(Call& c, Expr x, Expr index, Expr updates, int64_t axis, const std::string& how, bool with_own) {
   using frontend::scatter_elements;
   bool is_mean = how == "mean";
@@ -134,7 +134,7 @@ Values reduce_slices(Call& c) {
 
 // ---- Indexing by several tensors ----
 
-/// x with the axes that tensors index moved to the front, and the indices as one tensor of coordinates.
+/// x with the axes that are indexed by tensors moved to the front, and the indices as one tensor of coordinates.
 struct Coordinates {
   Expr x;                      ///< indexed axes first
   std::vector<int64_t> order;  ///< the permutation that moved x's axes
@@ -261,7 +261,7 @@ Values grouped_product(Call& c, std::string_view first, std::string_view second)
   return one(reshape(y, {rows, w.dims()[2]}));
 }
 
-/// Reduces the rows that each bag of indices names: sum (mode 0), mean (1) or maximum (2). `offsets` has bags' starts.
+/// Reduces the rows in each bag of indices: sum (mode 0), mean (1) or maximum (2). `offsets` holds the starts of bags.
 Values embedding_bag(Call& c) {
   c.ignore({"scale_grad_by_freq", "sparse"});  // used by gradients only
   Expr w = c.tensor("weight"), index = convert(c.tensor("indices"), DType::i64), starts = c.tensor("offsets");
@@ -309,7 +309,7 @@ Values histogram(Call& c) {
   return one(convert(reduce(ReduceFn::sum, convert(is_in, DType::i64), {0}, false), x.dtype()));
 }
 
-/// Imports index_put for one mask over x's leading axes and a single value; returns nothing for other arguments.
+/// Imports index_put with one mask over x's leading axes and a single value; returns nothing for other arguments.
 std::optional<Values> masked_put(Call& c, Expr x, bool accumulate) {
   std::vector<std::optional<Expr>> indices = c.optional_tensors("indices");
   if (indices.size() != 1 || !indices[0] || indices[0]->dtype() != DType::boolean) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports linear algebra. For a singular or not positive definite matrix, torch raises an error; here results hold
+// Imports linear algebra. torch raises an error for a singular or not positive definite matrix; these operators return
 // infinities or NaN.
 #include <cmath>
 
@@ -37,7 +37,7 @@ Values inverse(Call& c) {
   return {frontend::inverse(x), no_errors(x)};
 }
 
-/// Solves a x = b. b holds vectors if it has one axis or the sizes of a without the last, else matrices.
+/// Solves a x = b. b holds vectors if it has one axis or the sizes of a without the last axis, else matrices.
 Value solve(Call& c) {
   Expr a = c.tensor("A"), b = c.tensor("B");
   c.ignore({"check_errors"});
@@ -54,7 +54,7 @@ Value solve(Call& c) {
   else if (!left) y = swap_last(y);
   return y;
 }
-/// Imports solve operators that also return error codes; `has_factors` ones return factors too, which are left out.
+/// Imports solve operators that also return error codes. With `has_factors`, the outputs for factors stay empty.
 template <bool has_factors>
 Values solve_and_errors(Call& c) {
   Value y = solve(c), info = no_errors(c.tensor("A"));
@@ -97,8 +97,6 @@ Values log_determinant(Call& c) {
   auto of = frontend::determinant(argument_of(c));
   return one(select(of.sign < 0, NAN, of.logarithm));
 }
-
-// ---- Orthogonal factors ----
 
 Value nothing(Expr x) { return frontend::full(*x.at, x.dtype(), {0}, 0); }
 

@@ -117,8 +117,6 @@ Values multi_margin(Call& c) {
   return reduced_loss(c, is_single ? reshape(loss, {}) : loss);
 }
 
-// ---- Classes ----
-
 /// Losses -weight[target] * x[target] along the axis of classes, and the weights; 0 where the target is ignore_index.
 struct Picked {
   Expr loss, weight;

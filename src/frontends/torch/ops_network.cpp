@@ -210,7 +210,7 @@ Values average_pool(Call& c, size_t axes) {
   return one(unbatched(mean * (area / c.number("divisor_override")), is_added));
 }
 
-/// Averages `count` parts of an axis, which may overlap: part i is [floor(i n / count), ceil((i + 1) n / count)).
+/// Averages `count` overlapping parts of an axis of n: part i is [floor(i n / count), ceil((i + 1) n / count)).
 Expr averaged_parts(Call& c, Expr x, int64_t axis, const Dim& count) {
   Dim size = x.dims()[axis];
   Expr i = reshape(iota(c, count), {1, count}), n = frontend::scalar(c, size), parts = frontend::scalar(c, count);
@@ -303,7 +303,7 @@ Values adaptive_max(Call& c, size_t axes) {
   return {unbatched(reshape(values, dims), is_added), unbatched(reshape(where, dims), is_added)};
 }
 
-/// Copies columns back into windows of a picture; adds windows where they overlap.
+/// Adds columns back to the windows of a picture that they were copied from.
 Values columns_to_image(Call& c) {
   Expr x = c.tensor("self");
   Window window{.kernel = per_axis(c, "kernel_size", 2, 1, 1),
@@ -331,8 +331,8 @@ int64_t first_normalised(Call& c, Expr x) {
   return x.rank() - count;
 }
 
-/// Returns the mean and 1 / deviation over the axes from `first` on, which gradients need. The exported program
-/// declares their type.
+/// Returns the mean and 1 / deviation over the axes from `first` on, for gradients. The exported program declares their
+/// type.
 std::pair<Expr, Expr> statistics(Call& c, Expr x, int64_t first, double epsilon) {
   auto [mean, variance] = frontend::moments(widened(x), frontend::axes_from(first, x.rank()));
   DType shown = c.importer().declared_result(c, 1).value_or(wide_of(x.dtype()));
@@ -352,7 +352,7 @@ Values layer_norm(Call& c) {
 }
 
 double epsilon_of(DType type) {
-  return type == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;  // of the type that torch computes in
+  return type == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;  // machine epsilon of the computing type
 }
 
 Values rms_norm(Call& c) {
@@ -405,7 +405,7 @@ Expr batch_normalised(Call& c, Expr x, double epsilon) {
   return frontend::batch_normalized(x, scale, shift, mean, variance, epsilon);
 }
 
-/// Normalises each channel by its mean and variance over the batch.
+/// Normalises each channel by its mean and variance over the batch and the spatial axes.
 Values by_batch(Call& c, Expr x, double epsilon) {
   std::vector<int64_t> axes = frontend::axes_from(1, x.rank());
   axes[0] = 0;
@@ -447,9 +447,7 @@ Values instance_norm(Call& c) {
   return one(convert(y, x.dtype()));
 }
 
-// ---- Resizing ----
-
-/// Reads the result's sizes or scales: "scale_factors" for all axes, or "scales_h" besides the sizes.
+/// Reads the result's scales from "scale_factors", or its sizes with the scales "scales_h" and so on.
 void set_target(Call& c, frontend::Resizing& r, int64_t rank) {
   std::vector<int64_t> axes = frontend::axes_from(2, rank);
   Dims wanted = c.sizes("output_size");

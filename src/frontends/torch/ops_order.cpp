@@ -18,7 +18,7 @@ Expr count_true(Expr flags, int64_t axis, bool keep = true) {
   return reduce(ReduceFn::sum, convert(flags, DType::i64), {axis}, keep);
 }
 
-/// x along `dim`, or flattened if no axis is given; a scalar becomes a vector.
+/// x along `dim`, or flattened if no axis is given. A scalar becomes a vector.
 struct Line {
   Expr x;
   int64_t axis;
@@ -195,7 +195,7 @@ Values unique_neighbours(Call& c) {
   return {groups.values, inverse ? places : none, counts ? groups.counts : none};
 }
 
-/// Imports repeat_interleave: repeats each index i of `repeats` repeats[i] times; given x, returns x at these indices.
+/// Imports repeat_interleave: repeats each index i repeats[i] times; given x, returns x's elements at these indices.
 Values repeated(Call& c) {
   Expr repeats = c.tensor("repeats");
   c.ignore({"output_size"});
@@ -237,7 +237,7 @@ Values taken_along(Call& c) {
   return one(gather_elements(broadcast(x, of_x), broadcast(index, of_index), axis));
 }
 
-/// Imports masked_scatter: where the mask is true, puts elements of `source`, in order.
+/// Imports masked_scatter: replaces the elements where the mask is true by the elements of `source`, in order.
 Values masked_scatter(Call& c) {
   Expr x = c.tensor("self"), source = frontend::flat(c.tensor("source")), mask = c.tensor("mask");
   GuardCollector guards(c.module());
@@ -248,8 +248,6 @@ Values masked_scatter(Call& c) {
   place = min(place, frontend::scalar(c, source.dims()[0] - 1));
   return one(reshape(select(mask, frontend::gather(source, place), frontend::flat(x)), dims));
 }
-
-// ---- Without NaN ----
 
 Values sum_of_numbers(Call& c, bool is_mean) {
   Expr x = c.tensor("self");

@@ -98,7 +98,7 @@ Values steps_from_data(Call& c) {
 
 // ---- torchao ----
 
-/// Returns the layout of scales for blocks of these sizes of x.
+/// Returns scales and zero points in the layout of Quantize, for blocks of x of sizes `block_size`.
 Steps steps_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), counts;
   if (blocks.size() != x.dims().size()) c.fail("E140", cat("has block sizes ", blocks, " for ", x.value.shape()));
@@ -140,7 +140,7 @@ Values dequantise_blocks(Call& c) {
   return one(dequantised(c, x, steps_of_blocks(c, x), c.element("output_dtype").value_or(DType::f32)));
 }
 
-/// Returns the minimum and maximum of each block; the reduced axes are dropped or, with keepdim, stay as 1.
+/// Returns the minimum and maximum of each block. The reduced axes are dropped or, with keepdim, get size 1.
 ObservedRange range_of_blocks(Call& c, Expr x) {
   Dims blocks = c.sizes("block_size"), split;
   std::vector<int64_t> axes;

@@ -68,7 +68,7 @@ Values multinomial(Call& c) {
       reshape((c.flag("replacement") ? frontend::drawn : frontend::drawn_once)(source(c), shares, dims.back()), dims));
 }
 
-/// Imports dropout, which outside of training returns its input.
+/// Imports dropout, which returns its input outside of training.
 Values dropout(Call& c, bool by_feature, bool as_selu, bool trains) {
   Expr x = c.tensor(c.has("self") ? "self" : "input");  // dropout_ names it self
   double share = c.number("p", 0.5);

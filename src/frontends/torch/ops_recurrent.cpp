@@ -59,7 +59,7 @@ Expr first_axis_taken(Expr x, int64_t i) {
 }
 Expr with_first_axis(Expr x) { return with_rank(x, x.rank() + 1); }
 
-/// Runs all layers; returns all states of the last layer, and the last states of each.
+/// Runs all layers. Returns all states of the last layer, and the final states of every layer.
 Values layered(Call& c, CellKind kind, bool relu_cell) {
   Network n = network_of(c, kind);
   if (relu_cell) n.form.activations = {[](Expr v) { return relu(v); }};

@@ -158,8 +158,6 @@ Values running(Call& c, ReduceFn fn) {
   return one(x.rank() == 0 ? x : frontend::running(fn, x, axis));
 }
 
-// ---- Orders ----
-
 /// Returns the k first elements of x sorted along an axis, and their indices in x. Bools are sorted as bytes.
 Values ordered(Call& c, Expr x, const Dim& k, int64_t axis, bool largest) {
   if (x.rank() == 0) return {x, frontend::full(c, DType::i64, {}, 0)};

@@ -37,7 +37,7 @@ Values on_sizes(Call& c, F f) {
 
 bool is_whole(const Operand& x) { return x.kind != Operand::Kind::number && !x.tensor; }
 
-/// Computes f in f64, as Python does. The result is a number, or a tensor if an operand is known only in the run.
+/// Computes f in f64, as Python does. The result is a number, or a tensor if an operand is known at run time only.
 template <class F>
 Values on_floats(Call& c, F f) {
   Operand a = c.operand(named(c, 0)), b = c.operand(named(c, 1)), result{.kind = Operand::Kind::number};
@@ -46,7 +46,7 @@ Values on_floats(Call& c, F f) {
   return give(c, result);
 }
 
-/// Computes f: of two sizes the result is a size, else a float.
+/// Computes f: the result is a size if both operands are sizes, else a float.
 template <class F>
 Values arithmetic(Call& c, F f) {
   bool is_size = is_whole(c.operand(named(c, 0))) && is_whole(c.operand(named(c, 1)));
@@ -74,7 +74,7 @@ Values relation(Call& c) {
 Values require_relation(Call& c) {
   c.ignore({"assert_msg", "msg"});
   const Binding* bound = c.binding(named(c, 0));
-  if (!bound) return {};  // a Python True
+  if (!bound) return {};  // the condition is a Python True
   if (!bound->relation) c.unsupported("of an expression that is not a relation between sizes is not supported");
   c.importer().require(*bound->relation, "what the model asserts of its sizes");
   return {};

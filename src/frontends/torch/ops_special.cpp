@@ -43,8 +43,6 @@ Values polygamma(Call& c) {
   return in_series(c, [&](Expr x) { return n == 0 ? digamma(x) : trigamma(x); });
 }
 
-// ---- Signs, powers ----
-
 /// True for negative numbers and for -0.
 Expr is_negative(Expr x) {
   if (!is_float(x.dtype())) return x < 0;

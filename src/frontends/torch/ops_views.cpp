@@ -73,7 +73,7 @@ Values unsqueeze(Call& c) {
   return one(reshape(x, dims));
 }
 
-/// Drops those of `axes` that have size 1. A run-time size is assumed to be larger, as in torch.
+/// Drops those of `axes` that have size 1. A symbolic size must not be 1, as in torch; a guard checks this.
 Values squeeze(Call& c) {
   Expr x = c.tensor("self");
   std::vector<int64_t> axes = c.axes_of("dim", x.rank());
@@ -145,8 +145,6 @@ Values as_other(Call& c) {
   bool expands = c.node().target == "aten.expand_as.default";
   return one(expands ? broadcast(x, other.dims()) : reshape(x, other.dims()));
 }
-
-// ---- Parts ----
 
 Cut part_of(Call& c, Expr x) {
   if (x.rank() == 0) c.fail("E143", "takes a part of a tensor without axes");
@@ -303,7 +301,7 @@ Values repeat(Call& c, std::string_view argument) {
   return one(frontend::tile(with_rank(x, std::ssize(times)), times));
 }
 
-/// Repeats each element `repeats` times, next to each other.
+/// Repeats each element `repeats` times; the copies are neighbours.
 Values repeat_interleave(Call& c) {
   Expr x = c.tensor("self");
   c.ignore({"output_size"});
@@ -335,8 +333,6 @@ Values roll(Call& c) {
   for (size_t i = 0; i < axes.size() && x.rank() > 0; ++i) x = rolled(x, c.axis(axes[i], x.rank()), shifts[i]);
   return one(x);
 }
-
-// ---- The same elements ----
 
 Values same(Call& c) {
   c.ignore({"memory_format"});
@@ -390,7 +386,7 @@ Values triangle(Call& c, bool upper) {
   return one(frontend::triangle_of(c.tensor("self"), frontend::scalar(c, c.size("diagonal", 0)), upper));
 }
 
-/// Rearranges r * r channels [h, w] to one of [h * r, w * r], or (`back`) the other way round.
+/// Rearranges r * r channels [h, w] to one of [h * r, w * r], or with `back` computes the inverse.
 Values pixel_shuffle(Call& c, bool back) {
   Expr x = c.tensor("self");
   int64_t r = c.integer(back ? "downscale_factor" : "upscale_factor");
@@ -453,7 +449,7 @@ Values diagonal_view(Call& c) {
   return one(diagonal(y, y.dims()[y.dims().size() - 2], y.dims().back(), c.integer("offset", 0)));
 }
 
-/// Replaces the diagonal of x that the call names by `value`.
+/// Replaces the diagonal of x that the call's arguments select by `value`.
 Expr diagonal_replaced(Call& c, Expr x, Expr value) {
   std::vector<int64_t> order = diagonal_order(c, x);
   Expr y = transpose(x, order);
@@ -571,7 +567,7 @@ constexpr Operator views_rows[] = {
     {"aten.unsafe_chunk.default", chunk},
 };
 
-/// How a write to a view is applied to its base.
+/// The way in which a write to a view is applied to its base.
 enum class Back : uint8_t { none, same, reshape, again, slice, row, narrow, permute, diagonal, parts, rows };
 struct ViewForm {
   std::string_view name;  ///< without the overload
@@ -666,7 +662,7 @@ Sharing sharing_of(const Call& c) {
   return form->by_strides && !c.importer().is_row_major(c, "self") ? Sharing::perhaps : Sharing::view;
 }
 
-/// Returns the base after a write to one of several views: all of them joined, with `value` as view number `result`.
+/// Returns the base after a write to one of several views: concatenates all views, with `value` as view `result`.
 Expr part_replaced(Call& view, Expr base, Expr value, size_t result, bool is_row) {
   Values all = find_operator(view.node().target)->translate(view);
   all.at(result) = value.value;

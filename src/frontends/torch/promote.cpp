@@ -14,7 +14,7 @@ DType promoted_integers(const Call& c, DType a, DType b) {
   bool is_signed_a = is_signed_integer(a), is_signed_b = is_signed_integer(b);
   if (is_signed_a && is_signed_b) return bits(a) > bits(b) ? a : b;
   DType unsigned_one = is_signed_a ? b : a, signed_one = is_signed_a ? a : b;
-  // Of the unsigned types, torch has common types with others for u8 only.
+  // Of the unsigned types, torch promotes only u8 together with other integer types.
   if (unsigned_one != DType::u8 || !(is_signed_a || is_signed_b))
     c.unsupported(cat("computes with ", a, " and ", b, ", which have no type in common in torch"));
   return wide == 8 ? DType::i16 : signed_one;
@@ -24,7 +24,7 @@ int kind_of(DType type) { return type == DType::boolean ? 0 : is_integer(type) ?
 
 std::optional<DType> joined(const Call& c, std::optional<DType> a, DType b) { return a ? promoted(c, *a, b) : b; }
 
-/// Returns the common type of two groups of operands; `lower` counts only if its kind is higher.
+/// Returns the common type of two groups of operands; `lower` matters only if its kind is higher.
 std::optional<DType> combined(const Call& c, std::optional<DType> higher, std::optional<DType> lower) {
   if (!higher || !lower) return higher ? higher : lower;
   if (kind_of(*higher) >= 2 && kind_of(*lower) == 3) c.unsupported("of complex numbers is not supported");

@@ -8,7 +8,7 @@
 /// Finds the type in which operands of different types are computed (torch.result_type).
 namespace weft::torch {
 
-/// Returns the common type of two; E122 if torch has none (some unsigned types with others).
+/// Returns the common type of two types; E122 if torch has none (for some unsigned types).
 DType promoted(const Call& c, DType a, DType b);
 
 /// Returns the common type. Tensors with axes decide it; tensors without axes, then plain numbers, change it only if

@@ -357,7 +357,7 @@ std::vector<int64_t> numbers(const Field& field) {
   return numbers;
 }
 
-/// Returns how many elements of memory lie from the first to the last element; fails with E146 if that overflows.
+/// Returns the number of elements in memory from the first to the last one; E146 if it overflows.
 int64_t reach_of(std::span<const int64_t> sizes, std::span<const int64_t> strides, const Field& field) {
   int64_t reach = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {

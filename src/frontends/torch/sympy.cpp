@@ -12,7 +12,7 @@
 namespace weft::torch {
 namespace {
 
-/// Reads a text from left to right. Both notations are built on it.
+/// Scans a text from left to right; the base of the parsers of both notations.
 class Scanner {
  protected:
   static constexpr int max_nesting = 64;
@@ -64,7 +64,7 @@ class Scanner {
   std::string_view what_;
 };
 
-/// Parses name(argument, ...), where arguments are such terms, numbers, strings in quotes or name=value.
+/// Parses name(argument, ...). An argument is another such term, a number, a string in quotes or name=value.
 class Parser : Scanner {
  public:
   Parser(std::string_view text, const std::function<Symbol(std::string_view)>& symbol_of)

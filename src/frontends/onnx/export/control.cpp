@@ -31,7 +31,7 @@ OutGraph body_graph(const std::string& nodes, const std::string& ports) {
   return {text + ports};
 }
 
-/// Writes a branch. Its parameters take the names of the outer values, because bodies in ONNX see the outer graph.
+/// Writes a branch. Its parameters take the names of the outer values, because a body in ONNX can read the outer graph.
 OutGraph written_branch(Out& out, const Instruction& i, size_t number) {
   const Module& body = *i.modules[number];
   std::span<const Value> given = body_operands(i, number);

@@ -56,7 +56,7 @@ std::string write_function(Out& out, Fn fn, const Names& x, DType type) {
     }
     case Fn::floor_mod: {
       if (!is_float(type)) return out.add("Mod", x);
-      // The remainder with the divisor's sign: that of truncated division, plus the divisor if the signs differ.
+      // Adds the divisor to the remainder of truncated division if their signs differ: the sum has the divisor's sign.
       std::string rest = out.add("Mod", x, {{"fmod", int64_t{1}}});
       std::string signs = out.add("Mul", {out.add("Sign", {rest}), out.add("Sign", {x[1]})});
       return out.add("Add", {rest, out.add("Where", {out.add("Less", {signs, number(0)}), x[1], number(0)})});
@@ -85,8 +85,8 @@ Names write(Out& out, const Instruction& i, const Broadcast& op) {
   return {out.add("Expand", {out.name(i.inputs[0]), out.sizes(op.dims)})};
 }
 
-/// Returns the exclusive end of a slice for ONNX. Negative ends count from the back there, so a slice backwards to
-/// element 0 ends at the lowest number.
+/// Returns the exclusive end of a slice for ONNX. A negative end counts from the back in ONNX, so a slice backwards to
+/// element 0 ends at INT64_MIN + 1.
 Dim end_of(const Out& out, const Dim& start, const Dim& size, int64_t step) {
   if (step > 0) return start + size * step;
   Dim last = start + (size - 1) * step;
@@ -161,7 +161,8 @@ Names write(Out& out, const Instruction& i, const TopK& op) {
                      {{"axis", op.axis}, {"largest", int64_t{op.largest}}, {"sorted", int64_t{1}}});
 }
 
-/// Returns the name of a factor of a Dot. Skips a Broadcast in front of the factor where ONNX broadcasts it implicitly.
+/// Returns the name of a factor of a Dot. If ONNX broadcasts the factor implicitly, it is the name of the Broadcast's
+/// operand.
 std::string factor(Out& out, Value value, const Value& other) {
   Value plain = before_broadcast(value);
   bool is_matrix = plain.rank() >= 2 && before_broadcast(other).def == other.def;

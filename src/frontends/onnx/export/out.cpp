@@ -150,7 +150,7 @@ std::string Out::factor(const DimFactor& factor) {
   std::string a = size(factor.a), b = size(factor.b);
   if (factor.function == "min") return add("Min", {a, b});
   if (factor.function == "max") return add("Max", {a, b});
-  // Div rounds towards 0, Mod has the divisor's sign: a - a mod b is a multiple of b.
+  // Floor division: Div rounds towards 0, but a - mod(a, b) is a multiple of b, because Mod has the divisor's sign.
   return add("Div", {add("Sub", {a, add("Mod", {a, b})}), b});
 }
 

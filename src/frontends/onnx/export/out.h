@@ -27,7 +27,7 @@ struct OutGraph {
 };
 /// Encodes a protobuf message with these fields, which are strings or encoded messages.
 std::string message(std::initializer_list<std::pair<uint32_t, std::string>> fields);
-/// Encodes a ValueInfoProto. The text of an expression of sizes becomes the size's name.
+/// Encodes a ValueInfoProto. A symbolic size is named by the text of its expression.
 std::string port(const std::string& name, const Type& type);
 
 struct OutAttribute {
@@ -37,7 +37,7 @@ struct OutAttribute {
 using OutAttributes = std::vector<OutAttribute>;
 using Names = std::vector<std::string>;
 
-/// Collects the graph that is being written: encoded nodes and weights, and the name of each value.
+/// The graph that is being written: encoded nodes and weights, and the name of each value.
 class Out {
  public:
   explicit Out(const Module& main);
@@ -47,7 +47,7 @@ class Out {
   /// Returns an unused name.
   std::string new_name(const std::string& base);
 
-  /// Sets the source (a node of the model that was read) that names later nodes and that errors name.
+  /// Sets the source, a node of the imported model. It gives later nodes their names, and errors name it.
   void set_source(const std::string& source) { source_ = source; }
   const std::string& source() const { return source_; }
 
@@ -65,12 +65,12 @@ class Out {
   std::string size(const Dim& dim);
   /// Returns the name of a value i64[count] that holds the sizes.
   std::string sizes(const Dims& dims);
-  /// Makes symbols available to later nodes: a symbol that is a whole size is read from that axis of `value`.
+  /// Lets later nodes use the symbols among the sizes of `value`: each is read from its axis.
   void learn_symbols(Value value);
-  /// Makes later nodes take the symbol from element `index` of the i64 vector `list`.
+  /// Lets later nodes read the symbol from element `index` of the i64 vector `list`.
   void set_symbol(const std::string& symbol, const std::string& list, int64_t index);
 
-  /// Makes later nodes take the symbol from the i64[] value `scalar`.
+  /// Lets later nodes read the symbol from the i64[] value `scalar`.
   void set_size(const std::string& symbol, const std::string& scalar);
   /// Returns the nodes that `write` adds, for use in a body. Later nodes do not use the sizes that these nodes compute.
   std::string body(const std::function<void()>& write);
@@ -87,7 +87,7 @@ class Out {
   std::unordered_map<Value, std::string, ValueHash> names_;
   std::set<std::string, std::less<>> taken_;
   std::map<std::string, std::string> sizes_;  ///< text of a size -> name of the i64[] value that holds it
-  /// Where a symbol is read: an axis of a value, or (without a value) an element of a list.
+  /// The place at which a symbol is read: an axis of a value, or (without a value) an element of a list.
   struct Place {
     Value value;
     std::string list;

@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Transposes x to channels first, ONNX's layout, or back with `is_back`.
+/// Transposes x to ONNX's layout, channels first, or with `is_back` from that layout.
 std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank, bool is_back) {
   if (layout == Layout::channels_first) return x;
   std::vector<int64_t> order = {0, rank - 1};
@@ -24,7 +24,7 @@ std::string permuted(Out& out, const std::string& x, Layout layout, int64_t rank
   return out.add("Transpose", {x}, {{"perm", order}});
 }
 
-/// The attribute `pads`: the padding before each axis, then after each; 0 where it is not known.
+/// The attribute `pads`: the padding before each axis, then after each; 0 for unknown padding.
 struct Pads {
   std::vector<int64_t> numbers;
   bool are_known = true;  ///< all are known and at least 0, as the attribute requires

@@ -17,7 +17,7 @@ constexpr int64_t largest_dense = 64 << 20;  // bytes
                .what = cat("sparse tensor '", printable(sparse.values.name), "' ", what)});
 }
 
-/// Returns the flat position of value `n`: `indices` holds flat positions, or one row of coordinates for each value.
+/// Returns the flat position of value `n`. `indices` holds flat positions, or a row of coordinates for each value.
 int64_t position(const SparseTensor& sparse, const std::vector<int64_t>& indices, size_t n, int64_t total) {
   size_t rank = sparse.dims.size();
   bool is_flat = sparse.indices.dims.size() == 1;

@@ -5,7 +5,7 @@
 
 namespace weft::onnx {
 
-/// Returns the tensor; a large one stays in the model's mapped file.
+/// Returns the tensor; the bytes of a large one stay in the model's mapped file.
 Tensor to_tensor(const TensorData& data);
 
 /// Returns the sparse tensor as a dense one. Throws E148 for indices that do not fit, E401 beyond 64 MiB.

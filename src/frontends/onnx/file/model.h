@@ -12,7 +12,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 
-/// An ONNX model as plain data, as the file has it. Strings and weights are views into the mapped file, which
+/// An ONNX model as plain data, in the structure of the file. Strings and weights are views into the mapped file, which
 /// `Model::file` keeps alive. The operators' definitions are checked later, by import.h.
 namespace weft::onnx {
 
@@ -127,7 +127,7 @@ struct Function {
   std::vector<std::string_view> inputs;
   std::vector<std::string_view> outputs;
   std::vector<std::string_view> attributes;   ///< names of attributes without a default
-  std::vector<Attribute> attribute_defaults;  ///< attributes with a default, which they hold
+  std::vector<Attribute> attribute_defaults;  ///< attributes with their defaults
   std::vector<Node> nodes;
   std::vector<OpsetImport> opsets;
   std::vector<ValueInfo> values;

@@ -59,7 +59,7 @@ std::string path_tail(std::string path) {
   return path.size() <= longest ? path : cat("...", std::string_view(path).substr(path.size() - longest));
 }
 
-/// A graph met inside an attribute, read after its parent so that depth costs no stack.
+/// A graph in an attribute. It is read after its parent, so that nesting does not deepen the reader's recursion.
 struct PendingGraph {
   Graph* graph;
   std::span<const std::byte> bytes;

@@ -55,14 +55,14 @@ bool is_pickle(std::string_view file) {
   return file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5 && file.ends_with('.');
 }
 
-/// True if the file begins with the size of a JSON header in 8 bytes, then the header.
+/// True if the file begins with the size of a JSON header, in 8 bytes, and the header.
 bool is_safetensors(std::string_view file) {
   if (file.size() < 10 || file[8] != '{' || (file[9] != '"' && file[9] != '}')) return false;
   return file.substr(4, 4) == std::string_view("\0\0\0\0", 4);
 }
 
-/// True if the file has version 1 and a graph in field 2. There ONNX has a producer's name, which never begins with a
-/// newline.
+/// True if the file has version 1 and a graph in field 2. An ONNX model has a producer's name in field 2, which never
+/// begins with a newline.
 bool is_saved_model(std::string_view file) {
   return file.starts_with("\x08\x01\x12") && file.substr(frontend::after_length(file, 3)).starts_with('\n');
 }
@@ -84,7 +84,7 @@ void fail_not_a_model(std::span<const std::byte> file, const std::string& source
             ".weft");
 }
 
-/// Refuses files of PyTorch and TensorFlow, and says how to export them.
+/// Refuses files of PyTorch and TensorFlow, with a hint how to export the model.
 static void refuse_frameworks(std::string_view file, const std::string& name) {
   if (zip_names(file, "serialized_exported_program") || zip_names(file, "archive_format"))
     fail_file("E102", cat(name, " is a program of torch.export (.pt2), not an ONNX model"),

@@ -68,7 +68,7 @@ DType checked_type(const Fields& f) {
   fail_tensor(f, "E149", cat("has element type ", f.type, ", which Weft does not know"));
 }
 
-/// Returns the number of elements by the dims.
+/// Returns the product of the dims; throws E146 or E150.
 int64_t checked_count(const Fields& f) {
   auto is_negative = [](int64_t d) { return d < 0; };
   if (auto bad = std::ranges::find_if(f.dims, is_negative); bad != f.dims.end()) {
@@ -133,7 +133,8 @@ Bytes join(const std::vector<std::span<const std::byte>>& pieces, const Bytes& f
   return Bytes(std::move(joined));
 }
 
-/// Returns the low `width` bytes of each number: how 8 to 64-bit types (and packed groups of smaller ones) are written.
+/// Returns the low `width` bytes of each number: files may store elements of 8 to 64 bits, and packed smaller ones, as
+/// numbers.
 Bytes narrow(const std::vector<int64_t>& values, size_t width) {
   std::vector<std::byte> out(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) std::memcpy(out.data() + i * width, &values[i], width);

@@ -8,7 +8,7 @@ namespace weft::onnx {
 
 using frontend::Wire;
 
-/// Where tensors are read from: the model's bytes and its external files.
+/// The sources of tensors: the model's bytes and its external files.
 struct TensorSource {
   const Bytes& file;
   frontend::ExternalFiles& external;

@@ -85,7 +85,7 @@ class ValueReader {
     return make_container(Type::Kind::map, {keys, side_by_side(*values.items, *type.element)});
   }
 
-  /// Joins scalars to a vector.
+  /// Concatenates scalars of type `element` to a vector.
   static Tensor side_by_side(const std::vector<Tensor>& scalars, const Type& element) {
     std::vector<int64_t> dims = {std::ssize(scalars)};
     if (element.shape.dtype == DType::string) {
@@ -98,7 +98,7 @@ class ValueReader {
     return make_tensor(element.shape.dtype, dims, std::span<const double>(numbers));
   }
 
-  frontend::ExternalFiles none_;  // test data holds its numbers itself
+  frontend::ExternalFiles none_;  // empty: test data has no external files
   TensorSource source_;
 };
 

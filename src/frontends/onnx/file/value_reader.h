@@ -8,8 +8,8 @@
 
 namespace weft::onnx {
 
-/// Reads a value as ONNX's test data holds it: a TensorProto, SequenceProto, MapProto or OptionalProto, as `type` says.
-/// `name` is for errors. Numbers and strings are copied. Throws as read_tensor does, E108 for a damaged message.
+/// Reads a value from ONNX's test data: by `type`, a TensorProto, SequenceProto, MapProto or OptionalProto. `name` is
+/// for errors. Numbers and strings are copied. Throws as read_tensor does, E108 for a damaged message.
 Tensor read_value(const Bytes& file, const std::string& name, const Type& type);
 
 }  // namespace weft::onnx

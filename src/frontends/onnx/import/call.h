@@ -49,7 +49,7 @@ class Call : public frontend::Builder {
   /// Returns the elements of integer input `i` as sizes. Elements that are unknown until the run become run-time
   /// symbols; the run throws E314 if one is below `least`.
   Dims sizes(size_t i, int64_t least = 0) const;
-  /// Returns the only element of such an input; E140 if it has several or none.
+  /// Returns the only element of integer input `i` as a size, as above; E140 if the input has several elements or none.
   Dim size(size_t i, int64_t least = 0) const;
   /// Returns the elements of integer input `i` as numbers; E159 if they are unknown until the run, E122 if one of them
   /// depends on a symbol.
@@ -110,7 +110,7 @@ class Call : public frontend::Builder {
   mutable std::vector<bool> used_;
 };
 
-/// How one operator is translated, and which of its forms are refused (docs/operators.md lists them).
+/// An operator, its translation, and a text about its refused forms (for docs/operators.md).
 struct Operator {
   std::string_view domain;
   std::string_view name;
@@ -121,7 +121,7 @@ struct Operator {
 /// Returns every operator of every domain, by name.
 std::vector<Operator> all_operators();
 
-// Declares the function of each file of operators that returns its part of the table.
+// Declares, for each family of operators, the function that returns its part of the table.
 #define WEFT_OPERATORS(family) std::span<const Operator> family##_operators();
 #include "frontends/onnx/import/operators.def"
 #undef WEFT_OPERATORS

@@ -102,7 +102,7 @@ std::vector<std::string> visible_names(const Scope& scope) {
   return {names.begin(), names.end()};
 }
 
-/// While it lives, the graph or function counts as one level of nesting. E152 above the limit.
+/// Counts a graph or function as one level of nesting during its lifetime. E152 above the limit.
 class Nesting {
  public:
   Nesting(int64_t& depth, int64_t limit) : depth_(depth) {
@@ -193,7 +193,7 @@ const CustomOperator* Importer::custom_for(const Node& node) const {
   return found == options_.operators->end() ? nullptr : &*found;
 }
 
-/// Returns the number of these nodes and of those in their bodies (graphs in attributes).
+/// Returns the number of `nodes`, including the nodes in their bodies (graphs in attributes).
 int64_t written_nodes(std::span<const Node> nodes) {
   int64_t total = 0;
   std::vector<std::span<const Node>> pending = {nodes};
@@ -244,7 +244,7 @@ int64_t Importer::count_function(const Function& function, const Node& caller, s
     throw Error(fault("E152", cat("functions call each other more than ", options_.max_nesting, " deep, at ", name)));
   }
   active.push_back(&function);
-  // A call binds each of these names, so each counts as a node.
+  // A call binds each of these names, and each binding counts as a node.
   size_t names = function.inputs.size() + function.outputs.size() + function.attribute_defaults.size();
   int64_t size = count_nodes(function.nodes, active) + static_cast<int64_t>(names);
   if (size > max_nodes_) {
@@ -291,7 +291,7 @@ void Importer::check_operators() {
 }
 
 void Importer::find_outer_names() {
-  // A graph is stored after the one that holds it, so going backwards meets inner graphs first.
+  // A graph is stored after its parent, so the reverse order visits inner graphs first.
   for (auto graph = model_.subgraphs.rbegin(); graph != model_.subgraphs.rend(); ++graph) {
     std::unordered_set<std::string_view> own;
     for (const auto& input : graph->inputs) own.insert(input.name);
@@ -326,7 +326,7 @@ bool names_size(std::string_view text) {
 Dim Importer::declared_dim(const Dimension& dim) {
   if (dim.value && *dim.value >= 0) return *dim.value;
   if (dim.value || !names_size(dim.name)) return program_->fresh_symbol("d");
-  // Exporters name sizes "past + seq". It is an expression if each of its names is also the name of a size.
+  // Exporters name sizes "past + seq". Such a name is an expression if each name in it is also the name of a size.
   std::vector<std::string> unknown;
   auto symbol_of = [&](std::string_view name) {
     if (!plain_names_.contains(name)) unknown.emplace_back(name);
@@ -414,7 +414,7 @@ std::optional<Tensor> Importer::initial_value(std::string_view name) const {
   return std::nullopt;
 }
 
-/// Adds an input. The caller may leave it out if it has an initializer.
+/// Adds an input of the program. It is optional if it has an initializer.
 void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initial, Scope& scope) {
   ValueInfo known = input;
   if (initial && !known.type.element) known.type.element = initial->dtype;
@@ -424,7 +424,7 @@ void Importer::add_parameter(const ValueInfo& input, std::optional<Tensor> initi
   }
   auto wanted = options_.shapes.find(std::string(input.name));
   bool is_wanted = wanted != options_.shapes.end();
-  if (is_wanted && !known.type.dims) known.type.dims.emplace();  // the caller states the sizes
+  if (is_wanted && !known.type.dims) known.type.dims.emplace();  // options.shapes gives the sizes
   Type type = declared_type(known);
   if (is_wanted && type.is_tensor()) type.shape.dims = wanted->second;
   std::string name(input.name);
@@ -467,7 +467,7 @@ void Importer::forget_since(Program::Mark mark, size_t decisions) {
 namespace {
 
 /// Flips the last guess before the fault that was not flipped yet, so that repeated calls try every combination.
-/// Returns false if none is left. Decisions that are `known` stay.
+/// Returns false if none is left. Decisions in `known` are no guesses and stay.
 bool flip_last_guess(SizeDecisions& decisions, size_t before_fault, const std::map<std::string, bool>& known) {
   for (size_t i = before_fault; i-- > 0;) {
     std::string text = to_string(decisions.made[i]);
@@ -558,7 +558,7 @@ void Importer::nodes(std::span<const Node> nodes, Scope& scope) {
     size_t known = problems_.size(), known_static = static_problems_, operands = static_operands();
     try {
       node(*next, scope);
-      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside a body
+      if (problems_.size() > known) note_fault(*next, scope, problems_[known].what);  // inside the node's body
     } catch (const Error& error) {
       if (error.info().kind == ErrorKind::internal || error.info().code == "E153") throw;
       note_fault(*next, scope, cat(error.info().what, error.info().why.empty() ? "" : ": ", error.info().why));
@@ -759,8 +759,8 @@ Values Importer::call_function(const Function& function, const Node& node, Scope
 
 namespace {
 
-/// Collects the parameters of `main` from which small integer tensors compute the value. Returns false if it depends on
-/// anything else.
+/// Collects the parameters of `main` from which small integer tensors compute the value. Returns false if the value
+/// depends on anything else.
 bool find_sources(Value value, const Module& main, std::set<const Instruction*>& seen, std::vector<Value>& sources) {
   constexpr size_t most = 256;
   constexpr int64_t longest = 4096;
@@ -828,7 +828,7 @@ std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& o
     program = import_as_decided(model, strict);
     options.faults->clear();
   } catch (const Error&) {
-    // No combination of decisions works; the faults of the first attempt stand.
+    // No combination of decisions works: the faults of the first attempt are reported.
   }
   return program;
 }

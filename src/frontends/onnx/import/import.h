@@ -13,7 +13,7 @@
 
 namespace weft::onnx {
 
-/// Why a node of the main graph cannot be translated, or was not checked because it reads the result of such a node.
+/// A node of the main graph, and why it cannot be translated or was not checked (it reads the result of such a node).
 struct NodeFault {
   int64_t node = 0;
   std::string why;
@@ -30,7 +30,7 @@ struct SizeDecision {
 std::string to_string(const SizeDecision& decision);
 
 struct SizeDecisions {
-  std::map<std::string, bool> given = {};  ///< given by the caller, by the decision's text
+  std::map<std::string, bool> given = {};  ///< outcomes that the caller gives, by the decision's text
   std::vector<SizeDecision> made = {};     ///< made for the program, in the order of its nodes
 };
 
@@ -38,8 +38,8 @@ struct SizeDecisions {
 struct StaticOperand {
   std::vector<std::string> inputs;  ///< inputs of the model, all small, that determine the operand
   std::string op;
-  size_t number = 0;       ///< of the operand
-  bool is_length = false;  ///< only the number of elements decides, not their values
+  size_t number = 0;       ///< the operand's index
+  bool is_length = false;  ///< only the number of elements matters, not their values
 };
 
 /// The inputs whose values are needed before the model can be compiled, and why.
@@ -56,12 +56,12 @@ struct ImportOptions {
   std::map<std::string, Symbol> symbols = {};
   /// Fixed values of graph inputs, by name; these are not inputs of the program.
   std::map<std::string, Tensor> constants = {};
-  /// Names (* and ? match) of graph inputs that become constants: their initializer's value. The program lacks them.
+  /// Names (* and ? match) of graph inputs that become constants, their initializer's value, instead of inputs.
   std::vector<std::string> fixed_defaults = {};
-  const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they win over ONNX's of the same name
-  int64_t max_nodes = 0;               ///< after functions are expanded; 0: 50,000 + 16 for each node in the file
-  int64_t max_nesting = 256;           ///< of graphs within graphs and of functions calling functions
-  SizeDecisions* decisions = nullptr;  ///< takes given decisions, and receives those that were made
+  const std::vector<CustomOperator>* operators = nullptr;  ///< custom operators; they replace ONNX's of the same name
+  int64_t max_nodes = 0;               ///< limit after functions are expanded; 0: 50,000 + 16 for each node in the file
+  int64_t max_nesting = 256;           ///< limit of graphs within graphs and of functions within functions
+  SizeDecisions* decisions = nullptr;  ///< takes the caller's decisions and receives the importer's
   /// If set, receives the faults of nodes, and the import goes on: the program then contains the nodes that could be
   /// translated.
   std::vector<NodeFault>* faults = nullptr;
@@ -76,7 +76,7 @@ struct ImportOptions {
 /// of functions. Large weights stay in the model's file, which the program keeps mapped.
 ///
 /// If a comparison of unknown sizes decides the rank of a value, the importer guesses its outcome. If the model cannot
-/// be translated with that guess, it tries the other.
+/// be translated with that guess, the importer tries the opposite.
 std::unique_ptr<Program> import_model(const Model& model, const ImportOptions& options = {});
 
 /// True if a dim_param is a name, so that sizes with this name are equal. Exporters also write "?", "-1" or "None", for

@@ -21,7 +21,7 @@ struct Scope {
   Scope* outer = nullptr;          ///< the graph around this one; null for the main graph and for functions
   frontend::Body* body = nullptr;  ///< where its instructions go
   const std::vector<OpsetImport>* opsets = nullptr;
-  const Bindings* bindings = nullptr;  ///< inside a function
+  const Bindings* bindings = nullptr;  ///< the call's attributes; null outside of functions
   std::string within = {};             ///< " in function F of node 3 ..."
   std::unordered_map<std::string_view, Value> values = {};
   std::unordered_map<std::string_view, const TensorData*> initializers = {};
@@ -51,15 +51,15 @@ class Importer {
   /// Returns the declared type of a container's items; their open sizes may differ between items.
   static Type declared_element(const TypeProto& type);
   /// Returns whether `kind` holds between `a` and `b`, for operators that must know it at compile time. If the bounds
-  /// of their symbols leave it open, takes the caller's decision, else `guess`, and adds a guard.
+  /// of their symbols leave both outcomes possible, takes the caller's decision, else `guess`, and adds a guard.
   bool decide(Module& module, Guard::Kind kind, const Dim& a, const Dim& b, bool guess, std::string_view what);
   /// Removes the modules that were added since `mark`, and all decisions after the first `decisions`.
   void forget_since(Program::Mark mark, size_t decisions);
   size_t decisions_made() const { return decisions_.made.size(); }
   /// Returns how many decisions had been made before the first fault.
   size_t decisions_before_fault() const { return decisions_before_fault_.value_or(decisions_made()); }
-  /// If `value`, operand `number` of an `op`, is computed from small inputs of the model, records that it must be known
-  /// at compile time and returns a sentence about these inputs for the error. Otherwise returns "".
+  /// If `value`, operand `number` of an `op`, is computed from small inputs of the model: records that it must be known
+  /// at compile time, and returns a sentence about these inputs for the error. Otherwise returns "".
   std::string note_static(Value value, size_t number, std::string_view op, bool is_length = false);
   /// Returns a number that no other random operator of the model has.
   int64_t next_stream() { return streams_++; }

@@ -17,7 +17,7 @@ Values microsoft_rotary(Call& c) {
   c.expect_ranks({{0, x.rank() == 3 ? 3 : 4}, {2, 2}, {3, 2}});
   Dim sequence = x.dims()[x.rank() == 3 ? 1 : 2];
   bool is_start = positions.rank() < 2 || known_equal(positions.value.shape().elements(), 1);
-  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // the common start position of all rows
+  if (is_start && !(positions.rank() == 2 && known_equal(sequence, 1))) {  // one start position for all sequences
     positions = broadcast(with_rank(iota(c, sequence) + reshape(positions, {}), 2), {x.dims()[0], sequence});
   }
   int64_t heads = c.integer("num_heads", 0);
@@ -28,13 +28,13 @@ Values microsoft_rotary(Call& c) {
   return rotary_node(c, positions, 2, 3, heads);
 }
 
-/// Reshapes a number for each sequence, [batch] or a scalar, to broadcast to [batch, heads, rows, keys], in i64.
+/// Reshapes a number for each sequence, [batch] or a scalar, to i64[batch or 1, 1, 1, 1].
 Expr per_row(Expr lengths) {
   return reshape(convert(lengths, DType::i64), {lengths.value.shape().elements(), 1, 1, 1});
 }
 
-/// Returns a bool mask of the valid keys. `mask` has lengths [batch] (or [3 * batch + 2], which begins with them), ends
-/// and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all].
+/// Returns a bool mask of the valid keys. `mask` has lengths [batch] (or [3 * batch + 2], which begins with lengths),
+/// ends and starts [2 * batch], or a flag for each key: [batch, keys], [batch, rows, keys] or [batch, 1, all, all].
 Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const Dim& keys) {
   if (mask.rank() == 1) {
     Expr key = along(iota(c, keys), 3, 4);
@@ -49,7 +49,7 @@ Expr counted_keys(Call& c, Expr mask, const Dim& batch, const Dim& rows, const D
   return mask > 0;
 }
 
-/// Joins everything that hides keys: the node's mask and its bias of the scores. Null if there is neither.
+/// Returns the sum of the node's mask (`counted` is true for valid keys) and its bias of the scores; null without both.
 Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type) {
   Value mask = counted;
   if (counted) {  // masked keys get a finite negative number, not -inf, as in the models' training
@@ -64,7 +64,7 @@ Value score_mask(Call& c, Value counted, Value bias, const Dim& keys, DType type
 }
 
 constexpr size_t nowhere = 99;
-/// The index of each input of a node.
+/// The indices of a node's inputs; `nowhere` for an input that the operator lacks.
 struct Slots {
   size_t bias = nowhere, mask = nowhere, score_bias = nowhere, past = nowhere, length = nowhere, indirection = nowhere;
 };
@@ -75,7 +75,7 @@ Expr part_of_packed(Expr packed, int64_t i) {
   return transpose(reshape(slice(packed, 3, i, 1), {d[0], d[1], d[2], d[4]}), {0, 2, 1, 3});
 }
 
-/// Returns query, key and value: separate, packed in one or two tensors, or as heads of an earlier run.
+/// Returns query, key and value: separate, packed in one or two tensors, or with k and v already split into heads.
 Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   Expr q = arg(c, 0);
   if (q.rank() == 5) return {part_of_packed(q, 0), part_of_packed(q, 1), part_of_packed(q, 2)};
@@ -101,8 +101,8 @@ Heads given_heads(Call& c, int64_t heads, const Slots& slots) {
   return {q, k, v};
 }
 
-/// Selects the rows of a cache. Beam search does not reorder caches: indirection[batch, beam, token] is the beam whose
-/// row holds a past token.
+/// Returns a cache in the order of the beams. Beam search does not reorder caches: indirection[batch, beam, token] is
+/// the beam whose cache row holds a past token.
 Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   const Dims d = cache.dims();
   Dim width = beams.dims()[1];
@@ -116,10 +116,10 @@ Expr followed_beams(Call& c, Expr cache, Expr beams, Expr past) {
   return transpose(Expr{&c, c.emit(GatherNd{}, {transpose(cache, {0, 2, 1, 3}), index})}, {0, 2, 1, 3});
 }
 
-/// Keys and values, those of earlier runs first.
+/// The keys and values of earlier runs, followed by the new ones.
 struct Cached {
   Expr k, v;
-  Expr seen;              ///< tokens before the first row, a scalar
+  Expr seen;              ///< the number of tokens before the first query, a scalar
   Dim past = 0;           ///< the past length, if it is known as a size
   bool has_room = false;  ///< the caller's buffer has room behind the last token
 };
@@ -133,7 +133,8 @@ Cached with_past(Call& c, const Heads& h, const Slots& slots) {
   return {written(c, k, h.k, seen, size), written(c, v, h.v, seen, size), seen, size, true};
 }
 
-/// Returns the terms that hide scores: the node's mask and bias, and the unused room of a buffer.
+/// Returns the sum of the terms that hide keys: the node's mask and bias, and if `causal` a mask of the keys after each
+/// query (also of the unused end of a buffer).
 Value hidden_scores(Call& c, const Slots& slots, const Cached& cache, Expr q, bool causal) {
   Dim batch = q.dims()[0], rows = q.dims()[2], keys = cache.k.dims()[2];
   Value counted;
@@ -157,7 +158,7 @@ Values heads_attention(Call& c, const Slots& slots) {
   }
   double scale = head_scale(c, h.q);
   bool causal = c.flag("unidirectional"), wants_scores = c.wants_output(3);
-  if (causal && !cache.has_room) {  // cross attention has no agreed order between queries and keys
+  if (causal && !cache.has_room) {  // cross attention has no causal order
     GuardCollector guards(c.module());
     require_equal(k.dims()[2], cache.past + h.q.dims()[2], "keys and rows of unidirectional attention");
   }
@@ -178,11 +179,11 @@ Values multi_head_attention(Call& c) {
 
 Values decoder_masked_attention(Call& c) {
   c.ignore("past_present_share_buffer"), c.ignore("output_qk");
-  c.optional_input(8);  // the number of beams, which the indirection's shape gives too
+  c.optional_input(8);  // the number of beams is also a size of the indirection
   return heads_attention(c, {.bias = 10, .mask = 3, .score_bias = 4, .past = 5, .length = 7, .indirection = 9});
 }
 
-/// Splits x times one weight [in, q + k + v], plus a bias, into heads.
+/// Splits `all`, the product of x and one weight [in, q + k + v], into heads, after adding the bias.
 Heads projected(Call& c, Expr all, int64_t heads) {
   if (c.has_input(2)) all = all + arg(c, 2);
   std::vector<int64_t> given = c.integers("qkv_hidden_sizes");
@@ -197,7 +198,7 @@ Heads projected(Call& c, Expr all, int64_t heads) {
 /// Imports Attention. Past and present are keys and values stacked: [2, batch, heads, tokens, size].
 Values attention_of(Call& c, Expr product, const Slots& slots) {
   if (c.flag("do_rotary")) c.unsupported("with do_rotary is not supported");
-  c.ignore("rotary_embedding_dim");  // belongs to do_rotary
+  c.ignore("rotary_embedding_dim");  // used with do_rotary only
   if (c.flag("past_present_share_buffer") && c.has_input(slots.past))
     c.unsupported("with past_present_share_buffer is not supported");
   Heads h = projected(c, product, c.integer("num_heads"));
@@ -242,7 +243,7 @@ Values quantized_attention(Call& c) {
 }
 
 /// Returns T5's bias of scores: a learnt number for each head and bucket of distances, [1, heads, rows, keys]. Half of
-/// the buckets hold one distance each, the others grow with its logarithm up to max_distance.
+/// the buckets hold one distance each. For longer distances, up to max_distance, the bucket grows with the logarithm.
 Values relative_position_bias(Call& c) {
   Expr table = arg(c, 0);  // [buckets, heads]
   double most = static_cast<double>(c.integer("max_distance"));

@@ -23,7 +23,7 @@ Expr without_leading_padding(Call& c, Expr ids, double pad) {
   return convert(seen > 0, DType::i32);
 }
 
-/// What a decoder reads besides tokens: the encoder's results and its first pasts, each row repeated `beams` times.
+/// The decoder's inputs besides tokens: results of the encoder and the first pasts, each row repeated `beams` times.
 struct EncoderStates {
   Values context;              ///< in the order of the decoder's inputs after the tokens
   Values cross;                ///< keys and values of the encoder's tokens: the decoder's inputs after the pasts
@@ -31,8 +31,8 @@ struct EncoderStates {
   std::optional<Expr> scores;  ///< scores of the token after the prompt; nothing if the decoder computes them
 };
 
-/// Runs the encoder's graph. If it also runs the decoder for the first tokens, its outputs are scores, hidden states,
-/// pasts of these tokens, and keys and values of the encoder's tokens. Otherwise they are only these keys and values.
+/// Runs the encoder's graph. Its outputs are keys and values of the encoder's tokens. If the graph also runs the
+/// decoder for the first tokens, scores, hidden states and the pasts of these tokens come before them.
 EncoderStates encode(Call& c, Expr tokens, Value mask, int64_t beams) {
   const Graph &encoder = c.graph("encoder"), &decoder = c.graph("decoder");
   bool starts = !encoder.outputs.empty() && encoder.outputs[0].name == "logits";
@@ -78,14 +78,14 @@ Expr first_tokens(Call& c, ModelType type, const Dim& batch) {
   return full(c, DType::i32, {batch, 1}, static_cast<double>(start));
 }
 
-/// Returns the generator of a model with an encoder; runs the encoder on input 0. The decoder reads the last token only
-/// if the model declares its input as one token; otherwise it reads all tokens so far.
+/// Returns the generator of a model with an encoder; runs the encoder on input 0. The decoder reads one token, the
+/// last, if the model declares its input so; otherwise it reads all tokens so far.
 Generator encoder_decoder(Call& c, ModelType type, int64_t beams, double pad, const Dim& most) {
   const Graph& decoder = c.graph("decoder");
   if (decoder.inputs.empty() || decoder.outputs.empty()) c.fail("E158", "has a decoder without inputs or outputs");
   Expr given = arg(c, 0), tokens = first_tokens(c, type, given.dims()[0]);
   expect_room(c, tokens.dims()[1], most);
-  Value mask;  // onnxruntime ignores it for Whisper too
+  Value mask;  // stays null for Whisper: onnxruntime ignores the mask there
   if (type == ModelType::t5)
     mask = c.has_input(9) ? convert(arg(c, 9), DType::i32) : without_leading_padding(c, given, pad);
   EncoderStates states = encode(c, tokens, mask, beams);
@@ -122,8 +122,8 @@ struct BeamRules {
   Value length_penalty;  ///< f32[]; null: 1
 };
 
-/// The unfinished beams and the finished sequences of each row of the batch: `beams` of each, the best first. Scores of
-/// finished sequences are divided by length ^ penalty; unused places have the score -inf.
+/// The unfinished beams and the finished sequences of each element of the batch: `beams` of each, the best first.
+/// Scores of finished sequences are divided by length ^ penalty; unused places have the score -inf.
 struct Beams {
   Expr tokens, scores;      ///< of the beams: [batch, beams, most]; sums of log-probabilities [batch, beams]
   Expr done;                ///< true if the search of the row has ended, [batch, 1]
@@ -158,8 +158,8 @@ void keep_best(const Builder& b, const BeamRules& r, Beams& beams, Expr fresh, E
   beams.ended = reordered({&b, concat(b, {beams.ended, fresh}, 1)}, {&b, top[1]});
 }
 
-/// Appends a token to each beam, at index `length`. Returns the row of the pasts that each new beam continues,
-/// [batch * beams], and the new tokens [batch * beams, 1].
+/// Appends a token to each beam, at index `length`. Returns the rows of the caches ("pasts") that the new beams
+/// continue, [batch * beams], and the new tokens [batch * beams, 1].
 std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams, Expr scores, const Dim& length) {
   int64_t k = r.beams;
   Dim vocabulary = scores.dims()[1];
@@ -169,7 +169,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   Expr beam = apply(Fn::div, place, size), token = place - beam * size;
   Expr ends = equal(token, static_cast<double>(r.rules.end)), goes_on = !beams.done;
   Expr factor = length_factor(b, r, length);
-  // Those of the best k candidates that append the end token are finished.
+  // Of the best k candidates, those that append the end token are finished.
   Expr finished = slice(ends, 1, 0, k) & goes_on;
   Expr finished_score = select(finished, slice(score, 1, 0, k) / factor, -std::numeric_limits<double>::infinity());
   keep_best(b, r, beams, reordered(beams.tokens, slice(beam, 1, 0, k)), finished_score);
@@ -192,7 +192,7 @@ std::pair<Expr, Expr> advance(const Builder& b, const BeamRules& r, Beams& beams
   return {reshape(row, {r.batch * Dim(k)}), reshape(chosen, {r.batch * Dim(k), 1})};
 }
 
-/// Returns the pasts with these rows, the ones that the new beams continue.
+/// Returns rows `rows` of the caches, which the new beams continue.
 Values reordered_pasts(const Builder& b, const Generator& g, const Values& pasts, Expr rows) {
   Values list;
   for (Value past : pasts) list.push_back(b.emit(Gather{.axis = g.row_axis}, {past, rows}));
@@ -206,7 +206,7 @@ Beams first_beams(Call& c, const BeamRules& r, Expr tokens) {
   Pad room{.before = Dims(2, 0), .after = {0, r.most - tokens.dims()[1]}};
   Expr padded{&c, c.emit(room, {tokens, number(c, DType::i32, r.pad)})};
   Expr is_first = equal(along(iota(c, r.beams), 1, 2), 0);
-  constexpr double never = -1e9;  // all beams begin equal, so only the first may be continued
+  constexpr double never = -1e9;  // all beams begin equal: only the first may be continued
   return {.tokens = reshape(padded, all),
           .scores = broadcast(select(is_first, full(c, DType::f32, {}, 0), full(c, DType::f32, {}, never)), each),
           .done = full(c, DType::boolean, {r.batch, 1}, 0),
@@ -298,7 +298,7 @@ Values whisper_beam_search(Call& c) {
     c.unsupported("with a temperature other than 1 is not supported");
   if (c.wants_output(3) || c.wants_output(4))
     c.unsupported("with output 3 (cross_qk) or 4 (non_speech_probs) is not supported");
-  // Only logits_processor and outputs that are refused use these attributes.
+  // These attributes are used only by logits_processor and by outputs that are refused.
   for (const char* token :
        {"translate", "transcribe", "start_of_lm", "no_speech", "no_timestamps", "beginning_timestamp"})
     c.ignore(cat(token, "_token_id"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: GroupQueryAttention, whose
-// caches may have room behind the last token, be quantised, or hold only the last tokens; SparseAttention.
+// com.microsoft's attention over caches of keys and values [batch, kv_heads, tokens, size]: SparseAttention, and
+// GroupQueryAttention with caches that have room behind the last token, are quantised, or hold only the last tokens.
 
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -34,7 +34,8 @@ Heads grouped_heads(Call& c, int64_t heads, int64_t kv_heads, size_t norms) {
   return {normalised(h.q, norms, "q_norm_epsilon"), normalised(h.k, norms + 1, "k_norm_epsilon"), h.v};
 }
 
-/// Adds a key whose score is `sink` for every row and whose value is 0, so that the other probabilities can sum to < 1.
+/// Adds a key with score `sink` in each row and value 0, so that the other probabilities can sum to less than 1.
+/// Returns the mask with the added key.
 Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
   auto longer = [&](Expr x) {
     Pad one{.before = Dims(4, 0), .after = {0, 0, 1, 0}};
@@ -48,12 +49,13 @@ Value with_sink(Call& c, Heads& h, Expr mask, Expr sink) {
 
 // --- how a cache stores its numbers ----------------------------------------------------------------------------------
 
-/// How a cache stores numbers: unchanged, or in 8 or 4 bits with one scale or a scale for each channel.
+/// The format of a cache's numbers: unchanged, or 8 or 4 bits with one scale or a scale for each channel.
 struct Storage {
   Value scale = {};  ///< broadcastable to [batch, kv_heads, tokens, size]; null: not scaled
   int64_t width = 0;
 
-  /// Rounds half to even and saturates. Two 4-bit numbers, plus 8 each, share a byte, the first in its low bits.
+  /// Returns x in this format: rounds half to even and saturates. Two 4-bit numbers, plus 8 each, share a byte, the
+  /// first in the low bits.
   Expr stored(Call& c, Expr x, DType type) const {
     if (!scale) return x;
     Expr q = convert(x, DType::f32) / Expr{&c, scale};
@@ -105,8 +107,8 @@ Storage storage_of(Call& c, std::string_view attribute, size_t cache, size_t sca
 
 // --- GroupQueryAttention ---------------------------------------------------------------------------------------------
 
-/// The number of tokens in each sequence, and the position of its first new token. A prompt (as many new tokens as the
-/// longest sequence has) starts at position 0.
+/// The number of tokens in each sequence, and the position of its first new token. If there are as many new tokens as
+/// the longest sequence has, they are a prompt and start at position 0.
 struct NewTokens {
   Expr length, start;  ///< [batch, 1, 1, 1]
 };
@@ -123,7 +125,7 @@ Expr rotated_heads(Call& c, Expr x, Value positions, size_t cosine) {
   return rotary_embedding(c, x, positions, arg(c, cosine), arg(c, cosine + 1), part, c.flag("rotary_interleaved"));
 }
 
-/// Applies the rotary embedding to q and k if do_rotary is set; `given` holds positions, null: `at.start` and on.
+/// Applies the rotary embedding to q and k if do_rotary is set. `given` holds the positions; null: from `at.start` on.
 void turn(Call& c, Heads& h, const NewTokens& at, Value given, size_t cosine) {
   c.flag("rotary_interleaved");
   if (!c.flag("do_rotary")) return;
@@ -145,7 +147,7 @@ struct Keys {
   }
 };
 
-/// Returns the cache in an input. A number of heads that the model leaves open is checked during the run.
+/// Returns the cache in an input. If its number of heads is symbolic, a guard requires it to equal that of `fresh`.
 Expr cache_of(Call& c, size_t input, Expr fresh) {
   Dims dims = c.input(input).dims();
   if (!dims[1].is_constant()) dims[1] = fresh.dims()[1];
@@ -163,8 +165,8 @@ Keys appended(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
   return {k, v, ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype())};
 }
 
-/// Writes the new tokens into caches of C slots that keep the last tokens only, in order from slot 0 on. Of T tokens
-/// they keep L(T): all T if T <= C, else T - G * ceil((T - C) / G) with G = C - window + 1.
+/// Writes the new tokens into caches of C slots, which hold the last tokens only, in order from slot 0 on. After T
+/// tokens, a cache holds all T if T <= C, else T - G * ceil((T - C) / G), where G = C - window + 1.
 Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, const Storage& vs, int64_t window) {
   if (!c.has_input(3)) c.fail("E140", "needs caches for sliding_window_cache");
   Dim places = c.input(3).dims()[2], fresh = h.k.dims()[2], all = places + fresh;
@@ -178,7 +180,7 @@ Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
     return tokens - over * step;
   };
   Expr before = held(at.start), first = at.start - before;
-  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the index that each slot copies
+  Expr from = at.length - held(at.length) - first + along(iota(c, places), 2, 4);  // the token that each slot copies
   from = min(max(from, 0), scalar(c, all) - 1.0);
   auto kept = [&](Expr x) {
     Dims dims = x.dims();
@@ -190,7 +192,7 @@ Keys windowed(Call& c, const Heads& h, const NewTokens& at, const Storage& ks, c
   return {kept(k), kept(v), ks.restored(c, k, h.q.dtype()), vs.restored(c, v, h.q.dtype()), first};
 }
 
-/// Converts a bias of the scores with a column for each position to one with a column for each key.
+/// Converts a bias of the scores from one column for each position to one column for each key.
 Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   Dim count = keys.k.dims()[2];
   if (!keys.first) return padded_mask(bias, count, h.q.dtype());
@@ -201,19 +203,19 @@ Expr bias_of(Call& c, Expr bias, const Keys& keys, const Heads& h) {
   return convert({&c, picked}, h.q.dtype());
 }
 
-/// The operands and parameters of a GroupQueryAttention, after its caches were written.
+/// The operands and parameters of a GroupQueryAttention, after the new tokens were written into its caches.
 struct Grouped {
   Heads heads;
   Keys keys;
   NewTokens at;
   Expr own;  ///< position of each row, [batch, 1, rows, 1]
   bool causal;
-  int64_t window;  ///< number of keys that a row sees, its own included
+  int64_t window;  ///< number of keys that a query attends to, its own included
   double scale, softcap;
   Value sinks = {};  ///< [heads]; null: none
 };
 
-/// Returns the keys [begin, end) that each row sees, [batch, rows, 2].
+/// Returns the range of keys [begin, end) that each query attends to, [batch, rows, 2].
 Expr ranges_of(Call& c, const Grouped& g) {
   const Dims all = g.own.dims(), column = {all[0], all[2], 1};
   Expr end = g.causal ? g.own + 1.0 : broadcast(g.at.length, all);
@@ -222,7 +224,7 @@ Expr ranges_of(Call& c, const Grouped& g) {
   return {&c, concat(c, {reshape(broadcast(max(begin, 0), all), column), reshape(end, column)}, 2)};
 }
 
-/// Computes attention in which each row sees a contiguous range of keys; adds the node's bias to the scores.
+/// Computes attention in which each query attends to a contiguous range of keys; adds the node's bias to the scores.
 Value ranged_attention(Call& c, const Grouped& g) {
   Values in = {g.heads.q, g.keys.k, g.keys.v};
   if (c.has_input(10)) in.push_back(bias_of(c, arg(c, 10), g.keys, g.heads));
@@ -232,7 +234,7 @@ Value ranged_attention(Call& c, const Grouped& g) {
   return c.emit(op, in);
 }
 
-/// Returns an additive mask: -inf outside each row's range of keys, plus the node's bias.
+/// Returns an additive mask: -inf outside each query's range of keys, plus the node's bias.
 Value mask_of(Call& c, const Grouped& g) {
   DType type = g.heads.q.dtype();
   Expr position = g.keys.position(c), sees = g.causal ? position <= g.own : position < g.at.length;
@@ -274,8 +276,8 @@ Values group_query_attention(Call& c) {
 
 // --- SparseAttention -------------------------------------------------------------------------------------------------
 
-/// Returns which blocks of keys each block of rows sees, bool[layouts, blocks * blocks], from compressed sparse rows:
-/// row pointers [layouts, blocks + 1] and column indices [layouts, most], -1 after the last.
+/// Returns which blocks of keys each block of queries attends to, bool[layouts, blocks * blocks]. The input is
+/// compressed sparse rows: row pointers [layouts, blocks + 1] and column indices [layouts, most], -1 after the last.
 Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   Dim layouts = pointers.dims()[0], blocks = pointers.dims()[1] - 1, most = columns.dims()[1];
   pointers = convert(pointers, DType::i64), columns = convert(columns, DType::i64);
@@ -289,7 +291,7 @@ Expr seen_blocks(Call& c, Expr pointers, Expr columns) {
   return slice(all, 1, 0, blocks * blocks) > 0;
 }
 
-/// Computes causal attention in which a row sees only some blocks of keys; head h uses block layout h % layouts.
+/// Computes causal attention in which a query attends to some blocks of keys. Head h uses block layout h % layouts.
 Values sparse_attention(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 4}, {5, 2}, {6, 2}, {9, 2}, {10, 2}});
   int64_t heads = c.integer("num_heads"), size = c.integer("sparse_block_size");

@@ -2,7 +2,7 @@
 // com.microsoft's mixtures of experts: the k experts that a router prefers for a token compute its result.
 //
 // Tokens are sorted by expert and cut into blocks of rows. All rows of a block use the same expert, so a block is one
-// matrix product (GroupedDot). A block has ceil(tokens * k / experts) rows, but 1 at least and 32 at most.
+// matrix product (GroupedDot). A block has ceil(tokens * k / experts) rows, but at least 1 and at most 32.
 #include <cmath>
 #include <limits>
 
@@ -28,7 +28,7 @@ struct Preferred {
   Expr value, index;
 };
 
-/// Returns the k largest scores of each row. Of equal scores the last one wins, as in onnxruntime's CPU provider.
+/// Returns the k largest scores of each row; of equal scores the last comes first, as in onnxruntime's CPU provider.
 Preferred preferred(Call& c, Expr x, int64_t k) {
   Values top = c.emit_all(TopK{.k = k, .axis = 1}, {reversed(x, 1)});
   return {.value = {&c, top[0]}, .index = scalar(c, x.dims()[1] - 1) - Expr{&c, top[1]}};
@@ -44,7 +44,8 @@ int64_t preferred_count(const Call& c, const Dim& experts) {
 Expr softmax_of_rows(Expr x) { return {x.at, x.at->emit(Softmax{.axis = 1}, {x})}; }
 Expr adding_up_to_1(Expr x) { return x / reduce(ReduceFn::sum, x, {1}); }
 
-/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are the weights.
+/// Returns MoE's routes: the k experts with the highest probabilities (softmax of the scores), which are also the
+/// weights.
 Routes routes_of(Call& c) {
   Expr scores = convert(arg(c, 1), DType::f32);
   Preferred top = preferred(c, softmax_of_rows(scores), preferred_count(c, scores.dims()[1]));
@@ -198,8 +199,6 @@ Values experts(Call& c) {
   return mixture(c, e, routes_of(c));
 }
 
-// --- quantised -------------------------------------------------------------------------------------------------------
-
 /// Unpacks bytes [.., n] into elements of 2, 4 or 8 bits (the first in the low bits) and returns the first [.., count].
 Expr elements_of(Call& c, size_t input, int64_t width, const Dim& count) {
   Expr bytes = arg(c, input);
@@ -271,8 +270,8 @@ Values quantized_experts(Call& c) {
 
 // --- routing ---------------------------------------------------------------------------------------------------------
 
-/// True for experts in the `best` groups of each token, rated by the sum of a group's `each` highest scores:
-/// bool[tokens, experts].
+/// Returns bool[tokens, experts], true for experts in the highest-rated groups of each token, `best` in number. A group
+/// is rated by the sum of its `each` highest scores.
 Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t each) {
   Dim tokens = scores.dims()[0], size = floordiv(scores.dims()[1], groups);
   Expr grouped = reshape(scores, {tokens, groups, size});
@@ -284,8 +283,8 @@ Expr in_best_groups(Call& c, Expr scores, int64_t groups, int64_t best, int64_t 
   return reshape(all, scores.dims()) > 0;
 }
 
-/// Computes the weights of experts for each token: log(sigmoid(score)) of the chosen experts and a sentinel for the
-/// others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
+/// Computes the weights of experts for each token. They are log(sigmoid(score)) of the chosen experts and a sentinel
+/// for the others, or (outputs 1 and 2) biased sigmoids and sigmoids of all experts.
 Values group_router(Call& c) {
   constexpr double none = -std::numeric_limits<double>::infinity();
   c.expect_ranks({{1, 1}, {2, 2}});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's GreedySearch and Sampling for decoders like GPT-2, as loops around the decoder's graph: its inputs
-// are ids, positions, a mask and pasts [2, batch, heads, tokens, size], its outputs the logits and the pasts with the
-// new tokens. BeamSearch (beams.cpp) builds on the same parts.
+// com.microsoft's GreedySearch and Sampling for decoders like GPT-2, as loops around the decoder's graph. The graph's
+// inputs are ids, positions, a mask and pasts [2, batch, heads, tokens, size]; its outputs are the logits and the pasts
+// with the new tokens. BeamSearch (beams.cpp) uses the same functions.
 #include "frontends/onnx/microsoft/generation.h"
 #include "frontends/common/indexing.h"
 #include "frontends/common/selection.h"
@@ -32,7 +32,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed) {
 
 namespace {
 
-/// True for each token of `ids`[batch, n] with `counts` set: [batch, vocabulary].
+/// Returns bool[batch, vocabulary], true for the tokens in ids[batch, n] whose `counts` is true.
 Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   Dim batch = ids.dims()[0];
   Expr none = full(b, DType::i64, {batch, vocabulary + 1}, 0);
@@ -42,7 +42,7 @@ Expr marked(const Builder& b, Expr ids, Expr counts, const Dim& vocabulary) {
   return slice(all, 1, 0, vocabulary) > 0;
 }
 
-/// No-repeat n-grams: marks the tokens that would repeat an n-gram of tokens[batch, length].
+/// Returns the tokens that would repeat an n-gram of tokens[batch, length], as bool[batch, vocabulary].
 Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) {
   Dim length = tokens.dims()[1], runs = max(length - (n - 1), 0);
   auto part = [&](int64_t j) { return slice(tokens, 1, j, runs); };
@@ -54,7 +54,7 @@ Expr repeating(const Builder& b, Expr tokens, int64_t n, const Dim& vocabulary) 
   return marked(b, part(n - 1), same, vocabulary);
 }
 
-/// Returns the scores[batch, vocabulary] of the token after ids[batch, n], -inf for tokens that would repeat an n-gram.
+/// Returns the scores[batch, vocabulary] of the token after ids[batch, n], with -inf for tokens that repeat an n-gram.
 Values repeat_block(Call& c) {
   c.expect_ranks({{0, 2}, {1, 2}});
   int64_t n = c.integer("ngram_size");
@@ -160,8 +160,8 @@ Expr best_of(const Builder& b, Expr scores) {
   return convert(Expr{&b, b.emit(ArgReduce{.axis = 1}, {scores})}, DType::i32);  // [batch, 1]
 }
 
-/// Chooses one token for each row of scores[batch, vocabulary]: [batch, 1] of i32. `state` is carried from choice to
-/// choice.
+/// A rule that chooses one token for each row of scores[batch, vocabulary]: i32[batch, 1]. `state` is carried from
+/// choice to choice.
 struct Choice {
   std::function<Expr(const Builder& b, Expr scores, Values& state)> choose;
   Values state = {};
@@ -230,7 +230,7 @@ struct SamplingRules {
 
 /// Returns one number in [0, 1) for each of `count` rows, f64[count, 1], as std::uniform_real_distribution<double>
 /// makes it from two numbers of std::minstd_rand0 (Lewis, Goodman and Miller 1969: s = 16807 s mod 2^31 - 1).
-/// onnxruntime draws with it too: the same seed gives the same tokens.
+/// onnxruntime uses this generator, so the same seed gives the same tokens.
 Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   constexpr double modulus = 2147483647, range = modulus - 1;
   Values y = loop_over(b, count, {state}, 1, [&](const Builder& i, const Dim&, const Values& carried) {
@@ -243,8 +243,8 @@ Expr random_rows(const Builder& b, const Dim& count, Value& state) {
   return {&b, y[1]};
 }
 
-/// Top-p sampling: replaces scores by `filter` for the least likely tokens, whose shares sum to at most 1 - top_p, or
-/// for all but the most likely tokens whose shares reach top_p.
+/// Top-p sampling: replaces scores by `filter`, either for the least likely tokens, whose probabilities sum to at most
+/// 1 - top_p, or (takes_from_the_top) for all tokens after the most likely ones, whose probabilities exceed top_p.
 Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   Dims dims = scores.dims();
   Dim vocabulary = dims[1];
@@ -263,7 +263,7 @@ Expr filtered(const Builder& b, const SamplingRules& r, Expr scores) {
   return {&b, b.emit(ScatterElements{.axis = 1}, {scores, sorted[1], kept})};
 }
 
-/// Samples a token from the softmax of the scores: finds a random number among the cumulated exp(score).
+/// Samples a token from the softmax of the scores: the first whose running sum of exp(score) exceeds a random number.
 Expr sampled(const Builder& b, const SamplingRules& r, Expr scores, Values& state) {
   if (r.temperature > 0 && r.temperature != 1) scores = scores / r.temperature;
   if (r.presence) scores = scores - convert(inside(b, r.presence), DType::f32) * r.presence_penalty;

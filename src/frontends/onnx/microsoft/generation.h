@@ -6,7 +6,7 @@
 #include "frontends/common/control.h"
 #include "frontends/onnx/import/expr.h"
 
-/// Shared by GreedySearch, Sampling and BeamSearch of com.microsoft.
+/// Functions that GreedySearch, Sampling and BeamSearch of com.microsoft share.
 namespace weft::onnx {
 
 /// The score of a forbidden token, as in onnxruntime.
@@ -22,7 +22,7 @@ ScoreRules score_rules(Call& c, size_t least, size_t penalty, size_t allowed);
 /// Applies the rules to scores[rows, vocabulary] of the token after tokens[rows, length].
 Expr ruled(const Builder& b, const ScoreRules& r, Expr scores, Expr tokens);
 
-/// Builds a graph of the node on `inputs`, in the module of `b`; returns its outputs, at least `least` (else E158).
+/// Builds a subgraph of the node in the module of `b`; returns its outputs. E158 for fewer outputs than `least`.
 Values run_graph(Call& c, const Builder& b, const Graph& graph, const Values& inputs, size_t least);
 /// Returns the scores of the last token, f32[rows, vocabulary], from [rows, n, vocabulary].
 Expr last_scores(const Builder& b, Value all);
@@ -38,10 +38,11 @@ struct Generator {
   Expr tokens;  ///< the tokens with which rows begin, i32[rows, given]
   Decoded first;
   int64_t row_axis;  ///< the axis of the rows in the pasts
-  /// Decodes one more token i32[rows, 1] in loop trip `trip`. `so_far` are all tokens, this one included.
+  /// Decodes one more token i32[rows, 1] in loop trip `trip`. `so_far` are all tokens, including `token`.
   std::function<Decoded(const Builder& b, Expr token, Expr so_far, const Dim& trip, const Values& pasts)> next;
 };
-/// Reads a decoder like GPT-2 on ids[rows, given]. mask is i32[rows, given]; null hides tokens equal to `pad`.
+/// Returns the generator of a decoder like GPT-2 for ids[rows, given]. mask is i32[rows, given]; null hides `pad`
+/// tokens.
 Generator decoder_only(Call& c, Expr ids, Value mask, double pad);
 /// Throws for a prompt of `given` tokens that leaves no room for another token.
 void expect_room(Call& c, const Dim& given, const Dim& most);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft's operators around linear attention, hyper-connections and vision-language models: norms with gates,
-// mixtures of streams, and positions of three kinds. Where onnxruntime computes in f32 whatever the type, so does this.
+// com.microsoft's operators around linear attention, hyper-connections and vision-language models: gated norms,
+// mixtures of streams, and three streams of positions. Where onnxruntime computes in f32 for any type, these do too.
 #include <algorithm>
 
 #include "base/tensor.h"
@@ -13,7 +13,7 @@ namespace {
 /// Returns x[i], without the first axis.
 Expr row_of(Expr x, int64_t i) { return reshape(slice(x, 0, i, 1), Dims(x.dims().begin() + 1, x.dims().end())); }
 
-/// Computes x / rms(x) over pieces of `size` of the last axis: [.., n, size].
+/// Normalises pieces of `size` elements of the last axis to x / rms(x): [.., n, size].
 Expr normalized(Expr x, const Dim& size, double epsilon) {
   Dims cut = x.dims();
   if (cut.empty()) x.at->fail("E151", "needs rows to normalise, has a scalar");
@@ -65,7 +65,7 @@ Values scaled_silu(Call& c) {
 }
 
 /// Computes rotary embedding with three streams of positions [3, batch, tokens]. Each stream gives one section of the
-/// angles, or the streams alternate (mrope_layout 1).
+/// angles, or (mrope_layout 1) the angles take the streams in turn.
 Values three_way_rotary(Call& c) {
   c.expect_ranks({{1, 3}, {2, 2}, {3, 2}});
   c.ignore("is_packed_batching");  // as onnxruntime's CPU provider does
@@ -113,7 +113,8 @@ Values three_way_rotary(Call& c) {
   return {is_flat ? join_heads(y) : y};
 }
 
-/// Computes gate * value and its normalised form. The gate follows from keys, queries [batch, tokens, branches, size].
+/// Computes gate * value and its normalised form. The gate is computed from keys and queries, [batch, tokens, branches,
+/// size].
 Values engram_gate(Call& c) {
   c.expect_ranks({{0, 4}});
   Expr key = arg(c, 0);
@@ -142,7 +143,7 @@ Values engram_gate(Call& c) {
 /// The streams in input 0: [.., branches, size], or [.., branches * size] if an attribute gives the number of branches.
 struct Streams {
   Expr x;       ///< f32[.., branches, size]
-  Dims before;  ///< the axes before these
+  Dims before;  ///< the axes before `branches` and `size`
   Dim branches, size;
 };
 
@@ -159,7 +160,8 @@ Streams streams_of(Call& c) {
   return {reshape(convert(x, DType::f32), dims), before, dims[dims.size() - 2], dims.back()};
 }
 
-/// Returns input `i`, of shape [.., branches], [.., branches, 1 or size] or, with `may_be_flat`, [.., branches * size].
+/// Returns input `i` as f32[.., branches, 1 or size]. The input is [.., branches], [.., branches, 1 or size] or, with
+/// `may_be_flat`, [.., branches * size].
 Expr branch_gate(Call& c, size_t i, const Streams& s, bool may_be_flat) {
   Expr gate = convert(arg(c, i), DType::f32);
   Dims wanted = s.before;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // com.microsoft's attention over tokens without padding: sequences of different lengths follow each other as rows
-// [tokens, ..]. PackedAttention and PackedMultiHeadAttention look at these tokens only; PagedAttention also at caches
-// that are cut into blocks, which a table gives to sequences.
+// [tokens, ..]. PackedAttention and PackedMultiHeadAttention read these tokens only. PagedAttention also reads caches
+// that are cut into blocks; a table assigns blocks to sequences.
 #include "frontends/common/indexing.h"
 #include "frontends/onnx/microsoft/packing.h"
 #include "frontends/onnx/ops/attention.h"
@@ -17,10 +17,10 @@ Packing packing_of(Call& c, size_t offsets, const Dim& tokens) {
   return packing_of(c, slice(reshape(all, {d[0] * d[1]}), 0, 0, tokens), d[0], d[1]);
 }
 
-/// Computes attention among the tokens of each sequence; q, k and v are [tokens, heads * size]. Inputs `offsets` and
-/// the two after it are the places of tokens, the running sums of lengths and a bias of the scores.
+/// Computes attention among the tokens of each sequence; q, k and v are [tokens, heads * size]. Input `offsets` has the
+/// positions of tokens; the next two inputs are the running sums of lengths and a bias of the scores.
 Values packed_heads(Call& c, const Heads& flat, int64_t heads, size_t offsets) {
-  c.ignore("mask_filter_value");  // no row sees padding
+  c.ignore("mask_filter_value");  // no query attends to padding
   Packing packing = packing_of(c, offsets, flat.q.dims()[0]);
   auto split = [&](Expr x) { return split_heads(c, packing.apart(x), heads); };
   Heads h{split(flat.q), split(flat.k), split(flat.v)};
@@ -77,11 +77,11 @@ void refuse_odd_paged_attention(Call& c) {
     if (!c.text(name, "").empty()) c.unsupported(cat("with ", name, " is not supported"));
   }
   if (c.integer("rotary_offset", 0) != 0) c.unsupported("with rotary_offset is not supported");
-  c.ignore("v_head_size");  // belongs to the other layout
-  c.optional_input(16);     // upper bounds of lengths, needed only for launches
+  c.ignore("v_head_size");  // used by the layout LATENT only
+  c.optional_input(16);     // upper bounds of lengths, needed only to size launches
 }
 
-/// Returns the index of each token in the concatenated blocks of the cache; -1 for none.
+/// Returns the index of each token in the concatenated blocks of the cache; -1 for a token that is not written.
 Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
   if (c.has_input(10)) return convert(arg(c, 10), DType::i64);
   Expr size = scalar(c, block_size), column = apply(Fn::div, t.position, size);
@@ -91,7 +91,8 @@ Expr slots_of(Call& c, const Tokens& t, Expr blocks, const Dim& block_size) {
 }
 
 /// Returns the cache [blocks, block size, heads, size] with rows [tokens, heads, size] written at their slots. A token
-/// without a slot repeats the write of the first token that has one. If none has, it writes the old contents.
+/// without a slot repeats the write of the first token with a slot. If no token has a slot, the old contents are
+/// written.
 Expr paged(Call& c, Expr cache, Expr rows, Expr slots) {
   const Dims d = cache.dims();
   Expr flat = reshape(cache, {d[0] * d[1], d[2], d[3]});
@@ -158,7 +159,7 @@ Values paged_attention(Call& c) {
   Expr rotated_q = rows(as_heads(flat.q, heads, 12)), fresh_k = rows(as_heads(flat.k, kv_heads, 13));
   k_cache = paged(c, k_cache, fresh_k, slots);
   v_cache = paged(c, v_cache, reshape(flat.v, {count, kv_heads, size}), slots);
-  // Turns the packed tokens into rows, one sequence each; the longest length is a run-time size.
+  // Pads the packed tokens to [batch, longest length]; the longest length is a run-time size.
   Dim batch = past.dims()[0];
   Expr lengths = differences(sums);
   Expr longest = reduce(ReduceFn::max, concat(c, {lengths, full(c, DType::i64, {1}, 1)}, 0), {0});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables in blocks of GGML's types: numbers of a few bits with scales beside them. Layouts: ggml's ggml-common.h.
+// Tables in GGML's block formats: each block has numbers of a few bits and their scales (layouts: ggml-common.h).
 #include "frontends/onnx/microsoft/packed_weights.h"
 
 #include <algorithm>
@@ -48,11 +48,10 @@ Expr bits_of(Expr x, int64_t from, int64_t count) {
   return apply(Fn::bit_and, x, like(x, static_cast<double>((int64_t{1} << count) - 1)));
 }
 
-/// Unpacks 4-bit numbers: all low halves, then all high halves.
+/// Unpacks 4-bit numbers: those in the low halves of all bytes, then those in the high halves.
 Expr low_and_high_bits(const Block& b, Expr bytes) { return b.join({bits_of(bytes, 0, 4), bits_of(bytes, 4, 4)}); }
 
-/// Returns bit i of each byte, for i = 0, 1 ..: [.., n] -> [.., n * count], with the bits of one byte next to each
-/// other.
+/// Splits each byte into numbers of `width` bits, the lowest bits first: [.., n] -> [.., n * 8 / width].
 Expr each_bits(const Block& b, Expr bytes, int64_t width) {
   Dims d = bytes.dims();
   d.back() = d.back() * Dim(8 / width);
@@ -68,8 +67,8 @@ Expr q5_0(const Block& b) {
 Expr q8_0(const Block& b) { return b.scale(0) * convert(b.signed_bytes(2, 32), DType::f32); }
 Expr q2_0(const Block& b) { return b.scale(0) * convert(each_bits(b, b.at(2, 16), 2) - 1, DType::f32); }
 
-/// Unpacks eight groups of 32, each with a scale and a least value of 6 bits. The first four are the low 6 bits of
-/// their bytes; the others combine the later bytes with the high bits of the first.
+/// Unpacks eight groups of 32 elements. Each has a scale and an offset of 6 bits: in groups 0 to 3 the low 6 bits of a
+/// byte, in groups 4 to 7 four bits of a third byte and the high 2 bits of the bytes of groups 0 to 3.
 Expr q5_k(const Block& b) {
   Expr low = b.at(4, 4), middle = b.at(8, 4), high = b.at(12, 4);
   Expr scales = b.join({bits_of(low, 0, 6), bits_of(high, 0, 4) + bits_of(low, 6, 2) * 16});
@@ -107,7 +106,7 @@ Expr uneven(const Block& b, Expr number) {
 }
 Expr iq4_nl(const Block& b) { return b.scale(0) * uneven(b, low_and_high_bits(b, b.at(2, 16))); }
 
-/// Unpacks eight groups of 32. Each scale has 6 bits: 4 in a byte that two groups share, 2 in a word that all share.
+/// Unpacks eight groups of 32. Each scale has 6 bits: 4 in a byte shared by two groups, 2 in a word shared by all.
 Expr iq4_xs(const Block& b) {
   Expr word = b.words(2, 1);
   Values parts, high;

@@ -9,7 +9,7 @@ namespace weft::onnx {
 /// Returns the lengths from their running sums: [n + 1] -> [n].
 Expr differences(Expr sums);
 
-/// Converts rows [tokens, n] to padded [batch, sequence, n] and back.
+/// A conversion of rows [tokens, n] to padded [batch, sequence, n] and back.
 struct Packing {
   Call& c;
   Dim batch, sequence;
@@ -22,7 +22,7 @@ struct Packing {
 
 Packing packing_of(Call& c, Expr place, const Dim& batch, const Dim& sequence);
 
-/// For each token, the number of its sequence and its position there.
+/// For each token, its sequence and its positions.
 struct Tokens {
   Expr sequence, number, position;  ///< [tokens]: the token's sequence, its index among the new tokens, and among all
 };
@@ -30,7 +30,7 @@ struct Tokens {
 /// Finds each token's place. `sums`: running sums of lengths, i64[batch + 1]; `past`: lengths of the pasts, i64[batch].
 Tokens tokens_of(Call& c, Expr sums, Expr past, const Dim& count);
 
-/// Sequences given by the running sums of their lengths. A run fails unless these begin at 0, end at the number of
+/// Sequences given by the running sums of their lengths. A run fails unless the sums begin at 0, end at the number of
 /// tokens and rise by at least `least`.
 struct Ragged {
   Dim batch, tokens, longest;
@@ -52,7 +52,7 @@ struct Continued {
   Expr last(const Ragged& r) const;
 };
 
-/// Returns bool[batch, capacity]: true where a token's position is below counts[batch] and the sequence's length.
+/// Returns bool[batch, capacity]: true for positions in the sequence that are below counts[batch].
 Expr captured(Call& c, Expr counts, Expr length, int64_t capacity);
 
 }  // namespace weft::onnx

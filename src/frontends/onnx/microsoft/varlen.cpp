@@ -13,8 +13,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns for how many first tokens of each sequence the node returns state updates (state_update_capacity). Fails
-/// unless the input of their counts is given exactly if the capacity is > 0.
+/// Returns state_update_capacity: for this many first tokens of each sequence the node returns state updates. Fails if
+/// input `counts` is given with a capacity of 0, or missing with a higher one.
 int64_t capacity_of(Call& c, size_t counts) {
   int64_t capacity = c.integer("state_update_capacity", 0);
   if (capacity < 0 || capacity > 8) c.fail("E145", cat("state_update_capacity must be 0 to 8, is ", capacity));
@@ -88,7 +88,7 @@ Expr decay_of(Call& c, const Packed& p, const std::string& activation, double bo
   return sigmoid(rate * (g + bias)) * bound;
 }
 
-/// Converts [tokens, heads, size] to [batch, heads, tokens of each sequence, size], 0 after its last token, and back.
+/// A conversion of [tokens, heads, size] to zero-padded [batch, heads, tokens of each sequence, size], and back.
 struct PaddedRows {
   Call& c;
   Dim batch, each;
@@ -124,8 +124,8 @@ PaddedRows padded_rows(Call& c, const Packed& p, Value state) {
   return {c, batch, each, {}, {}, full(c, DType::i64, {batch}, 0) + scalar(c, each)};
 }
 
-/// Returns one row for each sequence: the decays, the keys, and the terms added to the state, each for the first
-/// `capacity` tokens.
+/// Returns one row for each sequence: the decays, the keys and the terms added to the state of the first `capacity`
+/// tokens, concatenated.
 Expr state_update(Call& c, const PaddedRows& rows, const Recurrence& of, Expr keys, Expr added, int64_t capacity) {
   Expr counts = arg(c, 9);
   if (c.has_input(10)) counts = select(equal(reshape(arg(c, 10), {}), 0), 0, counts);
@@ -155,7 +155,7 @@ Values gated_delta_net(Call& c) {
   if (beta != "none" && beta != "sigmoid")
     c.fail("E145", cat("beta_activation '", printable(beta), "' is not none or sigmoid"));
   if (!(bound < 0) || !std::isfinite(bound)) c.fail("E145", cat("gate_lower_bound must be <0, is ", bound));
-  if (c.has("chunk_size")) c.extent("chunk_size");  // the size of blocks computed together; changes no answer
+  if (c.has("chunk_size")) c.extent("chunk_size");  // the result does not depend on the block size
   if (c.has_input(4) != gated || c.has_input(5) != delta)
     c.fail("E140", cat("needs decay and beta exactly where update_rule has them, which is ", rule));
   if (is_raw != c.has_input(7) || is_raw != c.has_input(8))
@@ -237,8 +237,8 @@ Values varlen_causal_conv(Call& c) {
 
 // --- hashes of n-grams -----------------------------------------------------------------------------------------------
 
-/// The parameters of NGramHashMapping and its varlen form, which hash the last 2, 3 .. `longest` tokens, with `heads`
-/// hashes each.
+/// The parameters of NGramHashMapping and its varlen form. They compute `heads` hashes of the last 2, of the last 3 ..
+/// and of the last `longest` tokens.
 struct Hashing {
   int64_t longest, heads;
   bool has_eos, resets;
@@ -261,7 +261,7 @@ Hashing hashing_of(Call& c, size_t eos) {
   return {longest, heads, has_eos, resets && has_eos, filler, has_eos ? arg(c, eos) : filler};
 }
 
-/// Checks that vocabulary sizes are >= 1 and, if `bounded`, that offsets are >= 0 and their sums fit the id type.
+/// Checks that vocabulary sizes are >= 1 and, if `bounded`, that offsets are >= 0 and offset + size fits the id type.
 void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   auto wide = [&](size_t i) { return convert(arg(c, i), DType::i64); };
   auto least = [](Expr x) { return reduce(ReduceFn::min, x, {0}); };
@@ -280,9 +280,9 @@ void check_vocabularies(Call& c, size_t offsets, bool bounded) {
   require_less_equal(0, known[2], cat(c.node().op_type, ": what vocab_sizes and head_offsets leave of the ids"));
 }
 
-/// Returns the hashes of n-grams, [.., (longest - 1) * heads]. `shifted(back)` gives the tokens `back` places earlier;
-/// `differs(back)` (null: never) is true if a segment begins just after them. Tokens of earlier segments, and with
-/// `resets` those at and before an end of text, count as `fill`.
+/// Returns the hashes of n-grams, [.., (longest - 1) * heads]. `shifted(back)` returns the tokens `back` places
+/// earlier; `differs(back)` (null: never) is true if a segment begins directly after them. Tokens of earlier segments,
+/// and with `resets` those at and before an end of text, count as `fill`.
 Expr hashes(Call& c, const Hashing& h, size_t offsets, const std::function<Expr(int64_t)>& shifted,
             const std::function<Expr(int64_t)>& differs) {
   Dim all = (h.longest - 1) * h.heads;
@@ -321,7 +321,7 @@ Values ngram_hashes(Call& c) {
   auto continued = [&](Expr x, Expr before) { return concat(c, {broadcast(before, {batch, reach}), x}, 1); };
   Expr all = continued(ids, c.has_input(3) ? arg(c, 3) : h.fill);
   std::function<Expr(int64_t)> differs;
-  if (c.has_input(6)) {  // earlier tokens count as the first segment
+  if (c.has_input(6)) {  // past tokens belong to the first segment
     c.require_dims(c.input(6), ids.dims(), "segment_ids");
     Expr segments = continued(arg(c, 6), slice(arg(c, 6), 1, 0, 1));
     differs = [=](int64_t back) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports attention, and the operators around it in transformers.
+// Imports attention, rotary embeddings, linear attention and causal convolution.
 #include "frontends/onnx/ops/attention.h"
 
 #include "frontends/common/control.h"
@@ -52,13 +52,13 @@ Expr joined_masks(Call& c, Value mask, Expr sees, DType type) {
   return mask ? Expr{&c, mask} + hidden : hidden;
 }
 
-/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys that it excludes.
+/// Returns an additive mask of hidden keys, or null. Clears `reach` if the mask also hides the keys outside of it.
 Value attention_mask(Call& c, Reach& reach, Expr q, const Dim& keys, const Dim& past) {
   Value mask;
   DType type = q.dtype();
   Dim rows = q.dims()[2];
   if (c.has_input(3)) mask = padded_mask(arg(c, 3), keys, type);
-  if (c.has_input(6)) {  // keys at and after this position are padding; the last row is the last real key
+  if (c.has_input(6)) {  // keys at and after this position are padding; the last query is at the last valid key
     Expr length = reshape(convert(arg(c, 6), DType::i64), {q.dims()[0], 1, 1, 1});
     Expr sees = along(iota(c, keys), 3, 4) < length;
     if (reach.is_limited()) sees = sees & visible(c, reach, rows, keys, length - scalar(c, rows));
@@ -107,8 +107,8 @@ Values swiglu(Call& c) {
   return {gate * sigmoid(alpha == 1 ? gate : gate * alpha) * arg(c, 1)};
 }
 
-/// Imports a causal depthwise convolution. It also returns the last (k - 1) * dilation inputs for the next call.
-/// onnxruntime's form may be dilated and channels-last.
+/// Imports a causal depthwise convolution. It also returns the last (k - 1) * dilation inputs, for a kernel of size k,
+/// as the state for the next call. onnxruntime's form may be dilated and channels-last.
 Values causal_conv_with_state(Call& c) {
   Expr x = arg(c, 0), w = arg(c, 1);
   if (c.integer("ndim", 1) != 1) c.unsupported("with ndim other than 1 is not supported");
@@ -118,7 +118,7 @@ Values causal_conv_with_state(Call& c) {
   int64_t dilation = c.integer("dilation", 1);
   if (dilation < 1) c.fail("E145", cat("dilation must be >=1, is ", dilation));
   bool is_last = c.flag("channels_last");
-  int64_t state = c.integer("state_channels_last", -1);  // -1: as the input
+  int64_t state = c.integer("state_channels_last", -1);  // -1: the input's layout
   if (state < -1 || state > 1) c.fail("E145", cat("state_channels_last must be -1, 0 or 1, is ", state));
   bool is_state_last = state < 0 ? is_last : state == 1;
   auto channels_first = [&](Expr v) { return is_last ? transpose(v, {0, 2, 1}) : v; };
@@ -162,7 +162,7 @@ Values linear_attention(Call& c) {
   if (!gated && !delta && rule != "linear") c.fail("E145", cat("update_rule '", printable(rule), "' is unknown"));
   c.expect_ranks({{0, 3}, {1, 3}, {2, 3}, {3, 4}, {4, 3}, {5, 3}});
   DType type = c.dtype(), wide = type == DType::f64 ? type : DType::f32;
-  // Gates: [batch, tokens, heads * (dk or 1)] or, for the rate, one for all heads.
+  // Operands are [batch, tokens, heads * size]; decay and rate may be [batch, tokens, 1], one number for all heads.
   auto per_head = [&](size_t i, int64_t count) {
     Expr x = convert(arg(c, i), wide);
     if (i > 2 && !x.dims()[2].is_constant()) c.unsupported(cat("needs gates of a fixed size, has ", x.value.shape()));

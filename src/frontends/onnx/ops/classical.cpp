@@ -211,7 +211,7 @@ Values linear_classifier(Call& c) {
   return classified(c, labels, scores);
 }
 
-/// Returns the kernel function of a support vector machine, x[rows, features] with supports[supports, features]: [rows,
+/// Returns a support vector machine's kernel function for x[rows, features] and supports[supports, features]: [rows,
 /// supports].
 Expr kernel_of(Call& c, Expr x, Expr supports) {
   std::string kind = c.text("kernel_type", "LINEAR");
@@ -251,7 +251,7 @@ Values svm_regressor(Call& c) {
 }
 
 /// Computes one-vs-one decision values, [rows, pairs], from both classes' support vectors. Coefficients are libsvm's
-/// (Chang and Lin 2011, section 7): row j - 1 of class i's supports and row i of class j's belong to the pair (i, j).
+/// (Chang and Lin 2011, section 7): pair (i, j) uses row j - 1 for class i's supports and row i for class j's.
 Expr pair_decisions(Call& c, Expr near, const std::vector<int64_t>& supports_of,
                     const std::vector<double>& coefficients, const std::vector<double>& rho) {
   auto classes = std::ssize(supports_of);
@@ -287,7 +287,7 @@ Expr votes(Call& c, Expr decisions, int64_t classes) {
          matmul(1.0 - first, list_of(c, DType::f32, {pairs, classes}, lost));
 }
 
-// --- probabilities of classes from those of pairs (Wu, Lin and Weng 2004, the second method, as libsvm iterates it)
+// --- class probabilities from pair probabilities (Wu, Lin and Weng 2004, second method, with libsvm's iteration) -----
 
 /// Computes the probability r[rows, i, j] of class i against j from decisions[rows, pairs]; 0 for i = j (Platt 2000).
 Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
@@ -307,7 +307,7 @@ Expr pair_probabilities(Call& c, Expr decisions, int64_t classes) {
   return reshape(r, {p.dims()[0], classes, classes});
 }
 
-/// Runs one sweep of coordinate descent over p[rows, k]; converged rows stay.
+/// Runs one sweep of coordinate descent over p[rows, classes]; converged rows stay unchanged.
 Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   auto of = [](Expr x, int64_t axis, int64_t t) { return slice(x, axis, t, 1); };
   Dim rows = p.dims()[0];
@@ -327,7 +327,7 @@ Values improve_shares(const Builder& c, Expr p, Expr q, int64_t classes) {
   return {open_rows > 0, select(broadcast(is_open, p.dims()), p, before)};
 }
 
-/// Computes class probabilities from r[rows, k, k] by pairwise coupling, as in libsvm.
+/// Computes class probabilities from r[rows, classes, classes] by pairwise coupling, as in libsvm.
 Expr class_probabilities(Call& c, Expr r, int64_t classes) {
   Expr same = equal(along(iota(c, classes), 0, 2), along(iota(c, classes), 1, 2));
   Expr diagonal = reduce(ReduceFn::sum, r * r, {1});
@@ -349,7 +349,7 @@ Values svm_classifier(Call& c) {
   auto coefficients = c.floats("coefficients"), vectors = c.floats("support_vectors"), rho = c.floats("rho");
   if (std::ssize(supports_of) != labels.count() || labels.count() < 2)
     c.unsupported(cat("with supports for ", supports_of.size(), " of ", labels.count(), " classes is not supported"));
-  constexpr int64_t max_classes = 256;  // tables of pairs grow with the third power
+  constexpr int64_t max_classes = 256;  // tables of pairs grow with its third power
   if (labels.count() > max_classes)
     c.unsupported(cat("of ", labels.count(), " classes is not supported, ", max_classes, " are the most"));
   int64_t supports = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences and optionals. A container whose items are known while compiling is just a list of values, from which
-// readers take them. It is built only for readers that cannot know its items (ops/host.h).
+// Sequences and optionals. A container whose items are known at compile time is just a list of values, and operators
+// read its items from the list. A container is built only for operators that cannot know its items (ops/host.h).
 #include "frontends/onnx/import/expr.h"
 #include "frontends/onnx/import/importer.h"
 #include "ops/host.h"
@@ -8,7 +8,7 @@
 namespace weft::onnx {
 namespace {
 
-constexpr int64_t max_parts = 1024;  // most parts of a split that is unrolled
+constexpr int64_t max_parts = 1024;  // a split into more parts is not unrolled
 
 Value container(Call& c, size_t i, Type::Kind kind) {
   Value value = c.input(i);
@@ -19,7 +19,7 @@ Value container(Call& c, size_t i, Type::Kind kind) {
 }
 Value sequence(Call& c, size_t i = 0) { return container(c, i, Type::Kind::sequence); }
 
-/// Returns the whole number in a tensor of one element.
+/// Returns the integer in an input of one element.
 Value whole_number(Call& c, size_t i) {
   Expr x = arg(c, i);
   if (!is_integer(x.dtype()) || (x.rank() > 0 && !known_equal(x.value.shape().elements(), 1)))
@@ -65,7 +65,7 @@ Values sequence_erase(Call& c) {
   return {collect(c.module(), all.type(), std::move(*items))};
 }
 
-/// Returns the lengths of the parts; nothing if they are unknown.
+/// Returns the lengths of the parts; nothing if they are unknown or too many.
 std::optional<std::vector<int64_t>> known_lengths(Call& c, const Dim& size) {
   auto total = size.constant();
   if (!c.has_input(1))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// If, Loop and Scan: graphs inside a node become bodies of the program (ir/control.h).
+// If, Loop and Scan: a node's subgraphs become bodies of the program (ir/control.h).
 #include <algorithm>
 
 #include "frontends/common/control.h"
@@ -25,7 +25,7 @@ Values graph_results(Call& c, const Builder& b, const Graph& graph, const Values
   return results;
 }
 
-/// Translates a branch in the place of its node, because the condition is known while compiling.
+/// Translates a branch in the place of its node, because the condition is known at compile time.
 Values branch_in_place(Call& c, std::string_view name) { return graph_results(c, c, c.graph(name), {}, name); }
 
 Branch imported_branch(Call& c, std::string_view name) {
@@ -33,7 +33,7 @@ Branch imported_branch(Call& c, std::string_view name) {
                       [&](const Builder& body) { return graph_results(c, body, c.graph(name), {}, name); });
 }
 
-/// Returns the first result whose rank the two branches do not agree on.
+/// Returns the index of the first result that has different ranks in the two branches.
 std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
   for (size_t i = 0; i < yes.size(); ++i) {
     const Type &a = yes[i].type(), &b = no[i].type();
@@ -42,14 +42,14 @@ std::optional<size_t> unequal_ranks(const Values& yes, const Values& no) {
   return std::nullopt;
 }
 
-/// The meaning of a condition on sizes alone: "a == b", "a <= b", or the negation.
+/// A condition on sizes alone: "a == b", "a <= b", or the negation.
 struct SizeCondition {
   Guard::Kind kind;
   Dim a, b;
   bool negated;
 };
 
-/// Returns the operand before conversions and negations; each negation flips `negated`.
+/// Returns the operand of a condition's conversions and negations; each negation flips `negated`.
 Value plain_condition(Value value, bool& negated) {
   for (const Instruction* i = value.def; !i->inputs.empty(); i = value.def) {
     const auto* op = i->as<Elementwise>();
@@ -85,7 +85,7 @@ std::optional<SizeCondition> size_condition(Value condition) {
   }
 }
 
-/// Translates one branch of an If whose branches have results of different ranks: the condition is decided here.
+/// Translates one branch of an If whose branches' results differ in rank: decides the condition at compile time.
 Values decided_branch(Call& c, const std::string& why) {
   auto known = size_condition(c.input(0));
   if (!known) c.unsupported(cat(why, " needs a condition that follows from sizes or constants"));
@@ -106,8 +106,8 @@ Values either_branch(Call& c) {
   return decided_branch(c, why);
 }
 
-/// Imports If. Errors of a branch name the input that decides the condition: a caller who fixes that input needs one
-/// branch only.
+/// Imports If. An error in a branch names the inputs that determine the condition: with fixed values of these inputs,
+/// only one branch is translated.
 Values if_then_else(Call& c) {
   auto known = known_condition(c.input(0));
   c.ignore("then_branch"), c.ignore("else_branch");
@@ -124,8 +124,8 @@ Values if_then_else(Call& c) {
 
 // --- Loop and Scan ---------------------------------------------------------------------------------------------------
 
-/// Returns the types in which a body takes its carried values, its inputs from `before` on. A sequence that is still
-/// empty gets items of the declared type, so that a body may read them.
+/// Returns the types of a body's carried values, which are its inputs from number `before` on. A sequence without items
+/// gets the declared type of items, so that the body may read items.
 Types carried_types(const Graph& graph, size_t before, const Values& carried) {
   Types types;
   for (size_t k = 0; k < carried.size(); ++k) {
@@ -152,7 +152,7 @@ Value stacked(Call& c, const Values& parts) {
   return concat(c, rows, 0);
 }
 
-/// True if a loop with few trips that builds a list is unrolled, so that the list's items are known.
+/// True for a loop with few trips that builds a list: it is unrolled, so that the list's items are known.
 bool may_be_written_out(const LoopForm& form) {
   constexpr int64_t max_trips = 64;
   auto trips = form.trips.constant();
@@ -161,7 +161,7 @@ bool may_be_written_out(const LoopForm& form) {
   return trips && *trips > 0 && *trips <= max_trips && starts && has_list;
 }
 
-/// Returns the results of all trips; nothing if the body's own condition is not known to be true.
+/// Unrolls a loop; returns its results, or nothing if the body's own condition is not known to be true.
 std::optional<Values> loop_in_place(Call& c, const Graph& body, const LoopForm& form) {
   Values now = form.carried;
   std::vector<Values> rows(form.rows);
@@ -211,7 +211,7 @@ Values loop(Call& c) {
 
 bool is_sequence(Value value) { return value.type().kind == Type::Kind::sequence; }
 
-/// Unrolls a sequence map with a known number of items; returns for each output the sequence of its items.
+/// Unrolls a SequenceMap with a known number of items; returns a sequence for each output.
 Values mapped_in_place(Call& c, const Graph& body, int64_t count) {
   std::vector<Values> columns(body.outputs.size());
   for (int64_t trip = 0; trip < count; ++trip) {
@@ -265,7 +265,7 @@ Values sequence_map(Call& c) {
 /// Returns the `i`-th of `numbers`, or 0.
 int64_t entry(const std::vector<int64_t>& numbers, size_t i) { return i < numbers.size() ? numbers[i] : 0; }
 
-/// Imports Scan without a batch: the first `states` inputs are carried, the others are read slice by slice.
+/// Imports Scan without a batch axis: the first `states` inputs are carried, the others are read slice by slice.
 Values scan_once(Call& c, Values inputs, size_t states) {
   auto in_axes = c.integers("scan_input_axes");
   auto in_back = c.integers(c.opset() == 8 ? "directions" : "scan_input_directions");

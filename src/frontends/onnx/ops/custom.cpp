@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of operators that the embedding program defines.
+// Nodes of custom operators, which the application defines.
 #include "ops/custom.h"
 #include "frontends/onnx/import/importer.h"
 #include "ir/op_fields.h"

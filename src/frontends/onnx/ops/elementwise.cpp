@@ -8,16 +8,16 @@
 namespace weft::onnx {
 namespace {
 
-/// Refuses a division of integers by a constant that contains 0. Division by a 0 that the run computes gives 0, never a
-/// trap.
+/// Refuses a division of integers by a constant that contains 0. Division by a 0 that is computed at run time gives 0
+/// and does not trap.
 void refuse_constant_zero(Call& c) {
   auto divisor = c.constant(1);
   if (!divisor || !is_integer(divisor->dtype)) return;
   if (std::ranges::count(to_doubles(*divisor), 0.0) > 0) c.fail("E157", "divides whole numbers by a constant 0");
 }
 
-/// Returns the operands of a binary function. Before opset 7 the second is broadcast only if `broadcast` is set; it is
-/// aligned with the first from `axis` on or at its end.
+/// Returns the operands of a binary function. Before opset 7, `axis` (which needs `broadcast`) aligns the second
+/// operand with the first from that axis on; without `axis`, their last axes are aligned.
 Values two_operands(Call& c) {
   Values in = c.inputs();
   if (c.opset() >= 7) return in;
@@ -50,7 +50,7 @@ Values variadic(Call& c, Fn fn) {
 
 Values mean(Call& c) { return {Expr{&c, variadic(c, Fn::add)[0]} / static_cast<double>(c.input_count())}; }
 
-/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers go through f64.
+/// Imports Pow. Base and exponent may differ in type; the result has the base's. Integer powers are computed in f64.
 Values power(Call& c) {
   c.expect_inputs(2, 2);
   Values in = two_operands(c);
@@ -65,7 +65,7 @@ Values modulo(Call& c) {
   return {apply(fn, arg(c, 0), arg(c, 1))};
 }
 
-/// Shifts by the whole width or more (or by less than nothing) leave only the sign.
+/// Imports BitShift. A signed right shift by a negative number, or by the width or more, leaves only the sign.
 Values bit_shift(Call& c) {
   std::string direction = c.text("direction");
   bool left = direction == "LEFT";
@@ -114,7 +114,7 @@ Values leaky_relu(Call& c) {
   return {select(x < 0, x * c.number("alpha", 0.01f), x)};
 }
 
-/// Imports PRelu. Before opset 7 the slopes belong to the channels, whatever the rank.
+/// Imports PRelu. Before opset 7 a vector of slopes has one slope for each channel, whatever x's rank.
 Values prelu(Call& c) {
   Expr x = arg(c, 0), slope = arg(c, 1);
   bool are_channels = c.opset() < 7 && slope.rank() == 1 && !known_equal(slope.dims()[0], 1) && x.rank() > 1;
@@ -231,7 +231,7 @@ Value casted(Call& c, DType to) {
   if (x.dtype() == to) return x;
   if (x.dtype() == DType::string || to == DType::string) return casted_text(c, x, to);
   if (rounding != "up" && to == DType::f8e8m0) x = power_of_two(c, x, rounding == "nearest");
-  // Floats to integers narrower than a byte wrap, as integers do.
+  // Converts floats to integers narrower than a byte through i32, so that they wrap as integers do.
   if (is_float(x.dtype()) && is_integer(to) && bits(to) < 8) x = convert(x, DType::i32);
   return c.emit(Convert{.to = to, .saturate = saturate}, {x});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient (ai.onnx.preview.training): the derivatives of a value of the graph by others, in reverse mode over the
-// instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs stand in
-// the place of the values that `xs` and `zs` name, so the instructions between are copied. Where the inputs are these
-// values themselves, equal instructions are merged later.
+// Gradient (ai.onnx.preview.training): the derivatives of a value of the graph with respect to others, in reverse mode
+// over the instructions between them (Griewank and Walther, "Evaluating Derivatives", 2008, section 3.2). The inputs
+// replace the values that `xs` and `zs` name, so the instructions between are copied. If they are these values
+// themselves, a later pass merges equal instructions.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -18,7 +18,7 @@
 namespace weft::onnx {
 namespace {
 
-/// The reverse-mode rule of an operator: from the derivative of its result, the terms for its operands; null: none.
+/// The reverse-mode rule of an operator, which computes its operands' derivatives from that of its result.
 struct Rule {
   Call& c;
   const Instruction& i;
@@ -27,7 +27,7 @@ struct Rule {
   Expr in(size_t k) const { return {&c, i.inputs[k]}; }
   Expr out() const { return {&c, Value{const_cast<Instruction*>(&i), 0}}; }
 
-  /// Returns the derivatives of the operands; nothing if there is no rule.
+  /// Returns a term for each operand, null if it is 0; nothing if there is no rule.
   std::optional<Values> apply() const {
     if (i.types.size() != 1) return std::nullopt;
     if (const auto* op = i.as<Elementwise>()) return elementwise(op->fn);
@@ -94,7 +94,7 @@ struct Rule {
 
   Value zero_like(Expr x) const { return full(c, x.dtype(), x.dims(), 0); }
 
-  /// Returns g summed over the elements that were broadcast.
+  /// Returns g summed over the axes along which an operand of sizes `dims` was broadcast.
   Value summed_to(const Dims& dims) const {
     Dims from = g.dims();
     std::vector<int64_t> axes;
@@ -152,7 +152,7 @@ Value named_value(Call& c, const std::string& name) {
   return value;
 }
 
-/// Returns the instructions on the way from `from` to `y`, in order.
+/// Returns the instructions that depend on `from` and that `y` depends on, in order.
 std::vector<Instruction*> between(Module& module, const Values& from, Value y) {
   std::vector<bool> follows(module.id_limit());
   for (Value x : from) follows[x.def->id] = true;
@@ -208,7 +208,7 @@ Values gradient(Call& c) {
     written.push_back(first.def);
     for (uint32_t k = 0; k < i->types.size(); ++k) now.try_emplace({i, k}, Value{first.def, k});
   }
-  Replaced sums;  // the derivative for each value
+  Replaced sums;  // the derivative of y by each value
   auto add = [&](Value value, Value more) {
     auto [sum, is_first] = sums.try_emplace({value.def, value.index}, more);
     if (!is_first) sum->second = Expr{&c, sum->second} + Expr{&c, more};

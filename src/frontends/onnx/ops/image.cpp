@@ -47,7 +47,7 @@ void set_scales(Call& c, Resizing& r, const std::vector<int64_t>& axes, size_t i
   r.set_scales(axes, scales);
 }
 
-/// Sets the wanted sizes; the policies that keep the aspect ratio choose one scale for all axes.
+/// Sets the wanted sizes. The policies that keep the aspect ratio use one scale for all axes.
 void set_sizes(Call& c, Resizing& r, const std::vector<int64_t>& axes, const Dims& sizes) {
   check_count(c, sizes.size(), "sizes", axes.size(), axes.size());
   std::string policy = c.text("keep_aspect_ratio_policy", "stretch");

@@ -30,7 +30,7 @@ Values scatter_elements(Call& c) {
 
 Values scatter_nd(Call& c) { return {scatter_nd(arg(c, 0), arg(c, 1), arg(c, 2), scatter_fn(c))}; }
 
-/// Writes `update` into a cache along `axis`, for each batch from its own position on; circular wraps around the end.
+/// Writes `update` into a cache along `axis`, at a start for each batch element. Mode circular wraps around the end.
 Values tensor_scatter(Call& c) {
   Expr cache = arg(c, 0), update = arg(c, 1);
   int64_t axis = c.axis(c.integer("axis", -2), cache.rank());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports operators that move elements, and those that create constants and sizes.
+// Imports operators that move elements, and operators that create constants and sizes.
 #include <algorithm>
 
 #include "frontends/common/views.h"
@@ -26,7 +26,7 @@ Expr element(Call& c, size_t input, size_t i) {
 
 bool is_known(const Call& c, size_t input) { return !c.has_input(input) || known_contents(c.input(input)); }
 
-/// Checks that an input is a vector of integers (E141) of known and moderate length (E122).
+/// Checks that an input is a vector of integers (E141) of known length, at most 4096 (E122).
 void check_vector(const Call& c, size_t input) {
   const Shape& shape = c.input(input).shape();
   if (!is_integer(shape.dtype) || shape.rank() != 1)
@@ -67,7 +67,7 @@ Values flatten(Call& c) {
   return {reshape(x, {product(front), product(back)})};
 }
 
-/// True if Squeeze without axes removes an axis of this size, that is if it is 1 in the run.
+/// Decides whether Squeeze without axes removes an axis, whose size must be 1. A symbolic size gets a guard.
 bool removes(Call& c, const Dim& size) {
   return c.importer().decide(c.module(), Guard::Kind::equal, size, 1, false, "Squeeze");
 }
@@ -174,7 +174,7 @@ Values slice(Call& c) {
   return {cut(x, cuts)};
 }
 
-/// Returns the shape of Expand's result if the run computes input 1: where that is 1, the size of x is used.
+/// Returns the sizes of Expand's result if input 1 is computed at run time: x's size where input 1 is 1.
 Dims expand_by_data(Call& c, Expr x) {
   check_vector(c, 1);
   Expr shape = convert(arg(c, 1), DType::i64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports reductions, products, sorting, and operators made of them.
+// Imports reductions, products, sorting, and operators composed of these.
 #include <algorithm>
 
 #include "frontends/common/create.h"
@@ -75,7 +75,7 @@ Values top_k(Call& c) {
   return {values, places};
 }
 
-/// Imports softmax. Before opset 13 it is over all axes from `axis` on together.
+/// Imports softmax. Before opset 13 the softmax is over all axes from `axis` on together.
 Values softmax(Call& c, bool logarithm) {
   Expr x = arg(c, 0);
   int64_t axis = c.axis(c.integer("axis", c.opset() < 13 ? 1 : -1), std::max<int64_t>(x.rank(), 1));
@@ -156,7 +156,7 @@ Values fused_gemm(Call& c) {
   c.unsupported(cat("with activation '", printable(name), "' is not supported"));
 }
 
-/// Keeps the part of x on and above (below) diagonal k; k may be unknown until the run.
+/// Keeps the part of x on and above (or below) diagonal k, which may be computed at run time.
 Values trilu(Call& c) {
   Expr offset = c.has_input(1) ? reshape(arg(c, 1), {}) : number(c, DType::i64, 0);
   return {triangle_of(arg(c, 0), offset, c.flag("upper", true))};
@@ -249,7 +249,7 @@ Expr without_zero(Call& c, Expr x, size_t zero_input, bool is_row) {
 
 Values matmul_integer(Call& c) {
   Expr a = without_zero(c, arg(c, 0), 2, true), b = without_zero(c, arg(c, 1), 3, false);
-  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass narrows them again
+  return {matmul(convert(a, DType::i32), convert(b, DType::i32))};  // a pass makes the operands narrow again
 }
 
 /// Computes the distances of the rows of two matrices.

@@ -58,8 +58,8 @@ Values nhwc_conv(Call& c, bool is_fused) {
   return {channels_last(activation.empty() ? y : activated(c, y, activation))};
 }
 
-/// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the scale of the bias is
-/// that of x times that of w. onnxruntime's own form may have x and the result channels-last.
+/// Dequantises, convolves and quantises. Weights may have a scale for each output channel; the bias has the scale
+/// x_scale * w_scale. onnxruntime's own form may have x and the result channels-last.
 Values qlinear_conv(Call& c) {
   c.expect_inputs(8, 9);
   auto per_channel = [&](size_t i) {
@@ -78,7 +78,7 @@ Values qlinear_conv(Call& c) {
   return {is_last ? channels_last(q) : q};
 }
 
-/// Sets the pads that input 2 holds: those at the beginnings of all axes, then those at the ends.
+/// Sets the pads from input 2: the padding before each axis, then after each.
 void set_given_pads(Call& c, Window& w, const Dims& spatial, const std::vector<int64_t>& output_padding) {
   Dims pads = c.sizes(2);
   size_t axes = spatial.size();
@@ -118,7 +118,7 @@ Values conv_transpose(Call& c) {
 }
 
 Values conv_integer(Call& c) {
-  // Bytes without their zero points fit 16 bits.
+  // A byte minus its zero point fits i16.
   Expr x = convert(arg(c, 0), DType::i16), w = convert(arg(c, 1), DType::i16);
   if (c.has_input(2)) x = x - convert(reshape(arg(c, 2), {}), DType::i16);
   if (c.has_input(3)) {
@@ -138,8 +138,8 @@ Values average_pool(Call& c) {
   return {pool(PoolFn::average, arg(c, 0), pool_window(c, arg(c, 0)), form)};
 }
 
-/// Quantises y with inputs 3 and 4. For windows that cover the whole picture (`is_whole`; null: never), onnxruntime
-/// rounds before it adds the zero point.
+/// Quantises y with inputs 3 and 4. onnxruntime rounds before it adds the zero point for windows that cover the whole
+/// picture (`is_whole`; null: never).
 Expr quantized_average(Call& c, Expr y, Value is_whole) {
   Value zero = c.optional_input(4);
   Expr q{&c, quantized_as_a_whole(c, y, arg(c, 3), zero, c.dtype(0))};
@@ -150,7 +150,7 @@ Expr quantized_average(Call& c, Expr y, Value is_whole) {
 }
 
 /// Returns a run-time bool: true if the window covers all of x[batch, channel, spatial...] without pads. Returns null
-/// if it is known not to.
+/// if that is known to be false.
 Value covers_all(Call& c, const Window& window, Expr x) {
   auto is_zero = [](const Dim& pad) { return known_equal(pad, 0); };
   if (!std::ranges::all_of(window.pads_begin, is_zero) || !std::ranges::all_of(window.pads_end, is_zero)) return {};
@@ -218,8 +218,8 @@ Expr window_positions(Call& c, const Window& w, size_t axis, const Dim& size, co
   return reshape(select(inside, read, -1), {windows * Dim(w.kernel[axis])});
 }
 
-/// Pools the elements in each row of a window before the first 0 of a mask. Channel n reads the masks from element (n *
-/// spatial size) mod (number of masks) on: with a single mask, from its start.
+/// Pools, in each row of a window, the elements before the first 0 of a mask. As in onnxruntime, channel n reads the
+/// mask elements from number (n * spatial size) mod (number of masks) on.
 Values masked_max_pool(Call& c) {
   constexpr double lowest = -std::numeric_limits<float>::max();
   c.flag("storage_order");  // only for the indices output, which is not computed
@@ -271,7 +271,7 @@ Values global_lp_pool(Call& c) {
   return {pow(reduce(ReduceFn::sum, pow(abs(x), p), axes_from(2, x.rank())), 1 / p)};
 }
 
-/// Writes the values to the positions that the pool took them from; everything else is 0.
+/// Writes the values to the positions that the pool took them from; all other elements are 0.
 Values max_unpool_to(Call& c) {
   Expr x = arg(c, 0);
   Dims spatial = spatial_dims(x);
@@ -417,7 +417,7 @@ Values embedded(Call& c, Value position_ids, const Table& table) {
   if (c.has_input(1) && c.has_input(4)) sum = sum + gather(table(4), arg(c, 1));
   Expr y = normalized(sum, 2, c.number("epsilon", 1e-12f)) * table(5) + table(6);
   if (!c.wants_output(1)) return {y, {}, sum};
-  // The number of valid tokens of each row.
+  // The number of valid tokens of each sequence.
   Expr counts = full(c, DType::i32, {ids.dims()[0]}, 0);
   if (c.has_input(7)) counts = reduce(ReduceFn::sum, convert(arg(c, 7), DType::i32), {1}, false);
   return {y, counts, sum};

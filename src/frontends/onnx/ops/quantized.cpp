@@ -71,7 +71,7 @@ Values dequantize_linear(Call& c) {
   return {dequantized(c, x, p, to)};
 }
 
-/// The scale and zero point for which u8 covers the data and 0. The scale is 1 if all data are 0, as in onnxruntime.
+/// A scale and zero point with which u8 covers the data and 0. The scale is 1 if all data are 0, as in onnxruntime.
 struct DynamicParameters {
   Expr scale, zero;
 };
@@ -87,7 +87,7 @@ Values dynamic_quantize_linear(Call& c) {
   return {quantized(c, c.input(0), {p.scale, p.zero}, DType::u8), p.scale, p.zero};
 }
 
-/// Returns input `i` dequantised with the scale and zero point in these inputs, in the type of the scale.
+/// Returns input `i` dequantised with inputs `scale` and `zero`, in the type of the scale.
 Expr real_input(Call& c, size_t i, size_t scale, size_t zero, int64_t axis = 0) {
   Value x = c.input(i);
   return {&c,
@@ -152,7 +152,7 @@ Values dynamic_quantize_matmul(Call& c) {
   return {c.has_input(4) ? y + arg(c, 4) : y};
 }
 
-/// Computes alpha * (a b + C), where C has the scale of a times that of b. Returns floats unless input 7 has a scale.
+/// Computes alpha * (a b + C), where C has the scale a_scale * b_scale. Returns floats unless input 7 has a scale.
 Values quantized_gemm(Call& c) {
   c.expect_inputs(6, 9);
   bool transposed = c.flag("transB");
@@ -332,7 +332,7 @@ Expr spread_bytes(Call& c, Expr bytes, int64_t width) {
 }
 
 /// Gathers from a table that is quantised in blocks along another axis, then dequantises. u8 data packs several numbers
-/// into a byte along the last axis; these are unpacked after the gather.
+/// into a byte along the last axis; they are unpacked after the gather.
 Values gather_block_quantized(Call& c) {
   int64_t width = c.integer("bits", 4), block = c.integer("block_size", 128);
   if (width != 2 && width != 4 && width != 8) c.unsupported(cat("with ", width, " bits is not supported"));
@@ -371,9 +371,9 @@ Expr in_dynamic_steps(Expr x) {
 Value quantized_as_a_whole(Call& c, Expr y, Expr scale, Value zero, DType to) {
   scale = convert(reshape(scale, {}), y.dtype());
   if (!zero) return c.emit(Quantize{.to = to}, {y, scale});
-  // Quantize rounds y before it adds the zero point. With an odd zero point halves would then round to the other
-  // neighbour than in onnxruntime. So 1 (times scale) is added to y before the rounding, and the rest of the zero
-  // point, which is even, after it.
+  // Quantize rounds y before it adds the zero point, onnxruntime after it: with an odd zero point halves would round to
+  // different neighbours. So 1 (times scale) is added to y before the rounding, and the rest of the zero point, which
+  // is even, after it.
   Expr z = reshape(Expr{&c, zero}, {}), odd = apply(Fn::bit_and, z, like(z, 1));
   return c.emit(Quantize{.to = to}, {y + convert(odd, y.dtype()) * scale, scale, z - odd});
 }

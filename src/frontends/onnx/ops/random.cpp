@@ -69,8 +69,6 @@ Values multinomial(Call& c) {
   return {convert(frontend::drawn(source(c), shares, c.integer("sample_size", 1)), type)};
 }
 
-// --- Dropout ---------------------------------------------------------------------------------------------------------
-
 Expr dropout_ratio(Call& c, DType type) {
   if (!c.has_input(1)) return number(c, type, c.opset() < 12 ? c.number("ratio", 0.5) : 0.5);
   return convert(reshape(arg(c, 1), {}), type);

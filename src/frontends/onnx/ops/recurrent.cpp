@@ -58,7 +58,7 @@ struct Network {
   int64_t directions = direction == "bidirectional" ? 2 : 1;
   Dim steps = x.dims()[0], batch = x.dims()[1];
 
-  /// Returns the part of an input that belongs to direction d.
+  /// Returns the slice of an input for direction d.
   Expr part(size_t input, int64_t d) const {
     Expr all = arg(c, input);
     return reshape(slice(all, 0, d, 1), Dims(all.dims().begin() + 1, all.dims().end()));
@@ -78,7 +78,7 @@ struct Network {
   /// Returns the weights of the inputs (input 1) or of the recurrence (2): [in, gates * hidden].
   Expr weight(size_t input, int64_t d) const {
     if (!has_bytes) return transpose(part(input, d), {1, 0});
-    size_t scale = input == 1 ? 8 : 10;  // the input with one scale, or a scale for each column
+    size_t scale = input == 1 ? 8 : 10;  // the input with one scale or one for each column
     return (convert(part(input, d), x.dtype()) - convert(part(scale + 1, d), x.dtype())) * part(scale, d);
   }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images read between their pixels: GridSample, AffineGrid, RoiAlign, DeformConv.
+// Sampling of images at fractional positions: GridSample, AffineGrid, RoiAlign, DeformConv.
 #include <algorithm>
 #include <limits>
 
@@ -39,7 +39,7 @@ Values align_regions(Call& c) {
   return {roi_align(arg(c, 0), arg(c, 1), arg(c, 2), form)};
 }
 
-/// Returns the largest element of each bin of regions (batch, x1, y1, x2, y2) with whole pixels as corners; 0 if empty.
+/// Returns the largest element of each bin of regions (batch, x1, y1, x2, y2), rounded to whole pixels; 0 if empty.
 Values max_roi_pool(Call& c) {
   Expr x = arg(c, 0), rois = arg(c, 1);
   auto pooled = c.integers("pooled_shape");
@@ -50,7 +50,7 @@ Values max_roi_pool(Call& c) {
   Dim count = rois.dims()[0];
   auto column = [&](int64_t i) { return reshape(slice(rois, 1, i, 1), {count, 1, 1}); };
   Expr image = gather(x, convert(reshape(column(0), {count}), DType::i64));
-  // A mask of the pixels of an axis in each bin: [regions, bins, size].
+  // Returns which pixels of an axis each bin contains: bool[regions, bins, size].
   auto members = [&](int64_t first, int64_t bins, const Dim& size) {
     Expr start = floor(column(first) * scale + 0.5), end = floor(column(first + 2) * scale + 0.5);
     Expr length = max(end - start + 1.0, 1) / static_cast<double>(bins);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result is as large as the data makes it.
+// Operators whose result size depends on data.
 #include <limits>
 
 #include "frontends/common/indexing.h"
@@ -9,8 +9,8 @@
 namespace weft::onnx {
 namespace {
 
-/// Returns the slices where the condition holds; without an axis, flattens x. Leaves out elements beyond the end of a
-/// shorter condition.
+/// Returns the slices where the condition holds; without an axis, flattens x first. Leaves out elements beyond the end
+/// of a shorter condition.
 Values compress(Call& c) {
   Expr x = arg(c, 0);
   int64_t axis = c.has("axis") ? c.axis(c.integer("axis"), x.rank()) : 0;
@@ -31,7 +31,7 @@ Values unique_as_they_come(Call& c) {
   return {values, inverse, counts};
 }
 
-/// Returns the batch, class and box index of each box that stays, [selected, 3].
+/// Returns the batch, class and box index of each box that is kept, [selected, 3].
 Values non_max_suppression(Call& c) {
   c.expect_ranks({{0, 3}, {1, 3}});
   Expr scores = arg(c, 1);

@@ -11,7 +11,7 @@
 namespace weft::onnx {
 namespace {
 
-/// Computes a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N), with N one less for a symmetric window.
+/// Computes a0 + a1 cos(2 pi n / N) + a2 cos(4 pi n / N) for n < size. N is the size, less 1 for a symmetric window.
 Values cosine_window(Call& c, double a0, double a1, double a2) {
   Dim size = c.size(0);
   bool periodic = c.flag("periodic", true);

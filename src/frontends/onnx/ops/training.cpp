@@ -20,7 +20,7 @@ Step step_of(Call& c, size_t parts) {
   return {reshape(arg(c, 0), {}), reshape(arg(c, 1), {}), (c.input_count() - 2) / parts};
 }
 
-/// Returns the gradient plus that of the penalty on large values.
+/// Returns the gradient plus the gradient of the L2 penalty on x.
 Expr regularised(Call& c, Expr x, Expr gradient) { return x * c.number("norm_coefficient", 0) + gradient; }
 
 /// Imports Adagrad (Duchi et al., 2011).

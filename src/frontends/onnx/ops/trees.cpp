@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Imports ai.onnx.ml's tree ensembles. All trees of all rows go down one level at a time: a level is a few gathers from
-// tables of nodes. Up to 64 levels are written out as instructions; deeper trees use a loop.
+// Imports ai.onnx.ml's tree ensembles. All trees are evaluated for all rows at once, level by level: a level is a few
+// gathers from tables of nodes. Up to 64 levels are written out as instructions; deeper trees use a loop.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -14,10 +14,10 @@
 namespace weft::onnx {
 namespace {
 
-/// How a node compares its feature with its value. The numbers are those of TreeEnsemble's nodes_modes.
+/// The comparison of a node's feature with its value, numbered as in TreeEnsemble's nodes_modes.
 enum class Mode : uint8_t { less_equal, less, greater_equal, greater, equal, not_equal, member, leaf };
 
-/// The nodes of all trees, one table for each property. Both branches of a leaf lead back to the leaf.
+/// The nodes of all trees, one table for each property. Both branches of a leaf are the leaf itself.
 struct Forest {
   std::vector<Mode> mode = {};
   std::vector<int64_t> feature = {}, yes = {}, no = {}, leaf = {};
@@ -62,7 +62,7 @@ Expr table(const Builder& c, DType type, std::vector<int64_t> dims, const std::v
   return {&c, constant(c.module(), make_tensor(type, std::move(dims), std::span<const double>(numbers)))};
 }
 
-/// Compares the features x[rows, trees] with the values of their current nodes; true means the branch `yes`.
+/// Compares the features x[rows, trees] with the values of their trees' current nodes; true means the branch `yes`.
 Expr takes_branch(const Builder& c, const Forest& f, Expr x, Expr node, Expr value) {
   auto compared = [&](Mode mode) {
     switch (mode) {
@@ -258,7 +258,7 @@ Values tree_regressor(Call& c) {
 }
 
 /// Imports TreeEnsembleClassifier. If only one of two classes has weights, its score alone decides: the second class is
-/// chosen for a score above 0.5 (if all weights are >= 0) or above 0.
+/// chosen for a score above 0.5 if all weights are >= 0, else for a score above 0.
 Values tree_classifier(Call& c) {
   NodeIds ids;
   Forest f = read_nodes(c, ids);
