@@ -298,14 +298,17 @@ View Lowering::contiguous_view_of(Value value) {
   return view;
 }
 
-View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type) {
+View Lowering::copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type,
+                       int64_t align) {
   bool load_time = is_load_time(value) && is_fixed(from);
   Shape shape{type.value_or(from.dtype), from.dims};
+  if (align > 1) shape.dims.back() = ceildiv(shape.dims.back(), align) * align;
   BufferId buffer = new_buffer({.kind = load_time ? BufferKind::persistent : BufferKind::arena,
                                 .shape = shape,
                                 .bytes = bytes_of(shape),
                                 .value = cat("copy of ", value.source())});
   View to = contiguous_view(buffer, shape);
+  to.dims = from.dims;
   copy(from, to, value, reason, load_time);
   return shared(to);
 }

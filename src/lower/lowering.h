@@ -78,8 +78,10 @@ class Lowering {
     views.resize(value.def->types.size());
     views[value.index] = std::move(view);
   }
-  /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type.
-  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {});
+  /// Copies the elements of a view to a new row-major buffer; converts them if `type` is another float type. Each row
+  /// begins at a multiple of `align` elements.
+  View copy_of(const View& from, Value value, const std::string& reason, std::optional<DType> type = {},
+               int64_t align = 1);
   /// Copies the elements of the value's own view in the same way, each only once even if a broadcast repeats it.
   View distinct_copy_of(Value value, const std::string& reason);
   /// Returns the type in which the current region stores values of `type` in memory (LowerOptions::storage).

@@ -60,25 +60,49 @@ GemvShape gemv_shape(const Lowering& lowering, int64_t n, int64_t k, int lanes) 
 
 namespace {
 
-/// Returns constant weights in the product's type, with k contiguous and rows aligned to 16 bytes. Transposes them
-/// once, when the program is loaded. Returns `b` if that is impossible or gains nothing.
-View weights_along_k(Lowering& lowering, const View& b, Value value, DType type) {
-  size_t rank = b.dims.size();
-  bool good = is_direct(b, rank - 2, b.strides[rank - 1], b.strides[rank - 2], type);
-  bool fixed = all_constant({b.dims[rank - 2], b.dims[rank - 1], b.strides[rank - 2], b.strides[rank - 1], b.offset});
-  bool gains = b.dims[rank - 2].is_multiple_of(tasks::vector_bits / bits(type)) ||
-               !known_equal(b.strides[rank - 2], 1) || b.dtype != type;
-  if (good || !gains || !fixed || !lowering.is_load_time(value) || !is_repeated(leading(b, rank - 2))) return b;
-  View along_k{
-      b.buffer, b.dtype, {b.dims[rank - 1], b.dims[rank - 2]}, {b.strides[rank - 1], b.strides[rank - 2]}, b.offset};
-  View copy = lowering.copy_of(along_k, value, "weights with the inner dimension side by side", type);
-  View result = b;
-  result.buffer = copy.buffer;
-  result.dtype = type;
-  result.offset = 0;
-  result.strides[rank - 1] = copy.strides[0];
-  result.strides[rank - 2] = 1;
-  return result;
+/// Copies B with k contiguous and rows aligned to 16 bytes. If all batches share B, copies it once.
+View copied_along_k(Lowering& lowering, const View& b, Value value, DType type) {
+  View from = b;
+  for (Dims* sizes : {&from.dims, &from.strides}) {
+    std::iter_swap(sizes->end() - 1, sizes->end() - 2);
+    if (is_repeated(leading(b, b.dims.size() - 2))) sizes->erase(sizes->begin(), sizes->end() - 2);
+  }
+  View to = lowering.copy_of(from, value, "its product loads vectors along the inner dimension", type,
+                             tasks::vector_bits / bits(type));
+  std::iter_swap(to.strides.end() - 1, to.strides.end() - 2);
+  to.strides.insert(to.strides.begin(), b.dims.size() - to.strides.size(), 0);
+  to.dims = b.dims;
+  return to;
+}
+
+/// True if the view may be copied to another one of `type`: no axis from `first` on repeats elements.
+bool can_copy(const View& view, size_t first, DType type) {
+  auto is_repeated = [](const Dim& stride) { return known_equal(stride, 0); };
+  return std::none_of(view.strides.begin() + static_cast<std::ptrdiff_t>(first), view.strides.end(), is_repeated) &&
+         (view.dtype == type || (is_float(view.dtype) && is_float(type)));
+}
+
+/// Copies operands that are not direct where that gains more than it costs: with asynchronous copies, products of
+/// direct operands are two to ten times as fast. Weights are copied once, when the program is loaded.
+void make_direct(Lowering& lowering, const Instruction& dot, Product& p, DType type) {
+  constexpr int64_t least_reuse = 32, least_work = int64_t{1} << 23;
+  size_t rank = p.b.dims.size();
+  bool is_a_direct = is_direct(p.a, p.batch_axes, row_stride(p), p.a.strides.back(), type),
+       is_b_direct = is_direct(p.b, p.batch_axes, p.b.strides[rank - 1], p.b.strides[rank - 2], type),
+       is_fixed = all_constant({p.n, p.k, p.b.strides[rank - 1], p.b.strides[rank - 2], p.b.offset}),
+       is_weights = is_fixed && lowering.is_load_time(dot.inputs[1]) && is_repeated(leading(p.b, rank - 2));
+  int64_t m = typical_size(p.m), n = typical_size(p.n), work = m * n * typical_size(p.k * p.batch);
+  bool copies = lowering.gpu().async_copy && m > max_gemv_rows && n >= least_reuse,
+       copies_a = copies && can_copy(p.a, 0, type),
+       copies_b = copies && m >= least_reuse && work >= least_work && (is_a_direct || copies_a) &&
+                  can_copy(p.b, p.batch_axes == 0 ? rank - 2 : 0, type);
+  if (!is_b_direct && (is_weights || copies_b)) {
+    p.b = copied_along_k(lowering, p.b, dot.inputs[1], type);
+    is_b_direct = true;
+  }
+  if (!is_a_direct && is_b_direct && copies_a)
+    p.a = lowering.copy_of(p.a, dot.inputs[0], "its product loads vectors of aligned rows", type,
+                           tasks::vector_bits / bits(type));
 }
 
 /// The kernel of a product: header, call and launch parameters.
@@ -219,7 +243,9 @@ void lower_gemv(Lowering& lowering, const Region& region) {
   std::vector<Product> products;
   for (const Instruction* dot : dots) {
     products.push_back(as_product(lowering, *dot, rows));
-    products.back().b = weights_along_k(lowering, products.back().b, dot->inputs[1], type);
+    View& b = products.back().b;
+    if (!is_direct(b, 0, b.strides.back(), b.strides[b.strides.size() - 2], type))
+      b = copied_along_k(lowering, b, dot->inputs[1], type);
   }
   Product& p = products[0];
   size_t rank = p.b.dims.size();
@@ -249,7 +275,7 @@ void lower_dot_on_gpu(Lowering& lowering, const Region& region) {
   const Instruction& dot = *region.anchor;
   Product p = as_product(lowering, dot, dot.inputs[0]);
   DType type = lowering.product_type(dot);
-  p.b = weights_along_k(lowering, p.b, dot.inputs[1], type);
+  make_direct(lowering, dot, p, type);
   size_t rank = p.b.dims.size();
   Dim a_rows = row_stride(p), b_rows = p.b.strides[rank - 1];
   bool direct = is_direct(p.a, p.batch_axes, a_rows, p.a.strides.back(), type) &&
