@@ -68,18 +68,18 @@ std::vector<std::string> tested_chips(std::string_view vendor);
 /// Returns the macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
 std::vector<std::string> kernel_macros(const Chip& chip);
 
-/// True if the CPU multiplies this type with sums in f32; otherwise values are widened first.
+/// True if the CPU has an instruction for products of this type with f32 sums; otherwise kernels convert values to f32.
 bool multiplies(DType type, const Chip& chip);
 /// True if the CPU has products of u8 by i8 with sums in i32 (VNNI).
 bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// Returns the chip that kernels are compiled for. A CPU keeps its level and the features that lowering or a kernel
-/// header tests, and loses the processor to tune for. The code runs on `chip` and gives the same results.
+/// Returns the chip that kernels are compiled for. For a CPU, keeps the level and the features that lowering or a
+/// kernel header tests, and drops the model to tune for. The code runs on `chip` and gives the same results.
 Chip plain_chip(const Chip& chip);
 
-/// Returns the name by which chip_named finds this chip; it leaves out the processor to tune for.
+/// Returns the name by which chip_named finds this chip, without the CPU model to tune for.
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

@@ -5,7 +5,7 @@
 
 #include "base/dim.h"
 
-/// The terms of a symbolic size, for code that prints it in another language.
+/// The terms of a symbolic size, for code that translates the size into another language.
 namespace weft {
 
 /// A symbol, or a function of two sizes.

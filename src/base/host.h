@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Memory and threads that an embedding program provides in place of the library's own. Plain functions, because they
-/// come through the C interface.
+/// Memory and threads that an embedding program provides in place of the library's own. They are plain functions,
+/// because the C interface passes them.
 namespace weft {
 
 /// An allocator for weights, working memory and results; for a GPU, it returns memory of that device. Null functions

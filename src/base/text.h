@@ -69,8 +69,7 @@ std::string cat(const Args&... args) {
   return out;
 }
 
-/// Returns `text` with control bytes and invalid UTF-8 written as \xNN, so that a model's names are safe to show on a
-/// terminal.
+/// Returns `text` with control bytes and invalid UTF-8 as \xNN, so that a model's names are safe to show on a terminal.
 std::string printable(std::string_view text);
 
 /// Returns at most `limit` entries of `names` that are likely spellings of `name`, nearest by edit distance first.

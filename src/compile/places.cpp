@@ -129,8 +129,8 @@ Place find_place(const CompileOptions& options) { return find_places(options).fr
 
 namespace {
 
-/// True for errors that may not occur on the CPU. Errors of usage, limits, cancelling and the model, and operators
-/// without any kernel, occur on both.
+/// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling and the model occur on every
+/// device, and so do operators without any kernel.
 bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||

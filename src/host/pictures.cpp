@@ -92,7 +92,7 @@ int tjDestroy(void*);
 int WebPGetInfo(const uint8_t*, size_t, int*, int*);
 uint8_t* WebPDecodeRGBInto(const uint8_t*, size_t, uint8_t*, size_t, int);
 }
-constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // limits scans: thousands make a small file slow
+constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // limits scans: thousands are slow
 
 Picture decode_jpeg(File file) {
   static const Library jpeg("libturbojpeg.so.0", "JPEG");
@@ -220,7 +220,7 @@ class Numbers {
   bool is_big_;
 };
 
-/// Windows bitmaps of 24 or 32 bits, or of 8 bits with a palette, without compression.
+/// Decodes Windows bitmaps of 24 or 32 bits, or of 8 bits with a palette, without compression.
 Picture decode_bmp(File file) {
   Numbers n(file, false);
   uint32_t start = n.u32(10), header = n.u32(14), depth = n.u16(28), packing = n.u32(30);

@@ -36,8 +36,8 @@ struct If {
 ///
 /// Operands: the condition for the first trip (bool[], if conditional), `carried` values, then values from outside.
 /// Parameters of the body: the carried values, the values from outside. Results of the body: the condition for the next
-/// trip (if conditional), the carried values, then rows. Results of the loop: the carried values after the last trip,
-/// then for each row the rows of all trips stacked along a new axis 0.
+/// trip (if conditional), the carried values, then scan outputs. Results of the loop: the carried values after the last
+/// trip, then for each scan output its values from all trips, stacked along a new axis 0.
 ///
 /// `counter` is the symbol for the trip's number inside the body, from 0. If a carried size changes between trips, it
 /// is a symbol of `carries` in the parameter's type and one of `sets` in the result's. `count` is the number of trips
@@ -96,11 +96,10 @@ Dims symbols_of_bodies(const Instruction& instruction);
 inline bool sets_symbols(const Instruction& i) { return i.is<Bind>() || i.is<If>() || i.is<Loop>() || i.is<CpuPart>(); }
 
 using VisitSymbol = std::function<void(const Symbol&)>;
-/// Calls `visit` for each symbol in the operator's fields, the result types and the bodies; repeats duplicates.
+/// Calls `visit` for each symbol in the operator's fields, the result types and the bodies, at each occurrence.
 void visit_symbols(const Instruction& instruction, const VisitSymbol& visit);
 
-/// Where each guard is checked: on entry to a module, or after the instruction that sets the last of the guard's
-/// symbols.
+/// Where each guard is checked: on entry to a module, or after the instruction that sets its last symbol.
 class GuardPlaces {
  public:
   explicit GuardPlaces(const Program& program);

@@ -63,7 +63,7 @@ struct Convolution {
 enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
-/// Pooling over the spatial axes. Padding counts as -inf for max, and for averages only with count_include_pad.
+/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes it only with count_include_pad.
 /// round_up adds a partial last window, as ONNX ceil_mode does, unless it would start in the padding at the end. max
 /// can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {

@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if computing its result again, from outer values only, costs more than reading it.
+  /// True if computing the result of `i` in every trip, from outer values only, costs more than reading it.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -197,7 +197,8 @@ class LoopHoist {
     return found;
   }
 
-  /// Returns the outer value of a parameter, a constant, or a view of these; null for others.
+  /// Returns the value before the loop that equals `value`, an outer parameter, a constant or a view of these; else
+  /// null.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});

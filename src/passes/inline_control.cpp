@@ -119,7 +119,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// True for a loop with rows of a size that each trip sets, which cannot be unrolled.
+/// True for a loop with scan outputs of a size that each trip sets; such a loop cannot be unrolled.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = op.carried; k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {

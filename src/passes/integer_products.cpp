@@ -49,7 +49,7 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   return s;
 }
 
-/// Returns how a value of bytes (or of the types that `is_of_type` accepts) was dequantised, looking through views.
+/// Returns the steps of a value that was dequantised from bytes (or types of `is_of_type`), looking through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -215,8 +215,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads few channels of an image and its weights to a multiple of the kernel's unit, so that the kernel can read the
-/// image in place. Takes the number of channels from the weights, because the image's may be symbolic.
+/// Pads the channels of an image with few channels, and its weights, to a multiple of the kernel's unit, so that the
+/// kernel can read the image in place. Takes the number of channels from the weights: the image's may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -383,7 +383,7 @@ ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become products of bytes: on GPUs unless both are i8, on CPUs those of i32.
+/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one is i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -477,7 +477,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Changes values that were quantised to u8 and are read as x - zero to i8.
+/// Replaces the u8 of a value that is quantised to u8, and read as x - zero, by i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
@@ -591,7 +591,7 @@ std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int dept
   return sum;
 }
 
-/// Returns `value` as such a sum; nothing if it is not one.
+/// Returns `value` as a sum of scaled integers; nothing if it is not one.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
   if (auto known = numbers_of(value)) return Sum{.offset = *known};

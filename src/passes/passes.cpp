@@ -75,7 +75,7 @@ bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
 }
 
-/// Returns the integer types that the chip multiplies.
+/// Returns the operand types of the chip's integer products.
 IntegerFactors factors_of(const Chip& chip) {
   if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
   if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;

@@ -22,8 +22,8 @@ const Instruction& behind_views(Value value) {
   return *value.def;
 }
 
-/// Converts values to another type, each once. Puts conversions before views: a weight is then converted when the
-/// program is loaded, other values by the kernel that computes them.
+/// The values of a module in another type, each converted once. Conversions go before views: a weight is then converted
+/// when the program is loaded, other values by the kernel that computes them.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}

@@ -47,7 +47,7 @@ struct Rule {
   bool (*guard)(const Bindings&) = nullptr;
 };
 
-/// A set of rules, indexed by the root function of their patterns.
+/// A set of rules, indexed by the outermost functions of their patterns.
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);

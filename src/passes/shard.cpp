@@ -203,7 +203,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// Slices the columns of a joint product, such as its queries, keys or values: returns the rank's part of these.
+  /// Handles a slice of the columns of a joint product, such as its queries: the rank gets its part of these columns.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
@@ -217,7 +217,7 @@ class Sharding {
     return bool(part);
   }
 
-  /// Computes a product again with other columns of its weights, `columns(weights)`, also through elementwise functions
+  /// Computes a product again with other columns of its weights, `columns(weights)`. Also handles elementwise functions
   /// of such products and constants. Returns nothing for other values.
   Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
@@ -255,7 +255,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis of its slices, which is not indexed.
+  /// Splits a scatter along an axis inside its slices; the indices do not address this axis.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;

@@ -17,7 +17,7 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
 }
 
 /// Marks working buffers whose size is known only in the run. (If a GPU replays captured graphs, all sizes are known
-/// before it.)
+/// before the replay.)
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;

@@ -130,7 +130,7 @@ struct BranchStep {
   StepId target = {};
 };
 
-/// Jumps to step `target`; a backward jump leads to a branch that may leave the loop.
+/// Jumps to step `target`. A backward jump goes to a branch that may leave the loop.
 struct JumpStep {
   static constexpr std::string_view name = "jump";
   StepId target = {};
@@ -168,7 +168,7 @@ struct LibraryStep {
   std::vector<int64_t> offsets = {};  ///< byte offset of each operand in its buffer
 };
 
-/// Combines or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with it cannot be saved.
+/// Combines or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with this step cannot be saved.
 struct CollectiveStep {
   CollectiveFn fn = CollectiveFn::sum;
   Dim elements = 0;
@@ -186,10 +186,9 @@ struct PlanStep {
   std::string source = {};             ///< node(s) of the model
   std::string reason = {};             ///< why the step exists or its kernel was chosen
   Dim flops = 0, bytes = 0;            ///< work, for profiles and the roofline model
-  /// Operands whose memory the result may reuse: each task reads an element before it writes to the same place.
+  /// Operands that share memory with the result if possible: each task reads an element before it writes to that place.
   std::vector<BufferId> in_place = {};
-  /// The operand that the step copies to the same places of its result; if both have the same memory, the step does
-  /// nothing.
+  /// The operand that the step copies to the same places of its result; a no-op if both have the same memory.
   BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
   /// Only while lowering: the step writes elements that no other step writes, and does not read the buffers it writes to.

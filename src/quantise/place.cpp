@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Lets each Add that reads the same value as a quantised convolution read that value's quantised form.
+  /// Makes each Add read the quantised form of a value that a quantised convolution reads too.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;

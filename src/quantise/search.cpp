@@ -150,7 +150,7 @@ class Search {
         else noise += noise_[i];
       }
       double lost = std::max(loss(floats), 0.0);
-      // A metric's loss grows with the power of the noise, the relative error of outputs with that power's square root.
+      // A metric's loss grows with the noise power; the relative error of outputs, with the square root of that power.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
     for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= found[part_of[i]];

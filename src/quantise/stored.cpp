@@ -28,7 +28,7 @@ std::vector<WeightInput> operands_of(const onnx::Node& node) {
   if (op == "Conv") return {{1, 0}};
   if (op == "ConvTranspose") return {{1, 1}};
   if (op == "Gemm") return {{1, is_transposed(node) ? size_t{0} : size_t{1}}};
-  if (op == "MatMul") return {{1, SIZE_MAX}};  // the last one
+  if (op == "MatMul") return {{1, SIZE_MAX}};  // the last axis
   return {};
 }
 

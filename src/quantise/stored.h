@@ -16,8 +16,8 @@ struct StoredWeight {
   ChannelWeights rounded;
 };
 
-/// Finds all such weights, except those of chosen layers of the main graph and of nodes that `keep` names. Removes
-/// their layers from `layers.floats`.
+/// Finds all weights to store in 8 bits, except those of chosen layers of the main graph and of nodes that `keep`
+/// names. Removes the layers of the found weights from `layers.floats`.
 std::vector<StoredWeight> find_stored(const ModelEdit& edit, const Constants& constants, Layers& layers,
                                       const std::vector<std::string>& keep);
 void place_stored(ModelEdit& edit, const std::vector<StoredWeight>& weights);

@@ -36,7 +36,7 @@ std::vector<std::string> input_names(const onnx::Model& model) {
   return names;
 }
 
-/// Changes the sum of x x' to the sum for inputs whose mean is subtracted.
+/// Changes the sum of x x' to the sum for inputs after their mean is subtracted.
 void centre(std::vector<float>& sums, const Observed& seen) {
   std::vector<double> means = seen.means();
   size_t k = means.size();
@@ -44,7 +44,7 @@ void centre(std::vector<float>& sums, const Observed& seen) {
     sums[i] -= static_cast<float>(static_cast<double>(seen.rows) * means[i / k] * means[i % k]);
 }
 
-/// Sets grid and noise of an input less its mean: noise falls with the power of the values.
+/// Sets the grid and the noise of an input after its mean is subtracted; the noise falls with the power of the values.
 void centre(Prepared& made, const Observed& seen, DType type) {
   std::vector<double> means = seen.means();
   double most = 0, all = 0, power = 0;

@@ -49,7 +49,7 @@ class Work {
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// True if int4 gives this layer 8 bits because its errors are errors of the results. (fp8 keeps it in floats.)
+  /// True if int4 gives this layer 8 bits, because its errors go straight into the results. (fp8 keeps it in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 

@@ -14,8 +14,8 @@ class BlockPool {
   using Make = std::function<Memory(int64_t bytes)>;
   explicit BlockPool(Make make) : make_(std::move(make)) {}
 
-  /// Returns the smallest free block of at least `bytes`; if none fits, frees free blocks and allocates. Never empty.
-  /// E401 if memory is exhausted, or if all blocks together would exceed `most` bytes.
+  /// Returns the smallest free block of at least `bytes`; if none fits, frees free blocks and allocates. The block is
+  /// never empty. E401 if memory is exhausted, or if all blocks together would exceed `most` bytes.
   Memory take(int64_t bytes, int64_t most = INT64_MAX);
   void give_back(Memory block);
   /// Returns the bytes of all blocks, free and taken.

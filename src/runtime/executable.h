@@ -86,8 +86,7 @@ class Context {
  public:
   virtual ~Context() = default;
   /// Runs the program. `inputs`: in the order of Executable::inputs(), in host memory, row-major, of the port's type;
-  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict
-  /// each other).
+  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size out of range), E312 (contradicting sizes).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
   /// Returns the bytes of working memory held now, and the most held since creation.
   virtual int64_t memory_bytes() const = 0;
@@ -95,7 +94,7 @@ class Context {
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
-/// An input that the program is specialised for: each new value compiles it again (compile/specialise.h).
+/// An input with a static value: each new value compiles the program again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it or a value computed from it

@@ -42,7 +42,7 @@ inline size_t elf_size(std::span<const std::byte> file) {
   return size;
 }
 
-/// Splits an image into the kernels' modules (base/codegen.h): PTX ends with a zero byte, code objects start at 64 n.
+/// Splits an image into modules (base/codegen.h): PTX ends with a zero byte, code objects start at multiples of 64.
 inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
   std::vector<std::span<const std::byte>> modules;
   while (!image.empty()) {
@@ -55,8 +55,8 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
   return modules;
 }
 
-/// Loads modules. Several threads load at once, because the driver compiles PTX. Modules of kernels that only some
-/// sizes need are loaded when such sizes first occur.
+/// The loaded modules of a program. Several threads load at once, because the driver compiles PTX. Modules of kernels
+/// that only some sizes need are loaded when such sizes first occur.
 class Code {
  public:
   /// `image` and `plan` must outlive this.
@@ -267,8 +267,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. `overlap`: it may start before the stream's previous kernel ends, and itself waits for that
-  /// end.
+  /// Launches a kernel. With `overlap` it may start before the stream's previous kernel ends, and waits for it itself.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;

@@ -52,8 +52,8 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-/// Computes keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several
-/// load steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
+/// The keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several load
+/// steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -91,7 +91,7 @@ class Keys {
   PerBuffer<int> writers_;
 };
 
-/// Finds the load step that reads each constant last; the constant can be released after it.
+/// For each constant, the number of steps that still read it. At 0, the pages of its file are dropped.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {

@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// What a port of the whole program stands for: port number `port` of rank `rank`, or of every rank if that is not set.
+/// The rank's port behind a port of the whole program: port `port` of rank `rank`, or of every rank if that is not set.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};

@@ -280,7 +280,7 @@ class Interpreter {
     return out;
   }
 
-  /// Stacks the rows of a loop. If there were no trips, there are no rows; a size that only a row determines is then 0.
+  /// Stacks the values of a scan output from all trips. Without trips, a size that only a trip determines is 0.
   Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
     std::vector<int64_t> dims = {std::ssize(rows)};
     for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {

@@ -27,8 +27,7 @@ int product_type(DType type) {
   }
 }
 
-/// The result of the search for algorithms: first the algorithm (64 or 24 bytes), then its requirements, 96 or 56 bytes
-/// in all.
+/// A result of the search for algorithms: the algorithm (64 or 24 bytes), then its requirements; 96 or 56 bytes in all.
 struct HeuristicResult {
   alignas(16) std::byte bytes[128] = {};
 };
