@@ -45,7 +45,7 @@ constexpr auto features = std::to_array<Feature>({
 struct Processor {
   std::string_view name;
   ChipKind kind;
-  int level;  // of x86-64
+  int level;  // x86-64 level
 };
 constexpr auto processors = std::to_array<Processor>({
 #define CPU(name, kind, level, is_tested) {name, ChipKind::kind, level},

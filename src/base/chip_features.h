@@ -41,16 +41,16 @@ struct GpuFamily {
   /// Hopper's wgmma: four warps multiply from shared memory together, and the blocks of a cluster read each other's
   /// shared memory (kernels/wgmma.h).
   bool warp_groups = false;
-  int hip_units = 1;    ///< compute units that HIP counts as one
-  int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once; more would leave only two waves for a SIMD
-  int short_rows = 8;   ///< rows of 16 bits that attention of few rows keeps in registers
-  int wide_rows = 8;    ///< the same for wider types
-  int short_keys = 64;  ///< keys of 16 bits that attention takes at a time; more would spill
+  int hip_units = 1;    ///< compute units that HIP counts as one (a work group processor)
+  int f64_lanes = 8;    ///< f64 columns that an epilogue computes at once; more would leave only two waves per SIMD
+  int short_rows = 8;   ///< 16-bit query rows that the kernel attention_few keeps in registers
+  int wide_rows = 8;    ///< query rows of wider types that it keeps there
+  int short_keys = 64;  ///< 16-bit keys that attention loads at a time; more would spill registers
 };
 
 struct GpuModel : GpuFamily {
   std::string_view arch;
-  int compute_units;       ///< of the usual model of this chip
+  int compute_units;       ///< compute units of the usual model of this chip
   bool is_tested;          ///< tests compile or run kernels for it
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };

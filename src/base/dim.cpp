@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t unbounded_below = INT64_MIN;
 constexpr int64_t unbounded_above = INT64_MAX;
 
-/// Bounds are extended integers: INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
+/// The bounds of a size. INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
 struct Interval {
   int64_t low = unbounded_below;
   int64_t high = unbounded_above;

@@ -7,7 +7,7 @@ namespace weft {
 
 /// A file that is embedded in the library (cmake/embed_files.cmake). Lists of these files are sorted by name.
 struct EmbeddedFile {
-  std::string_view name;  ///< its path below a folder
+  std::string_view name;  ///< path relative to the embedded folder
   std::string_view text;
 };
 

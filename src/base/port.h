@@ -23,7 +23,7 @@ struct DonationRequest {
 };
 struct Donation {
   int input = 0, output = 0;
-  std::string why_not = {};  ///< empty: granted
+  std::string why_not = {};  ///< why the request was refused; empty: granted
 };
 
 }  // namespace weft

@@ -171,7 +171,7 @@ class BySizesContext final : public Context {
   }
 
   std::shared_ptr<const BySizes> program_;
-  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // last used last
+  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // oldest use first
 };
 
 std::unique_ptr<Context> BySizes::new_context() const { return std::make_unique<BySizesContext>(shared_from_this()); }

@@ -19,7 +19,7 @@ namespace {
 
 enum class Stage : uint8_t { always, compiling };
 
-/// Appends the option's name to `late` if it belongs to compiling and is not at its default.
+/// Appends the option's name to `late` if its stage is `compiling` and its value is not the default.
 template <Stage stage, class T>
 void find_late(const char* name, const T& value, std::string& late) {
   if constexpr (stage == Stage::compiling) {

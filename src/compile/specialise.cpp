@@ -196,7 +196,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 
 namespace {
 
-/// Runs a static model on a device: one program for each value of its static inputs, the most recently used first.
+/// A static model on a device: one program for each value of its static inputs, the most recently used first.
 class Specialising final : public Executable, public std::enable_shared_from_this<Specialising> {
  public:
   Specialising(std::shared_ptr<StaticModel> model, const Program* likely, const CompileOptions& options, bool is_whole,

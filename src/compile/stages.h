@@ -34,8 +34,8 @@ ModelPlace place_of(const std::filesystem::path& file);
 std::filesystem::path model_file(const std::filesystem::path& path);
 
 /// Translates a model of another framework than ONNX, recognised by its first bytes; null for any other file. With
-/// `nodes`, nodes that cannot be translated are listed there instead of thrown. E310 for a signature, a tag or outputs
-/// that the model does not have.
+/// `nodes`, lists nodes that cannot be translated there and throws no error for them. E310 for a signature, a tag or
+/// outputs that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
@@ -83,7 +83,7 @@ VendorLibraries find_libraries(const Place& place, const CompileOptions& options
 std::string tuning_key(const Place& place);
 
 /// Sets options.choose, unless it is set, to choose by stored measurements of this device; measures first if the
-/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because that takes long.
+/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because opening takes long.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
 /// Returns the options that choose by the stored measurements of a chip, which need not be present.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);

@@ -62,9 +62,9 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h); `part` is the index of its program, whose
-/// parameters and results are the operands and results here. If the part sets sizes, its last result holds the values
-/// of `sets`; `sizes` are the values of its other symbols.
+/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h); `part` is the index of its program. The
+/// program's parameters and results are the operands and results here. If the part sets sizes, its last result holds
+/// the values of `sets`; `sizes` are the values of the part's other symbols.
 struct CpuPart {
   static constexpr std::string_view name = "cpu_part";
   int64_t part = 0;

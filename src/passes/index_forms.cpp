@@ -74,7 +74,7 @@ Form broadcast_form(const IndexForm& x, const Dims& from, const Dims& to) {
   return form;
 }
 
-/// Returns the form after a reshape that only adds or drops axes of size 1; a constant form survives any reshape.
+/// Returns the form after a reshape that only adds or drops axes of size 1. A form without slopes fits any reshape.
 Form reshape_form(const IndexForm& x, const Dims& from, const Dims& to) {
   IndexForm form = number(x.offset, static_cast<int64_t>(to.size()));
   if (x.is_constant()) return form;

@@ -33,7 +33,7 @@ struct Ranks {
   bool are_connected = false;  ///< GPUs: a kernel of one rank can write to the memory of all ranks
 };
 
-/// What a pass for one chip may depend on besides the module.
+/// The inputs of a pass for one chip, besides the module.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions

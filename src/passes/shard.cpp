@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-/// A value of which each rank has a part.
+/// A value that is split: each rank has a part.
 struct Part {
   Value value;
   int64_t axis = -1;  ///< the axis that is split

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t max_evaluations = 20, max_places = 6, max_kinds = 5, max_items = 32;
 
-/// Measures the distance between results, the largest over all outputs. For floats it is the root mean square of the
-/// differences relative to that of the right values; for integers the share that differs.
+/// The distance between results, the largest over all outputs. For floats it is the root mean square of the differences
+/// relative to that of the right values; for integers the share that differs.
 class Difference {
  public:
   void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {

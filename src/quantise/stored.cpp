@@ -13,7 +13,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The least elements of a stored weight: for smaller ones, a scale and a node take more bytes than are saved.
+/// The least number of elements of a stored weight: for fewer, a scale and a node take more bytes than are saved.
 constexpr int64_t least_elements = 256;
 
 /// A weight that a node reads, and the axis of its channels.

@@ -76,7 +76,7 @@ struct RunOptions {
 struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
-  int64_t weights = 0;             ///< held now by this context
+  int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
   /// copies of constants that runs read; other constants stay in the file or in the caller's memory
   int64_t constants = 0;
 };

@@ -110,7 +110,7 @@ class Code {
 /// The arguments of a kernel besides its buffers; all are addresses in memory of the device.
 struct Extras {
   const void* sizes = nullptr;
-  const void* watched = nullptr;  ///< of checked kernels
+  const void* watched = nullptr;  ///< only for checked kernels: see DeviceArgs::watched
   const void* fault = nullptr;
 };
 

@@ -232,7 +232,7 @@ class Decoder {
     return value;
   }
 
-  /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes is damage.
+  /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes means damage.
   size_t length() { return number(0, std::ssize(rest_)); }
 
   template <std::integral T>

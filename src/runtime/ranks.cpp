@@ -234,7 +234,7 @@ class RankedContext final : public Context {
     return sum;
   }
 
-  /// Returns one rank's tensors of the whole program's inputs.
+  /// Returns the inputs of one rank's program, given the inputs of the whole program.
   std::vector<Tensor> inputs_of(size_t rank, std::span<const Tensor> inputs) const {
     std::vector<Tensor> list(program_->ranks()[rank]->inputs().size());
     const auto& places = program_->input_places();

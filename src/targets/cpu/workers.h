@@ -16,8 +16,8 @@ class Workers {
 
   int width() const { return pool_ ? pool_->width() : executor_.width; }
   bool are_the_hosts() const { return pool_ == nullptr; }
-  /// Works as ThreadPool::run. An executor gets up to width() calls; each takes pieces until none is left. No call
-  /// waits for another, so an executor may run them on fewer threads.
+  /// Does the same as ThreadPool::run. An executor gets up to width() calls; each takes pieces until none is left. No
+  /// call waits for another, so an executor may run them on fewer threads.
   void run(int64_t tasks, ThreadPool::Body body, void* context) const;
 
  private:
