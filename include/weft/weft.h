@@ -293,7 +293,7 @@ WEFT_API void weft_program_free(weft_program* program);
  * [{"node", "op", "supported", "why"}]}. Nothing is compiled. */
 WEFT_API weft_status* weft_support(const char* path, const weft_compile_options* options, char** json);
 
-/* Prints the model as text, before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
+/* Prints the model before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
 WEFT_API weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text);
 
 /* ---- Inputs and outputs of a program ----------------------------------------------------------------------------- */
@@ -475,7 +475,8 @@ typedef struct weft_quantize_options {
   /* Returns the quality of a model file; greater is better, the loss is its relative drop. NULL: the outputs' error. */
   double (*metric)(void* user, const char* path);
   /* Stores item `index` of the data in `inputs`, as new tensors in the order of the model's inputs. Returns 0 past
-   * the last; a result below 0 ends with E220. Each pass over the data starts at item 0. NULL: no data. */
+   * the last; a result below 0 ends with E220. Each pass over the data starts at item 0. NULL: no data; int8
+   * needs data. */
   int32_t (*item)(void* user, size_t index, weft_tensor** inputs);
   void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* user;

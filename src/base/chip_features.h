@@ -7,7 +7,7 @@
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// What each chip can do. chips.def lists the known chips by name.
+/// The features of chips. chips.def lists the known chips by name.
 namespace weft {
 
 /// Returns the name of the vendor: "cpu", "amd" or "nvidia".

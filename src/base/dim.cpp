@@ -50,8 +50,8 @@ struct DimTerms {
 
 namespace {
 
-/// Limits on the characters of an expression and the factors of a term. Real models need some hundred. Without a limit,
-/// a few nodes that square a size repeatedly would make expressions grow without end.
+/// Limits on the characters of an expression and the factors of a term. Real models need a few hundred characters.
+/// Without a limit, a few nodes that square a size repeatedly would make expressions grow without end.
 constexpr size_t longest_expression = 16'384, max_factors = 512;
 
 [[noreturn]] void overflow() {
@@ -509,7 +509,8 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True if `dim` is provably >= 0 when a maximum in it (or a subtracted minimum) is replaced by one of its operands.
+/// True if `dim` is >= 0 after one operand replaces a maximum, or a subtracted minimum. The replacement cannot raise
+/// `dim`.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

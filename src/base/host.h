@@ -19,7 +19,7 @@ struct HostAllocator {
 /// The upper limit of thread counts: no machine has more, so a greater number is an error of the caller.
 inline constexpr int max_threads = 4096;
 
-/// Runs the pieces of a kernel. A null function selects the library's thread pool.
+/// The caller's threads, which run the pieces of a kernel. A null function selects the library's thread pool.
 struct HostExecutor {
   int width = 0;  ///< the most pieces that are worth running at once
   /// Calls `body(context, i)` once for each i in [0, count), in any order and on any threads (one is enough), and

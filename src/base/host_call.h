@@ -38,9 +38,9 @@ enum class HostFn : uint8_t {
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
   // Strings by the rules of TensorFlow.
   split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
-                ///< numbers: form (0: splits at each byte that is in the delimiter, or at all bytes; 1: at the
-                ///< whole delimiter, or at white space), drops empty pieces (form 0), most splits (form 1);
-                ///< strings: delimiter, which may be empty
+                ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
+                ///< the whole delimiter, or at white space if it is empty), drops empty pieces (form 0), most
+                ///< splits (form 1); strings: the delimiter
   ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
   ///< padding (-1: as far as needed), keeps short rows, lengths; strings: separator, left pad, right pad
   hash_text,  ///< strings -> i64, FarmHash's fingerprint modulo the number of buckets; numbers: buckets

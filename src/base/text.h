@@ -42,7 +42,7 @@ void append(std::string& out, const T& value) {
   out += to_string(value);
 }
 
-/// Returns the enumerator with this name. Its enum must have a function `names(value)` that lists the names in order.
+/// Returns the name of an enumerator. The enum must have a function `names(value)` that lists the names in order.
 template <class Enum>
 std::string_view enum_name(Enum value) {
   return names(value)[static_cast<size_t>(value)];

@@ -123,7 +123,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// Collects whether a frontend can translate each node.
+/// For each node of a model, whether a frontend can translate it.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {

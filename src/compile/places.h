@@ -31,7 +31,7 @@ struct Place {
   Runner runner = {};
 };
 
-/// Returns the names of the devices in the options: "cpu,cpu" are two.
+/// Returns the names of the devices in the options: "cpu,cpu" gives two.
 std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
 /// model together. `auto` is the first GPU, else the CPU.

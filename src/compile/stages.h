@@ -108,7 +108,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 
-/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles its program.
+/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles the program in it.
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
 
 }  // namespace weft

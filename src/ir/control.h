@@ -6,8 +6,8 @@
 /// known values, so passes may work on one module at a time. docs/control_flow.md explains all of it.
 namespace weft {
 
-/// Gives run-time symbols their values: `symbols[i]` becomes element i of an i64 vector. E314 if that is below the
-/// symbol's `min`, or above its `max` or `most[i]`. Later instructions may use the symbol as a size. No results.
+/// Gives run-time symbols their values: `symbols[i]` becomes element i of an i64 vector. E314 if the element is below
+/// the symbol's `min`, or above its `max` or `most[i]`. Later instructions may use the symbol as a size. No results.
 struct Bind {
   static constexpr std::string_view name = "bind";
   Dims symbols = {};

@@ -162,7 +162,7 @@ class Cursor {
     return text;
   }
 
-  /// Returns the text up to `stop`, a comma or a closing bracket outside brackets and quotes.
+  /// Returns the text up to the first `stop`, comma or closing bracket outside brackets and quotes.
   std::string_view balanced(char stop) {
     skip_space();
     int depth = 0;

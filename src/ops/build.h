@@ -18,7 +18,7 @@ Value constant(Module& module, Tensor tensor);
 Value constant(Module& module, DType type, double value);  ///< a scalar
 Value sizes(Module& module, Dims dims);                    ///< i64[rank], a plain constant when all are numbers
 
-/// Returns the NumPy broadcast of the shapes. Sizes that must be equal but cannot be proved so are required by a guard.
+/// Returns the NumPy broadcast of the shapes. If sizes must be equal but cannot be proved equal, adds a guard.
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what);
 Value broadcast(Module& module, Value x, const Dims& dims);  ///< x itself if it has these sizes
 

@@ -32,7 +32,7 @@ class StringScope {
 Wide to_wide(const Tensor& tensor);
 /// Converts back; rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
-/// Returns the elements with other sizes.
+/// Returns the same elements with sizes `dims`.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
 
 /// Calls `f` with std::span<const double> or std::span<const int64_t>, whichever type holds the elements.

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Expands a scale or zero point to broadcast with x: lists along the axis, blocks repeated, scalars unchanged.
+/// Expands a scale or zero point to broadcast with x: puts a list along the axis, repeats blocks, keeps a scalar.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]

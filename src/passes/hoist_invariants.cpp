@@ -29,7 +29,7 @@ bool only_moves(const Instruction& i) {
 
 bool is_computed_element_by_element(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>(); }
 
-/// True if an operand, seen through broadcasts, is as large as the result.
+/// True if an operand, before its broadcasts, is as large as the result.
 bool is_no_larger_than_operands(const Instruction& i) {
   return std::ranges::any_of(i.inputs, [&](Value input) {
     return known_equal(product(without_broadcast(input).dims()), product(i.types[0].shape.dims));
@@ -164,7 +164,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// Returns the value from before the loop that is parameter `number` of the body, including new parameters.
+  /// Returns the value before the loop that the body receives as parameter `number`; new parameters count too.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];
@@ -274,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Removes the parameters, operands and results of carried values that were dropped; puts added ones last.
+  /// Removes the parameters, operands and results of carried values that were dropped; puts added values last.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

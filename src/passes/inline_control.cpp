@@ -156,7 +156,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// True for an unconditional loop without control flow inside in which no size changes.
+/// True for an unconditional loop without inner control flow and without sizes that change.
 bool may_be_joined(const Instruction& i) {
   const auto* op = i.as<Loop>();
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
@@ -187,7 +187,6 @@ struct JoinedLoop {
   size_t carried() const { return op().carried; }
 };
 
-/// Fuses `a` and `b` into one loop and returns it.
 Instruction* join(Module& module, Instruction& a, Instruction& b) {
   ReplaceScope scope(module, b);
   JoinedLoop both[] = {{&a}, {&b}};

@@ -148,7 +148,7 @@ Value scaled(Module& module, Value product, Value scale) {
 
 using Factors = IntegerFactors;
 
-/// Returns x as bytes of `type` with its zero point; between u8 and i8 both are shifted by 128.
+/// Returns x as bytes of `type` with its zero point; changing between u8 and i8 shifts both by 128.
 Steps in_byte_type(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
@@ -227,7 +227,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// Makes a convolution of bytes. It pads with x's zero point and subtracts what the zero point adds to each sum.
+/// Makes a convolution of bytes. Pads with x's zero point and subtracts what the zero point adds to each sum.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;

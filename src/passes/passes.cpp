@@ -69,7 +69,7 @@ bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   })(module);
 }
 
-/// Adapts a pass that needs only the module to the list's signature.
+/// Adapts a pass that needs only the module to the signature of the passes in the list.
 template <bool (*pass)(Module&)>
 bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);

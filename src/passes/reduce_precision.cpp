@@ -44,7 +44,7 @@ class Converted {
 
 std::vector<bool> find_fixed(const Module& module);
 
-/// Marks the parameters of a body for which the only instruction that runs the body passes fixed values.
+/// Marks those parameters of a body that get fixed values from the only instruction that runs the body.
 void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   for (const auto& outer : body.program().modules()) {
     for (const Instruction& i : *outer) {

@@ -234,7 +234,7 @@ class Sharding {
     return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
-  /// Splits operators whose indices along the split axis are independent.
+  /// Splits operators that compute each index of the split axis independently.
   bool rows(Instruction& i, int64_t axis) {
     if (const auto* op = i.as<Softmax>()) return op->axis != axis && along(i, *op, axis, axis);
     if (const auto* op = i.as<Normalize>()) return axis < op->axis && along(i, *op, axis, axis);
@@ -391,7 +391,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the donated parameter, if a rank may hold only its part of it.
+  /// Returns the parameter that is donated to this result, if a rank may hold only its part of the parameter.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);

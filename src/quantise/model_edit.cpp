@@ -267,7 +267,7 @@ std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Gr
   return out;
 }
 
-/// Encodes a node's attributes, and in its bodies the current weights.
+/// Encodes a node's attributes; the bodies among them get the current weights.
 std::string ModelEdit::attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const {
   bool has_body = false;
   onnx::for_each_body(parsed, [&](const onnx::Graph&) { has_body = true; });

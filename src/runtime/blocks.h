@@ -23,7 +23,7 @@ class BlockPool {
 
  private:
   Make make_;
-  std::vector<Memory> free_;  // by size
+  std::vector<Memory> free_;  // sorted by size
   int64_t bytes_ = 0;
 };
 

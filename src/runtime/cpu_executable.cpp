@@ -264,7 +264,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies constants that runs read out of mapped files, because others may change a file later.
+  /// Copies into memory the constants of mapped files that runs read, because others may change a file later.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {
@@ -505,7 +505,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Marks buffers whose first writer is this step as unwritten.
+  /// Marks as unwritten the buffers that this step is the first to write.
   void begin_buffers(CheckedRun& checked, StepId step) {
     for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];

@@ -181,7 +181,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Places an input. One in host memory is also kept there, so that host steps need not copy it back.
+  /// Places an input. An input in host memory is also kept there, so that host steps need not copy it back.
   void place_input(BufferId id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -217,7 +217,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs as one graph. Returns false if that is not possible, for example because these sizes and addresses are new.
+  /// Runs the steps as one graph. Returns false if that is not possible, for example because these sizes are new.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };

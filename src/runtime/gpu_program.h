@@ -27,7 +27,8 @@ namespace weft {
 
 // --- code ------------------------------------------------------------------------------------------------------------
 
-/// Returns the bytes of the ELF file at the start of `file`. Its table of sections comes last, so the file ends there.
+/// Returns the size in bytes of the ELF file at the start of `file`. Its section table comes last, so the file ends
+/// there.
 inline size_t elf_size(std::span<const std::byte> file) {
   constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
   uint64_t table = 0;
@@ -157,7 +158,7 @@ inline SizeBlock size_block(const Plan& plan, const Table<PlanStep>& steps, cons
   return block;
 }
 
-/// Returns the arguments besides the buffers of step `i`. `sizes` is where the block lies; `faults` may be null.
+/// Returns the arguments of step `i` other than buffers. `sizes` is the address of the block; `faults` may be null.
 inline Extras extras_of(const SizeBlock& block, StepId i, const std::byte* sizes, const std::byte* faults) {
   return {.sizes = sizes + block.first[i] * sizeof(int64_t),
           .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,

@@ -12,9 +12,9 @@ int64_t default_memory_limit();
 /// Throws E401; the hint says how to raise the limit.
 [[noreturn]] void refuse_memory(std::string what, std::string where = {}, std::string why = {});
 
-/// Throws E401 if a run would take more than `limit` bytes (0: the default), before any is allocated. `bytes` are the
-/// sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error names
-/// the node with the largest buffer.
+/// Throws E401 if a run would take more than `limit` bytes (0: the default), before any memory is allocated. `bytes`
+/// are the sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error
+/// names the node with the largest buffer.
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
 /// Does the same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.

@@ -128,7 +128,7 @@ void PackedWeights::find_constants(const Plan& plan) {
   }
 }
 
-/// Allocates one block for all weights that are packed here.
+/// Allocates one block for all weights that this program packs.
 void PackedWeights::place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared) {
   PerBuffer<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;

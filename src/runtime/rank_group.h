@@ -29,7 +29,7 @@ class RankGroup {
 
  private:
   class Member;
-  /// Waits until all ranks are here; E603 if one has failed.
+  /// Waits until all ranks have called this; E603 if one has failed.
   void meet();
   void refuse() const;
   void exchange(size_t rank, const Exchange& mine);

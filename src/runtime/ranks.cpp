@@ -256,7 +256,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Copies inputs that are not split from the first device to the rank's own; small ones are read from there.
+  /// Copies inputs that are not split from the first device to the rank's own. A rank reads small inputs from the first
+  /// device.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
     constexpr int64_t max_read_there = int64_t{64} << 10;
     bool copies = false;

@@ -98,7 +98,7 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
-  /// Returns the operands of an instruction. Containers that nothing reads later are moved, so that it may change them.
+  /// Returns the operands of an instruction. Moves containers that nothing reads later, so that `i` may change them.
   std::vector<Wide> operands(const Instruction& i) {
     std::vector<Wide> in;
     for (const Value& input : i.inputs) {
