@@ -82,7 +82,7 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
                          std::move(report));
 }
 
-/// Compiles a model of a framework other than ONNX; null if the file is none.
+/// Compiles a model of a framework other than ONNX; null if the file is no such model.
 std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options) {
   find_place(options);
   Timer timer;

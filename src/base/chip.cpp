@@ -138,7 +138,7 @@ int host_level() {
 struct Model {
   uint32_t vendor;  // first four letters of the vendor's name
   uint32_t family;
-  uint32_t first, last;  // both included
+  uint32_t first, last;  // first and last model
   const char* name;
 };
 

@@ -509,8 +509,8 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True if `dim` is >= 0 after one operand replaces a maximum, or a subtracted minimum. The replacement cannot raise
-/// `dim`.
+/// True if `dim` is >= 0 after one operand replaces a maximum, or a subtracted minimum. The replacement never raises
+/// it.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

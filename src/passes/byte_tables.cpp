@@ -75,7 +75,8 @@ class Tables {
     return read_strided(one, {elements}, 0, std::vector<int64_t>{0});
   }
 
-  /// Evaluates an operand of `i` for all 256 bytes; sets `of` to the value it depends on. Nothing if there are two.
+  /// Evaluates an operand of `i` for all 256 bytes, and sets `of` to the value that the operand depends on. Returns
+  /// nothing if it depends on two values.
   std::optional<Wide> operand(const Instruction& i, Value value, Function& result) const {
     if (auto number = value.type().is_tensor() ? splat_number(value) : std::nullopt)
       return known(i, value.dtype(), *number);

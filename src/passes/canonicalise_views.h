@@ -18,7 +18,7 @@ namespace weft {
 ///     %3 = transpose %0 {permutation=[0, 1, 3, 2]}
 bool canonicalise_views(Module& module);
 
-/// Shortens only chains of reshapes and transposes, and only if no value inside the chain has other readers.
+/// Only shortens chains of reshapes and transposes, and only if no value inside the chain has other readers.
 bool shorten_chains(Module& module);
 
 }  // namespace weft

@@ -12,8 +12,9 @@ namespace weft {
 /// and allows 16-bit products where the chip has them. A weight is a constant or follows from constants (a standardised
 /// weight). Sums and other values stay f32, so nothing else can overflow; products whose weights may exceed the range
 /// of f16 stay f32. Skips nodes whose source matches a pattern of `keep` (`*` and `?`). If the chip cannot multiply
-/// `type` itself (`multiplies`), also skips convolutions: they read each weight often, and their fastest kernels need
-/// f32 weights. If it can, the other operands are converted when they are stored (LowerOptions::storage).
+/// `type` itself (`multiplies`), also skips convolutions: they reuse each weight often, so they would gain little and
+/// lose their fastest kernels. If it can, the other operands are converted when they are stored
+/// (LowerOptions::storage).
 ///     dot %x, constant f32   ->   dot %x, convert(constant f32) {to=bf16}
 bool reduce_precision(Module& module, DType type, const std::vector<std::string>& keep, bool multiplies);
 

@@ -94,7 +94,7 @@ class Context {
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
-/// An input with a static value: each new value compiles the program again (compile/specialise.h).
+/// A static input: for each new value the program is compiled again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it or a value computed from it

@@ -327,7 +327,7 @@ class LedContext final : public GpuRun {
                      prepare_outputs(step, options);
                      if (is_replaced(i)) return;
                      exchange(step, options.rank);
-                     await_work(options);  // later steps may wait for the stream without ranks
+                     await_work(options);  // here, because later waits do not notice a failed rank
                    },
                    [&](const PartStep&) {
                      run_part(i, options);

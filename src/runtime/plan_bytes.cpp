@@ -71,7 +71,8 @@ void fields(auto&, Is<SwapStep> auto&) {}
 void fields(auto& a, Is<GrowStep> auto& step) { a(step.bytes); }
 void fields(auto& a, Is<HostStep> auto& step) { a(step.call); }
 void fields(auto& a, Is<PartStep> auto& step) { a(step.part, step.settings); }
-/// Encodes nothing: a saved program runs on other machines, so it has no such steps. Only tools encode plans with them.
+/// Encodes nothing: saved programs, which run on other machines, have no such steps. Only tools that compare plans
+/// encode plans with these steps.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}
