@@ -11,9 +11,9 @@
 
 namespace weft {
 
-/// Maps strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit numbers for
-/// everything that moves, selects or compares elements, kernels included. Only operators that read the characters need
-/// the strings.
+/// A mapping of strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit
+/// numbers for everything that moves, selects or compares elements, kernels included. Only operators that read the
+/// characters need the strings.
 ///
 ///     StringPool pool(&program_texts);
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}

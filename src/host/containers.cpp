@@ -44,7 +44,7 @@ void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_
     std::copy_n(from + (o * from_rows + from_row) * width, size * width, to + (o * to_rows + to_row) * width);
 }
 
-/// Builds a tensor from parts along an axis.
+/// A tensor under construction from parts along an axis.
 class Assembly {
  public:
   Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {

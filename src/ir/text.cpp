@@ -103,7 +103,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// Reads one line token by token; each read checks that it finds the expected token.
+/// A reader of one line, token by token. Each read checks that it finds the expected token.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}

@@ -409,7 +409,7 @@ Value sums_of(Module& module, Value x, int64_t axis) {
   return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
 }
 
-/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za): exact, even where sums wrap.
+/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), with a product of bytes. Exact, even where sums wrap.
 template <Factors factors>
 std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();

@@ -41,14 +41,14 @@ struct PassContext {
   Ranks ranks = {};
 };
 
-/// Runs passes on every module of a program, with one call of the pass for each module:
+/// A run of passes over a program. Each pass is called once for each module:
 ///
 ///     Pipeline run(program, {.dump_directory = folder}, {.chip = chip});
 ///     run("normalise", normalise);
 ///
-/// Also measures their time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds) and
-/// prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again (WEFT_DUMP or
-/// the dump folder).
+/// Also measures the passes' time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds)
+/// and prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again
+/// (WEFT_DUMP or the dump folder).
 class Pipeline {
  public:
   struct Options {

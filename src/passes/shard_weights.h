@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// Slices values for one rank. Slices of weights become new constants, so that a rank holds only its part in memory.
-/// Appends new instructions at the module's place.
+/// The slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part in
+/// memory. New instructions go to the module's place.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}

@@ -177,7 +177,7 @@ struct CollectiveStep {
 using StepAction = std::variant<LaunchStep, SizesStep, BranchStep, JumpStep, SwapStep, GrowStep, HostStep, PartStep,
                                 LibraryStep, CollectiveStep>;
 
-/// Steps run in order except for branches and jumps, which nest like the model's control flow.
+/// One step of a plan. Steps run in order except for branches and jumps, which nest like the model's control flow.
 struct PlanStep {
   StepAction action = LaunchStep{};
   std::vector<BufferId> buffers = {};  ///< operands and results; for a launch, in the order of the kernel's arguments

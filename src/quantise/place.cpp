@@ -36,7 +36,7 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
   return name;
 }
 
-/// Puts pairs of QuantizeLinear and DequantizeLinear into a model.
+/// The pairs of QuantizeLinear and DequantizeLinear that are added to a model.
 class Pairs {
  public:
   Pairs(ModelEdit& edit, const Constants& constants)

@@ -81,7 +81,7 @@ struct MemoryUse {
   int64_t constants = 0;
 };
 
-/// Runs one request at a time. Two threads must not use a context at once.
+/// The working memory of one request at a time. Two threads must not use a context at once.
 class Context {
  public:
   virtual ~Context() = default;

@@ -14,7 +14,7 @@ class Communicators;
 }
 class Mailboxes;
 
-/// Synchronises the ranks of one context. A rank that fails wakes all ranks that wait for it.
+/// The synchronisation of the ranks of one context. A rank that fails wakes all ranks that wait for it.
 class RankGroup {
  public:
   /// Without communicators the ranks share host memory. Mailboxes are for connected GPUs.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Runs the tasks of kernels on the library's pool or the embedder's executor.
+/// The threads that run the tasks of kernels: the library's pool or the embedder's executor.
 class Workers {
  public:
   /// Throws E210 for an executor without a function or without width.

@@ -9,7 +9,7 @@
 /// Code that the wrappers of the vendors' libraries share.
 namespace weft::gpu {
 
-/// Owns an object (descriptor) of a library and destroys it.
+/// An owned object (descriptor) of a library, which is destroyed with this.
 class LibraryObject {
  public:
   LibraryObject() = default;
