@@ -106,7 +106,7 @@ struct NodeSupport {
   std::string why;   ///< why not; empty: it runs
 };
 /// Returns whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the
-/// rules of lowering; no kernel is compiled. A node whose inputs come from a refused node is reported as unknown.
+/// rules of lowering; no kernel is compiled. A node that reads a refused node is reported as unknown.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// Returns the model as the frontend gives it.

@@ -21,7 +21,7 @@ struct DimProduct {
   std::vector<DimFactor> factors = {};
 };
 
-/// Returns the terms whose sum is the size; the constant term, if any, comes last.
+/// Returns the terms; their sum is the size. The constant term, if any, comes last.
 std::vector<DimProduct> terms_of(const Dim& dim);
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 #include "base/chip.h"
 #include "base/host.h"
 
-/// Finds devices and chips by name on this machine.
+/// Functions that find devices and chips by name on this machine.
 namespace weft {
 
 struct CompileOptions;

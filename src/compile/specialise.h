@@ -7,8 +7,8 @@
 
 #include "compile.h"
 
-/// Models that are compiled for known values of some inputs, called static: axes, steps, the condition of an If whose
-/// branches differ in rank. The first run with new values compiles the model for them; the program is kept.
+/// Models that are compiled for known values of some inputs, called static: axes, steps, the condition of an If with
+/// branches of different rank. The first run with new values compiles the model for them; the program is kept.
 namespace weft {
 
 namespace onnx {

@@ -50,7 +50,8 @@ void own_constants(CompileOptions& options);
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report);
 
-/// Compiles a program whose import depended on sizes; for other sizes the model may be imported and compiled again.
+/// Compiles a program that was imported for certain sizes; for other sizes the model may be imported and compiled
+/// again.
 std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);

@@ -136,7 +136,7 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes all instructions whose results are unread and whose sizes are unused; returns how many.
+  /// Removes all instructions with unread results and unused sizes; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   /// Moves `instruction` to directly before `place`.

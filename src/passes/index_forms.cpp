@@ -96,7 +96,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// Returns the form of a concatenation whose parts continue one linear function.
+/// Returns the form of a concatenation of parts that continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;

@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Splits a constant whose elements span at most 256 integers into i8 elements and an offset.
+/// Splits a constant with elements in a range of at most 256 integers into i8 elements and an offset.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);

@@ -32,8 +32,8 @@ enum class IntegerFactors : uint8_t {
 /// ->
 ///     dot %a, %b {type=i32} - %za * reduce(%b) - %zb * reduce(convert %a - %za)
 ///
-/// Does not change products with scales along the summed axis, with scales per block, of types beyond 8 bits, or whose
-/// sums might overflow i32. Also makes max pooling of a dequantised value pool its integers.
+/// Does not change products with scales along the summed axis, with scales per block, of types beyond 8 bits, or with
+/// sums that might overflow i32. Also makes max pooling of a dequantised value pool its integers.
 bool integer_products(Module& module, IntegerFactors factors);
 
 /// Replaces products of dequantised 8-bit floats on GPUs: the product is computed on the 8-bit floats, with sums in

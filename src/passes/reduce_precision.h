@@ -10,8 +10,8 @@ namespace weft {
 
 /// Stores the weights of f32 matrix products and convolutions in `type` (bf16 or f16): this halves the memory to read
 /// and allows 16-bit products where the chip has them. A weight is a constant or follows from constants (a standardised
-/// weight). Sums and other values stay f32, so nothing else can overflow; products whose weights may exceed the range
-/// of f16 stay f32. Skips nodes whose source matches a pattern of `keep` (`*` and `?`). If the chip cannot multiply
+/// weight). Sums and other values stay f32, so nothing else can overflow; products with weights beyond the range
+/// of f16 stay f32. Skips nodes if their source matches a pattern of `keep` (`*` and `?`). If the chip cannot multiply
 /// `type` itself (`multiplies`), also skips convolutions: they reuse each weight often, so they would gain little and
 /// lose their fastest kernels. If it can, the other operands are converted when they are stored
 /// (LowerOptions::storage).

@@ -88,7 +88,7 @@ class Sharding {
     return reshape(module_, transpose(module_, all, order), dims);
   }
 
-  /// Returns this rank's part of a value along an axis whose size is divisible by the number of ranks.
+  /// Returns this rank's part of a value along an axis. The number of ranks must divide the axis's size.
   Value local(Value value, int64_t axis) {
     auto part = parts_.find(value);
     if (part != parts_.end() && part->second.axis == axis) return part->second.value;
@@ -168,7 +168,7 @@ class Sharding {
     return true;
   }
 
-  /// Reshapes a split value whose axis becomes the first of several axes, or is merged with the axes after it.
+  /// Reshapes a split value if the split axis becomes the first of several axes, or is merged with the axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {

@@ -14,7 +14,7 @@ class RankWeights {
 
   /// True if a value depends on constants only.
   bool is_weights(Value value);
-  /// Returns the rank's part of a value along an axis whose size is divisible by the number of ranks.
+  /// Returns the rank's part of a value along an axis. The number of ranks must divide the axis's size.
   Value part(Value value, int64_t axis);
   /// Returns elements [start, start + size) of weights along one axis.
   Value cut(Value value, int64_t axis, int64_t start, int64_t size);

@@ -64,8 +64,8 @@ struct PlanBuffer {
   /// Working memory and outputs: the first step that writes the buffer and the last that reads it. A buffer that
   /// the next trip of a loop reads again lives until the loop ends.
   StepId first_step = StepId(0), last_step = StepId(0);
-  /// Working memory: the buffer whose arena memory this buffer reuses; the last step of that buffer is the first step
-  /// of this one (plan/in_place.h).
+  /// Working memory: this buffer reuses the arena memory of the buffer `shares`, and starts at that buffer's last step
+  /// (plan/in_place.h).
   BufferId shares = {};
 };
 

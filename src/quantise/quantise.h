@@ -81,7 +81,7 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
 struct Quantised {
   std::string model, report;
 };
-/// Quantises the bytes of an ONNX file, whose external weights lie in `folder`. `settings` must have no metric.
+/// Quantises the bytes of an ONNX file; its external weights are in `folder`. `settings` must have no metric.
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
 }  // namespace weft::quantise

@@ -43,7 +43,7 @@ class Difference {
     Sum& sum = sums_[output];
     sum.is_integer = !is_float(right.dtype);
     std::vector<double> a = to_doubles(right), b = to_doubles(got);
-    // Outputs whose sizes depend on data may differ in size.
+    // Outputs with sizes that depend on data may differ in size.
     sum.apart += static_cast<double>(a.size() == b.size() ? 0 : std::max(a.size(), b.size()));
     for (size_t k = 0; k < std::min(a.size(), b.size()); ++k) {
       bool is_equal = a[k] == b[k] || (std::isnan(a[k]) && std::isnan(b[k]));

@@ -229,8 +229,8 @@ bool Work::can_be_centred(const Layer& layer) const {
   return is_layer_type(bias.dtype) && bias.elements() == layer.channel_count();
 }
 
-/// Chooses the fp8 inputs whose mean is subtracted before rounding: errors of 8-bit floats grow with the values. The
-/// product of the means and the weights is added to the bias.
+/// Chooses the fp8 inputs from which the mean is subtracted before rounding: errors of 8-bit floats grow with the
+/// values. The product of the means and the weights is added to the bias.
 void Work::choose_centred() {
   if (!is_fp8(settings_.to) || !settings_.correct_bias) return;
   for (const Layer& layer : layers_.chosen)

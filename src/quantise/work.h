@@ -44,8 +44,9 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product whose input has a few values far larger than the others: with a fixed scale, the noise of
-  /// rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in int8-dynamic.
+  /// True for an int8 product if a few values of the input are far larger than the others: with a fixed scale, the
+  /// noise of rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in
+  /// int8-dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
@@ -84,7 +85,7 @@ class Work {
   Observation seen_;
   std::vector<StoredWeight> stored_;
   std::vector<Prepared> prepared_;
-  std::set<std::string> centred_;  ///< inputs whose means are subtracted before quantising
+  std::set<std::string> centred_;  ///< inputs from which the means are subtracted before quantising
 };
 
 }  // namespace weft::quantise

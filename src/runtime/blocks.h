@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// A pool of blocks (AlignedMemory or gpu::Memory) for tensors whose size is computed during the run. Returned blocks
-/// serve later requests of this run and of later ones, so repeated runs allocate nothing.
+/// A pool of blocks (AlignedMemory or gpu::Memory) for tensors of sizes that the run computes. Returned blocks serve
+/// later requests of this run and of later ones, so repeated runs allocate nothing.
 template <class Memory>
 class BlockPool {
  public:

@@ -24,7 +24,7 @@ class CheckedRun {
   /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers for which this is never called (inputs,
   /// constants), only accesses outside their bounds are found.
   void begin(BufferId buffer, std::byte* memory);
-  /// Sets the size of a buffer whose size the run computes. Reads of its unwritten bytes are not detected.
+  /// Sets the size of a buffer once the run has computed it. Reads of the buffer's unwritten bytes are not detected.
   void resize(BufferId buffer, int64_t bytes);
   /// Swaps the states of two buffers, as a SwapStep swaps the buffers.
   void swap(BufferId a, BufferId b);

@@ -223,7 +223,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bound;
   }
 
-  /// Prepares a load step, whose sizes are numbers: no symbol has a value yet.
+  /// Prepares a load step. All of its sizes are numbers, because no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
     Table<int64_t, SizeId> sizes(plan_.sizes.size());
     for (SizeId size : step.sizes) {
@@ -293,7 +293,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     report_.constant_bytes = weights_.bytes();
   }
 
-  /// Returns the bytes of the buffers whose size is a number.
+  /// Returns the bytes of the buffers of constant size.
   PerBuffer<int64_t> fixed_bytes() const {
     PerBuffer<int64_t> bytes;
     for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));

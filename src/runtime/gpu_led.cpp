@@ -124,7 +124,7 @@ class LedContext final : public GpuRun {
     on_device_ = options.on_device;
   }
 
-  /// Allocates all buffers whose size is known before the run.
+  /// Allocates all buffers with a size that is known before the run.
   void place() {
     placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
@@ -351,7 +351,7 @@ class LedContext final : public GpuRun {
     hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
   }
 
-  /// True for a step that would move an operand onto itself, or whose work another step does.
+  /// True for a step that would move an operand onto itself, or that another step replaces.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;

@@ -130,7 +130,7 @@ struct SizeBlock {
   PerStep<size_t> first, first_watched;  ///< index of each step's first size
 };
 
-/// The data of a checked run: where the stamps of each buffer lie, and the number of blocks of each step.
+/// The data of a checked run: the address of the stamps of each buffer, and the number of blocks of each step.
 struct Watched {
   PerBuffer<std::byte*> stamps = {};  ///< null: not followed
   PerStep<int64_t> blocks = {};

@@ -361,8 +361,8 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
-/// Checks that a buffer shares the memory of an earlier buffer whose last step is this buffer's first step, so that
-/// chains of shared buffers end.
+/// Checks that a buffer shares the memory of an earlier buffer, and that the last step of the earlier buffer is the
+/// first step of this one. Chains of shared buffers then end.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == BufferId()) return;
   expect(plan.buffers.contains(buffer.shares), "a buffer shares memory with a buffer that does not exist");

@@ -183,7 +183,7 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Allows one run at a time on GPUs: two runs whose collectives start in different orders on two GPUs would deadlock.
+/// Allows one run at a time on GPUs: if the collectives of two runs start in different orders on two GPUs, both hang.
 std::mutex one_run_on_gpus;
 
 class RankedContext final : public Context {

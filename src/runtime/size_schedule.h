@@ -19,7 +19,7 @@ class SizeSchedule {
 
   struct Due {
     std::vector<SizeId> sizes;
-    std::vector<StepId> steps;  ///< kernel steps whose sizes are all known then
+    std::vector<StepId> steps;  ///< kernel steps with all sizes known then
   };
   /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
   const Due& due(StepId step) const { return step ? due_[step] : first_; }
