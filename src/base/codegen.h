@@ -66,9 +66,9 @@ struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };
 
-/// The result of a compile or a link. `bytes` holds a relocatable ELF object (x86 and AMD compile), a shared object
-/// (x86 link), one code object (version 5, for hipModuleLoadData) for each input at multiples of 64 bytes (AMD link),
-/// or PTX text (NVIDIA).
+/// The result of a compile or a link. After a compile, `bytes` holds a relocatable ELF object (x86, AMD) or PTX text
+/// (NVIDIA). After a link it holds a shared object (x86), or one code object of version 5 (for hipModuleLoadData) for
+/// each input at multiples of 64 bytes (AMD), or PTX texts (NVIDIA).
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok

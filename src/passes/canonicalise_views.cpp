@@ -236,8 +236,8 @@ bool comes_from_product(Value value) {
   return is_product(value) || (value.def->is<Elementwise>() && std::ranges::any_of(value.def->inputs, is_product));
 }
 
-/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a product of matrices and its reshape only splits the
-/// rows, so that the function (adding a residual) can be fused with the product.
+/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a matrix product and its reshape only splits the
+/// rows. The function (adding a residual) can then be fused with the product.
 std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 2) return std::nullopt;
   for (size_t k = 0; k < 2; ++k) {

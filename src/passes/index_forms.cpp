@@ -31,7 +31,7 @@ Form form_of(Value value, Memo& memo);
 
 IndexForm number(Dim offset, int64_t rank) { return {std::move(offset), std::vector<int64_t>(rank, 0)}; }
 
-/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements: if a size of the tensor is 0
+/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements. If a size of the tensor is 0
 /// whenever a symbol is 0, raises the symbol's lower bound from 0 to 1.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {

@@ -215,8 +215,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads the channels of an image with few channels, and its weights, to a multiple of the kernel's unit, so that the
-/// kernel can read the image in place. Takes the number of channels from the weights: the image's may be symbolic.
+/// Pads the channels of an image with few channels, and its weights, to a multiple of the kernel's unit. The kernel can
+/// then read the image in place. Takes the number of channels from the weights: the image's may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;

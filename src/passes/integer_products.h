@@ -49,8 +49,8 @@ bool float8_products(Module& module);
 ///     quantize ((convert %sum) * %a + %b), %s, %z   ->   quantize ((convert %sum) * (a / s) + (b / s)), 1, %z
 bool fold_scales(Module& module);
 
-/// Returns the operand of the quantisation `i`, without a relu, min or max before it that the saturation makes
-/// redundant: its bound is at or beyond the smallest or largest integer.
+/// Returns the operand of the quantisation `i` without a redundant relu, min or max before it. Redundant: its bound is
+/// at or beyond the smallest or largest integer, so the saturation has the same effect.
 Value without_bounds(const Instruction& i, const Quantize& op);
 
 }  // namespace weft

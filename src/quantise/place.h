@@ -42,7 +42,7 @@ struct RowSteps {
 
 using RowsOfValues = std::map<std::string, RowSteps>;
 
-/// Replaces MatMul and Gemm by MatMulInteger, with a scale that each run computes for each row: a few rows of language
+/// Replaces MatMul and Gemm by MatMulInteger. Each run computes a scale for each row, because a few rows of language
 /// models have values a thousand times as large as the others. `known` holds values that are already quantised.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 

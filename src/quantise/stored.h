@@ -8,8 +8,8 @@
 
 namespace weft::quantise {
 
-/// A weight that is stored in 8 bits and dequantised before use, so only the file shrinks: weights of recurrent layers,
-/// of convolutions, of products in bodies of control flow.
+/// A weight that is stored in 8 bits and dequantised before use, so that only the file shrinks. Weights of recurrent
+/// layers, of convolutions, and of products in bodies of control flow are stored in this way.
 struct StoredWeight {
   const onnx::Graph* graph;  ///< the graph that has this weight
   Layer layer;               ///< the first layer that reads it; its `input` is empty

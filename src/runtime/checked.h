@@ -12,8 +12,8 @@ namespace weft {
 
 /// A run of kernels that were compiled with checks (WEFT_CHECKED). Runs one task after another, so that every access
 /// can be compared with the writes of earlier tasks and steps. Finds accesses outside a buffer, reads of unwritten
-/// bytes, and races (bytes that two tasks of one step access, at least one of them for writing), whatever the number of
-/// threads in a normal run.
+/// bytes, and races: two tasks of one step access the same bytes, at least one of them for writing. Finds races
+/// whatever the number of threads in a normal run.
 class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);

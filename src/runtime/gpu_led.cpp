@@ -2,8 +2,8 @@
 // GPU runs in which the host decides which step comes next. The host reads back conditions and sizes, computes
 // dependent sizes, copies data for steps on the CPU, and launches kernels one by one, in order.
 //
-// If the sizes of the inputs alone determine the steps, as in a recurrent network's loop over its steps, a second run
-// with the same sizes and addresses is captured: all launches of all trips become one graph.
+// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), a second run with the same
+// sizes and addresses is captured. All launches of all trips then become one graph.
 #include <cstring>
 #include <map>
 

@@ -244,8 +244,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly,
-  /// since the memory of a whole output may overlap an input that other ranks still read.
+  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly.
+  /// The memory of a whole output may overlap an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();
