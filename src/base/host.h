@@ -28,7 +28,7 @@ struct HostExecutor {
   void* user = nullptr;
 };
 
-/// Where a program takes memory and threads from, and its limits.
+/// A program's sources of memory and threads, and its limits.
 struct Host {
   int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};

@@ -120,7 +120,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// With an If, tries all guesses, so that both branches are imported: each may need other static inputs.
+/// With an If, tries all guesses, so that both branches are imported: each branch may need other static inputs.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {

@@ -98,8 +98,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// Makes a reference executable. Without passes it runs the frontend's program, in f32 only. After the passes of a
-/// chip, to check them, it may use another precision. E502 for options that it does not support.
+/// Makes a reference executable. It runs the frontend's program without passes, in f32 only, or the program after a
+/// chip's passes, to check them, also in another precision. E502 for options that it does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 

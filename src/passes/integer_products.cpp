@@ -291,7 +291,7 @@ std::optional<Value> float8_convolution(Module& module, Instruction& i) {
 
 // --- integers that are bytes minus a zero point ----------------------------------------------------------------------
 
-/// x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
+/// The value x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
 struct ByteOperand {
   Value x, zero;
 };
@@ -477,7 +477,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Replaces the u8 of a value that is quantised to u8, and read as x - zero, by i8.
+/// Changes a quantize to u8, and the dequantize that reads its result, to i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;

@@ -47,8 +47,8 @@ struct BoundStep {
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// The results of everything that depends only on sizes; reused while a run has the same sizes. Entries for run-time
-/// sizes change while the steps run.
+/// All values that depend only on sizes; reused while a run has the same sizes. Entries for run-time sizes change while
+/// the steps run.
 struct BoundSizes {
   Table<int64_t, SizeId> sizes;  // values of Plan::sizes
   PerStep<BoundStep> steps;

@@ -537,7 +537,8 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Encodes a value after the list of its symbols, because the list is read first but is complete only after the value.
+/// Encodes a value, and puts the list of its symbols before it: the list is read first, but is complete only
+/// afterwards.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);
