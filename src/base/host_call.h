@@ -11,7 +11,7 @@
 namespace weft {
 
 enum class HostFn : uint8_t {
-  // Containers. In this list "numbers:" and "strings:" begin the meaning of these fields of HostCall.
+  // Containers. In this list, "numbers:" and "strings:" explain these fields of HostCall.
   same,        ///< x -> x
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
