@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole way of a model, from its file to something that runs. Read this first.
+// The path of a model from its file to an executable. Read this file first.
 #include "compile.h"
 
 #include "base/error.h"
@@ -82,7 +82,7 @@ std::shared_ptr<Executable> compile_model(const std::function<onnx::Model()>& re
                          std::move(report));
 }
 
-/// Compiles a model of another framework than ONNX; null for any other file.
+/// Compiles a model of a framework other than ONNX; null if the file is no such model.
 std::shared_ptr<Executable> compile_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options) {
   find_place(options);
   Timer timer;
@@ -149,8 +149,8 @@ std::unique_ptr<Program> import_file(const std::filesystem::path& given, const C
 
 namespace {
 
-/// Imports a model for callers that need a single program: if values of inputs decide which program is compiled,
-/// imports the one for likely values.
+/// Imports a model for callers that need a single program. If values of inputs decide which program is compiled,
+/// imports the program for likely values.
 Imported import_likely(Bytes file, const ModelPlace& place, const std::function<onnx::Model()>& read,
                        CompileOptions options) {
   if (is_saved_program(file)) return {.program = read_source(SavedFile(std::move(file)).source())};

@@ -36,7 +36,7 @@ struct Progress {
   size_t done = 0, total = 0;
 };
 
-/// The types of the kinds of options.
+/// The C++ types of the kinds of options in compile/options.def.
 namespace option {
 using text = std::string;
 using path = std::filesystem::path;
@@ -61,17 +61,17 @@ using stop = std::function<bool()>;
 using deadline = std::optional<std::chrono::steady_clock::time_point>;
 }  // namespace option
 
-/// The options of every interface, which compile/options.def explains, and some of the compiler's own.
+/// All options of a compile: those of every interface (compile/options.def) and some of the compiler's own.
 ///
-/// Devices may also be chips to compile for ("amd:gfx942"). "ref:cpu", "ref:amd:gfx942": the reference runs the program
-/// after the passes for that chip, to check them. "nvidia:0,nvidia:1", "cpu,cpu": products are split (passes/shard.h).
+/// A device may also be a chip to compile for ("amd:gfx942"). For "ref:cpu" or "ref:amd:gfx942" the reference runs the
+/// program after that chip's passes, to check them. Several devices ("cpu,cpu") split products (passes/shard.h).
 struct CompileOptions {
 #define OPTION(kind, name, initial, ...) option::kind name = initial;
 #include "compile/options.def"
   std::map<std::string, std::vector<double>> constant_numbers = {};  ///< constants as numbers, of the input's own type
   /// The inputs of the runs that tuning measures; random ones if there is no function.
   std::function<std::vector<Tensor>(const Executable&)> tune_inputs = {};
-  /// GPUs: vendors' libraries compete with Weft's kernels by measurement; such programs are not saved.
+  /// GPUs: measurements choose between vendors' libraries and Weft's kernels; programs that call one cannot be saved.
   bool vendor_libraries = true;
   VendorLibraries libraries = {};  ///< those on this machine, found by compile and tune
   int compute_units = 0;           ///< of the target GPU, found by compile and tune; 0: of the chip's usual model
@@ -85,7 +85,7 @@ struct CompileOptions {
 /// Reads a model (a file, or the folder of a SavedModel) and compiles it, or loads a saved program (.weft, recognised
 /// by its first bytes). For a saved program options of the stage `compiling` are refused (E502).
 std::shared_ptr<Executable> compile_file(const std::filesystem::path& path, const CompileOptions& options = {});
-/// Compiles or loads bytes in the same way; external data is looked for in `options.folder`, nowhere if that is empty.
+/// Compiles or loads bytes in the same way. External data is read from `options.folder`; if empty, none is allowed.
 std::shared_ptr<Executable> compile_bytes(Bytes model, const CompileOptions& options = {});
 /// Compiles a program that is in the IR already.
 std::shared_ptr<Executable> compile(std::unique_ptr<Program> program, const CompileOptions& options = {});
@@ -106,7 +106,7 @@ struct NodeSupport {
   std::string why;   ///< why not; empty: it runs
 };
 /// Returns whether the device of the options supports each node of a model (.onnx), by the frontend, the passes and the
-/// rules of lowering; no kernel is compiled. A node whose inputs come from a refused node is reported as unknown.
+/// rules of lowering; no kernel is compiled. A node that reads a refused node is reported as unknown.
 std::vector<NodeSupport> find_support(const std::filesystem::path& path, const CompileOptions& options = {});
 
 /// Returns the model as the frontend gives it.

@@ -48,12 +48,12 @@ typedef struct weft_graph weft_graph;   /* a program under construction; one thr
 
 /* "0.1.0" */
 WEFT_API const char* weft_version(void);
-/* An environment variable, for libraries over this one: freed with weft_text_free, NULL when it is not set. */
+/* Returns an environment variable (free it with weft_text_free); NULL if it is not set. For libraries that use Weft. */
 WEFT_API char* weft_environment(const char* name);
 
 /* ---- Status ------------------------------------------------------------------------------------------------------ */
 
-/* What went wrong, in the classes that a caller can act on. The numbers are the exit codes of the `weft` command. */
+/* The classes of errors that a caller can act on. The numbers are the exit codes of the `weft` command. */
 typedef enum weft_error_kind {
   WEFT_OK = 0,
   WEFT_USAGE = 2,       /* a wrong option, argument or input tensor */
@@ -90,7 +90,7 @@ typedef enum weft_log_level {
   WEFT_LOG_ALL = 0x7fffffff
 } weft_log_level;
 
-/* Receives every message of the whole process instead of standard error, one at a time; NULL restores that. */
+/* Sets the function that gets every message of the process, one at a time. NULL: messages go to standard error. */
 WEFT_API weft_status* weft_set_logger(void (*logger)(void* user, weft_log_level level, const char* text), void* user);
 /* Messages above `level` are dropped before they are made. */
 WEFT_API void weft_set_log_level(weft_log_level level);
@@ -131,22 +131,23 @@ typedef enum weft_dtype {
 WEFT_API const char* weft_dtype_name(weft_dtype type); /* "f32"; "" for a number that is no type */
 WEFT_API int32_t weft_dtype_bits(weft_dtype type);     /* of one element; 0 for strings */
 
-/* A tensor over the caller's memory, without copying. The caller keeps the memory valid and unchanged until
- * `release(user)` is called (at once when this call fails); without `release`, until the tensor and all runs that use
- * it have ended. `bytes` is checked against the dims. */
+/* Makes a tensor over the caller's memory, without copying. The caller keeps the memory valid and unchanged until Weft
+ * calls `release(user)`, at once if this call fails. Without `release`, the memory must outlive the
+ * tensor and all runs that use it. `bytes` is checked against the dims. */
 WEFT_API weft_status* weft_tensor_wrap(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, void (*release)(void* user), void* user, weft_tensor** tensor);
-/* A tensor over a file from `offset` on, mapped: a run reads what it needs. The file may be removed or replaced by
- * another. If it is cut, a run that reads a missing part fails with E106. E161: the file is too short. */
+/* Makes a tensor over a mapped file from `offset` on: a run reads what it needs. The file may be removed or replaced by
+ * another. If it is shortened, a run that reads a missing part fails with E106. E161: the file is too short. */
 WEFT_API weft_status* weft_tensor_map(weft_dtype type, const int64_t* dims, size_t rank, const char* path,
                                       size_t offset, weft_tensor** tensor);
 /* Makes a tensor with a copy of the data, aligned to 64 bytes. */
 WEFT_API weft_status* weft_tensor_copy(weft_dtype type, const int64_t* dims, size_t rank, const void* data,
                                        size_t bytes, weft_tensor** tensor);
-/* A tensor to fill through `data` before its first use, in memory that runs of `program` (or NULL) read fastest. */
+/* Makes a tensor for the caller to fill through `data` before its first use, in memory that runs of `program` (may be
+ * NULL) read fastest. */
 WEFT_API weft_status* weft_tensor_new(const weft_program* program, weft_dtype type, const int64_t* dims, size_t rank,
                                       weft_tensor** tensor, void** data);
-/* A tensor of strings; `lengths` NULL: they end with 0. Copies. */
+/* Makes a tensor with copies of strings. `lengths` NULL: each string ends with a zero byte. */
 WEFT_API weft_status* weft_tensor_strings(const int64_t* dims, size_t rank, const char* const* strings,
                                           const size_t* lengths, weft_tensor** tensor);
 /* ONNX's containers: a sequence of items, an optional of one or none, a map of two vectors: its keys, its values. */
@@ -155,7 +156,7 @@ WEFT_API weft_kind weft_tensor_kind(const weft_tensor* tensor);
 WEFT_API weft_status* weft_tensor_collect(weft_kind kind, const weft_tensor* const* items, size_t count,
                                           weft_tensor** container);
 WEFT_API weft_status* weft_tensor_item(const weft_tensor* container, size_t index, weft_tensor** item);
-/* Another handle on the same tensor. */
+/* Makes another handle on the same tensor. */
 WEFT_API weft_status* weft_tensor_share(const weft_tensor* tensor, weft_tensor** shared);
 WEFT_API void weft_tensor_free(weft_tensor* tensor);
 
@@ -165,9 +166,9 @@ WEFT_API const int64_t* weft_tensor_dims(const weft_tensor* tensor);
 WEFT_API int64_t weft_tensor_elements(const weft_tensor* tensor); /* of a container: its items */
 WEFT_API const void* weft_tensor_data(const weft_tensor* tensor); /* NULL for strings */
 WEFT_API size_t weft_tensor_bytes(const weft_tensor* tensor);
-/* 1: an input or the program may hold the memory too, and it must not be written to. 0: its only owner may write. */
+/* Returns 1 if an input or the program may hold the memory too: then nobody may write to it. 0: its owner may write. */
 WEFT_API int32_t weft_tensor_is_shared(const weft_tensor* tensor);
-/* Element `index` of strings and its length; NULL when there is none. */
+/* Returns element `index` of a tensor of strings, and its length; NULL if there is none. */
 WEFT_API const char* weft_tensor_string(const weft_tensor* tensor, size_t index, size_t* length);
 
 /* ---- Compile, load, save ----------------------------------------------------------------------------------------- */
@@ -212,7 +213,7 @@ typedef struct weft_operator {
   const char* function; /* name of the function in `source` */
   const char* tasks;    /* "n", an expression over the rule's sizes; NULL: 1 */
   int32_t is_pointwise;
-  /* `buffers`: operands, results; `sizes` as above; `attributes`: "alpha=0.5\nmode=\"x\"". Not 0 ends the run: E302. */
+  /* `buffers`: operands, results; `sizes` as above; `attributes`: "alpha=0.5\nmode=\"x\"". Other than 0: E302. */
   int32_t (*call)(void* user, const char* attributes, void* const* buffers, const int64_t* sizes);
   void* user;
 } weft_operator;
@@ -274,12 +275,12 @@ WEFT_API weft_status* weft_compile(const char* path, const weft_compile_options*
 /* Compiles or loads a file's bytes, which are copied unless `borrow` is set. */
 WEFT_API weft_status* weft_compile_bytes(const void* data, size_t size, const weft_compile_options* options,
                                          weft_program** program);
-/* Maps a saved program; anything else is refused. Of the options only `device`, `threads` and `no_cache` count; those
+/* Maps a saved program; anything else is refused. Uses only the options `device`, `threads` and `no_cache`. Options
  * that only a compile can apply are refused (E502). */
 WEFT_API weft_status* weft_load(const char* path, const weft_compile_options* options, weft_program** program);
 /* Writes a saved program: whole, or not at all. */
 WEFT_API weft_status* weft_save(const weft_program* program, const char* path);
-/* Saves it for further chips, present or not, for which it is compiled now: "cpu:x86-64-v4", "nvidia:sm_90a". */
+/* Saves the program also for other chips, present or not ("cpu:x86-64-v4", "nvidia:sm_90a"); compiles for them now. */
 WEFT_API weft_status* weft_save_for(const weft_program* program, const char* path, const char* const* targets,
                                     size_t target_count);
 /* Releases the caller's memory of `constants`: those that runs still read are copied, packed ones are dropped, those of
@@ -288,11 +289,11 @@ WEFT_API weft_status* weft_save_for(const weft_program* program, const char* pat
 WEFT_API weft_status* weft_program_detach(weft_program* program);
 WEFT_API void weft_program_free(weft_program* program);
 
-/* Which nodes of a model `options->device` runs, and why not the others, as JSON: {"supported", "total", "nodes":
+/* Returns which nodes of a model `options->device` runs, and why not the others. JSON: {"supported", "total", "nodes":
  * [{"node", "op", "supported", "why"}]}. Nothing is compiled. */
 WEFT_API weft_status* weft_support(const char* path, const weft_compile_options* options, char** json);
 
-/* The model as text, before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
+/* Prints the model before compiling (`stage` NULL or "") or after the pass called `stage` ("final": after all). */
 WEFT_API weft_status* weft_print(const char* path, const weft_compile_options* options, const char* stage, char** text);
 
 /* ---- Inputs and outputs of a program ----------------------------------------------------------------------------- */
@@ -325,10 +326,10 @@ WEFT_API weft_status* weft_output(const weft_program* program, size_t index, wef
 
 /* "cpu (x86-64, avx2 fma), 2 threads" */
 WEFT_API const char* weft_program_device(const weft_program* program);
-/* JSON: device, inputs, outputs, metadata, compile phases with seconds, kernel counts, and the steps, each with its
+/* JSON with device, inputs, outputs, metadata, compile phases with seconds, kernel counts, and the steps, each with its
  * kernel, the nodes it came from, its device and the reason why it was chosen. */
 WEFT_API weft_status* weft_program_report(const weft_program* program, char** json);
-/* A key of the model's own metadata; NULL when the model does not say. */
+/* Returns the model's own metadata under `key`; NULL if there is none. */
 WEFT_API const char* weft_program_metadata(const weft_program* program, const char* key);
 
 /* ---- Run --------------------------------------------------------------------------------------------------------- */
@@ -341,13 +342,13 @@ typedef struct weft_memory {
   size_t arena, scratch; /* held now by this context: values between kernels, and working memory of kernels */
   size_t peak;           /* the most that this context has held */
   size_t weights;        /* packed weights, held once for all programs that pack equal ones */
-  size_t constants;      /* copies of constants that runs read; the others stay where they lie */
+  size_t constants;      /* copies of constants that runs read; others stay in the file or the caller's memory */
 } weft_memory;
 #define WEFT_MEMORY_INIT {sizeof(weft_memory), 0, 0, 0, 0, 0}
 WEFT_API weft_status* weft_context_memory_use(const weft_context* context, weft_memory* memory);
 
-/* The sizes that output `index` will have for inputs of these sizes, before anything runs: `dims` has room for `rank`
- * of them; -1 where the run decides. `bytes` (may be NULL) receives the size of its buffer, 0 if that is not known. */
+/* Computes the sizes of output `index` for inputs of these sizes, without a run. `dims` has room for `rank` sizes; -1:
+ * the run computes it. `bytes` (may be NULL) receives the size of the output's buffer, 0 if that is not known. */
 WEFT_API weft_status* weft_output_sizes(const weft_program* program, const weft_tensor* const* inputs,
                                         size_t input_count, size_t index, int64_t* dims, size_t rank, size_t* bytes);
 
@@ -361,45 +362,46 @@ typedef struct weft_run_options {
   const weft_buffer* outputs; /* one for each output, or NULL; results are written there, and output tensors view it */
   size_t output_count;
   double deadline_seconds; /* from the call; 0: none. E403 when it passes */
-  /* Asked for the memory of each output that `outputs` gives none for, once its sizes are known; aligned to 64 bytes is
-   * fastest. NULL fails the run with E400. From the thread that runs. */
+  /* Returns memory for an output without memory in `outputs`, once its sizes are known; aligned to 64 bytes is fastest.
+   * NULL fails the run with E400. Called from the thread of the run. */
   void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes);
   void* allocate_user;
-  /* Asked between steps and between pieces of them, from any thread of the run; anything but 0 ends it with E404. */
+  /* Called between steps and pieces of steps, from any thread of the run; a result other than 0 ends it with E404. */
   int32_t (*stop)(void* user);
   void* stop_user;
   const weft_executor* executor; /* for this run, in place of the program's threads */
-  /* GPUs. 1: inputs and outputs are memory of the device. 2: besides, the work is queued on `stream` (NULL: the
-   * driver's default one), and the call returns at once; indices out of range are then not reported. */
+  /* GPUs. 1: inputs and outputs are memory of the device. 2: also, the work is queued on `stream` (NULL: the
+   * driver's default stream), and the call returns at once; indices out of range are then not reported. */
   int32_t on_device;
   void* stream;
 } weft_run_options;
 #define WEFT_RUN_OPTIONS_INIT {sizeof(weft_run_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* An output may be given the memory of an input: where the plan allows it the input is updated in place (a key-value
- * cache is not copied; one that grows at its end needs room in `outputs`), else the input is copied aside first. With
- * `donations` outputs take the place of their inputs by themselves: the memory of a donated input is written to.
- * The memory of two outputs must not overlap (E313).
+/* Runs the program once. `inputs` have the order and types of weft_input; `outputs` receives new tensors in the order
+ * of weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its
+ * range), E312 (sizes that contradict each other).
  *
- * Runs once. `inputs` in the order of weft_input, of its types; `outputs` receives new tensors in the order of
- * weft_output. One thread at a time for each context. Fails with E310 (type, rank, count), E311 (a size outside its
- * range), E312 (sizes that contradict each other). */
+ * The memory of an output may be that of an input. Where the plan allows it, the input is then updated in place: a
+ * key-value cache is not copied (a cache that grows at its end needs room in `outputs`). Otherwise the input is copied
+ * first. With `donations`, outputs are written to the memory of their inputs without an entry in `outputs`. The memory
+ * of two outputs must not overlap (E313). */
 WEFT_API weft_status* weft_run(weft_context* context, const weft_tensor* const* inputs, size_t input_count,
                                weft_tensor** outputs, size_t output_count, const weft_run_options* options);
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-/* "nvidia:0", "amd:1": the GPUs of this machine, also with their chips: "nvidia:sm_90a"; NULL past the last. */
+/* Return the name of GPU number `index` of this machine ("nvidia:0", "amd:1"), and of its chip ("nvidia:sm_90a"); NULL
+ * past the last GPU. */
 WEFT_API const char* weft_gpu(size_t index);
 WEFT_API const char* weft_gpu_chip(size_t index);
-/* Memory of a GPU, and copies, which are complete when the call returns. They wait for the work on `stream` (a CUstream
- * or hipStream_t; NULL: one of the library's). */
+/* Allocate, free and copy memory of a GPU. A copy waits for the work on `stream` (a CUstream or hipStream_t; NULL: a
+ * stream of the library) and is complete when the call returns. */
 typedef enum weft_copy { WEFT_TO_DEVICE, WEFT_TO_HOST, WEFT_ON_DEVICE, WEFT_COPY_UNKNOWN = 0x7fffffff } weft_copy;
 WEFT_API weft_status* weft_gpu_allocate(const char* gpu, size_t bytes, void** data);
 WEFT_API weft_status* weft_gpu_release(const char* gpu, void* data);
 WEFT_API weft_status* weft_gpu_copy(const char* gpu, weft_copy way, void* to, const void* from, size_t bytes,
                                     void* stream);
-WEFT_API weft_status* weft_gpu_wait(const char* gpu, void* stream); /* for all that is queued on it */
+WEFT_API weft_status* weft_gpu_wait(const char* gpu, void* stream); /* for all work on `stream` */
 
 /* ---- Building a program ------------------------------------------------------------------------------------------
  *
@@ -420,21 +422,21 @@ typedef struct weft_value {
 } weft_value;
 
 WEFT_API weft_status* weft_graph_new(const char* name, weft_graph** graph);
-/* A whole program in text form. */
+/* Parses a whole program in text form. */
 WEFT_API weft_status* weft_graph_parse(const char* text, weft_graph** graph);
-/* The operators that models may use, in order, "Conv", "com.microsoft:FusedGelu"; NULL past the last. */
+/* Returns operator number `index` that models may use, "Conv", "com.microsoft:FusedGelu" ...; NULL past the last. */
 WEFT_API const char* weft_model_operator(size_t index);
-/* A model as a graph, as it was read. Uses the options sizes, constants, defaults, operators, folder, borrow. */
+/* Reads a model as a graph, before any pass. Uses the options sizes, constants, defaults, operators, folder, borrow. */
 WEFT_API weft_status* weft_graph_read(const char* path, const weft_compile_options* options, weft_graph** graph);
 WEFT_API weft_status* weft_graph_read_bytes(const void* data, size_t size, const weft_compile_options* options,
                                             weft_graph** graph);
 WEFT_API void weft_graph_free(weft_graph* graph);
-/* The inputs and outputs so far; what `port` points to lives until the graph gets others, or is freed. */
+/* Return the inputs and outputs so far. Pointers in `port` are valid until the graph gets another port or is freed. */
 WEFT_API size_t weft_graph_input_count(const weft_graph* graph);
 WEFT_API size_t weft_graph_output_count(const weft_graph* graph);
 WEFT_API weft_status* weft_graph_input_port(weft_graph* graph, size_t index, weft_port* port);
 WEFT_API weft_status* weft_graph_output_port(weft_graph* graph, size_t index, weft_port* port);
-/* A size by name, before its first use in a type; unnamed ones get min 0 and no max. */
+/* Declares a size by name, before its first use in a type; undeclared sizes get min 0 and no max. */
 WEFT_API weft_status* weft_graph_symbol(weft_graph* graph, const char* name, int64_t min, int64_t max);
 WEFT_API weft_status* weft_graph_input(weft_graph* graph, const char* name, const char* type, weft_value* value);
 WEFT_API weft_status* weft_graph_constant(weft_graph* graph, const weft_tensor* tensor, weft_value* value);
@@ -443,15 +445,15 @@ WEFT_API weft_status* weft_graph_append(weft_graph* graph, const char* op, const
                                         weft_value* result);
 /* Adds a custom operator for later calls of weft_graph_append: "mine:Squash {limit=1.0}". */
 WEFT_API weft_status* weft_graph_operator(weft_graph* graph, const weft_operator* op);
-/* Names the place that errors and profiles show for what is appended next; NULL ends it. */
+/* Sets the place that errors and profiles show for the instructions appended next; NULL: none. */
 WEFT_API weft_status* weft_graph_source(weft_graph* graph, const char* source);
 WEFT_API weft_status* weft_graph_output(weft_graph* graph, const char* name, weft_value value);
-/* The graph as an ONNX file, its bytes as u8[size]. E223 if ONNX lacks an operator. */
+/* Exports the graph as an ONNX file; returns its bytes as u8[size]. E223 if ONNX lacks an operator. */
 WEFT_API weft_status* weft_graph_export(const weft_graph* graph, weft_tensor** onnx);
 /* "f32[batch,64]" */
 WEFT_API weft_status* weft_graph_type(const weft_graph* graph, weft_value value, char** type);
 WEFT_API weft_status* weft_graph_print(const weft_graph* graph, char** text);
-/* Compiles and consumes the graph, even if it fails: afterwards only weft_graph_free may be called on it. */
+/* Compiles and consumes the graph, even if compiling fails: afterwards only weft_graph_free may be called on it. */
 WEFT_API weft_status* weft_graph_compile(weft_graph* graph, const weft_compile_options* options,
                                          weft_program** program);
 
@@ -461,19 +463,20 @@ typedef struct weft_quantize_options {
   size_t struct_size;
   const char* to;      /* "int8" (NULL), "fp8", "fp8-fnuz", "int8-dynamic", "int8-weights", "int4" */
   const char* method;  /* range of inputs: "mse" (NULL), "minmax", "percentile", "entropy" */
-  const char* weights; /* "nearest", "gptq" (NULL: of int4, fp8 with data), of int4, int8-weights also "hqq", "awq" */
+  const char* weights; /* "nearest", "gptq", "hqq", "awq" (the last two: blocks); NULL: gptq for int4, fp8 with data */
   double percentile;   /* 0: 99.99 */
-  int32_t block;       /* weights of a scale in int4 and int8-weights; 0: 32 */
+  int32_t block;       /* int4, int8-weights: number of weights that share a scale; 0: 32 */
   int32_t symmetric;   /* 1: around 0, also where another zero point would be more exact */
   int32_t per_tensor;  /* 1: a scale for each weight, not for each of its channels */
   int32_t keep_bias;   /* 1: biases are not corrected for the mean error of rounded weights */
   const char* const* keep; /* names of nodes (* and ? match) that stay in floats */
   size_t keep_count;
   double budget; /* above 0: the greatest loss; layers stay in floats until it is met (E221) */
-  /* A figure of a model file, greater is better: the loss is its relative drop. NULL: the relative error of outputs. */
+  /* Returns the quality of a model file; greater is better, the loss is its relative drop. NULL: the outputs' error. */
   double (*metric)(void* user, const char* path);
-  /* Writes item `index` of the data to `inputs`, new tensors in the order of the model's inputs; 0 past the last item,
-   * below 0 ends with E220. Asked from 0 on for each pass over the data. NULL: no data, which int8 needs. */
+  /* Stores item `index` of the data in `inputs`, as new tensors in the order of the model's inputs. Returns 0 past
+   * the last; a result below 0 ends with E220. Each pass over the data starts at item 0. NULL: no data; int8
+   * needs data. */
   int32_t (*item)(void* user, size_t index, weft_tensor** inputs);
   void (*progress)(void* user, const char* phase, size_t done, size_t total);
   void* user;
@@ -489,7 +492,7 @@ typedef struct weft_quantize_options {
 #define WEFT_QUANTIZE_OPTIONS_INIT \
   {sizeof(weft_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: each layer's new form and why, the loss. */
+/* Writes an ONNX file whole or not at all. `report` (or NULL) receives JSON: layers' new forms and why, the loss. */
 WEFT_API weft_status* weft_quantize(const char* model, const char* output, const weft_quantize_options* options,
                                     char** report);
 /* Quantises an ONNX file's bytes, which stay as they are; returns the new file as u8[size]. Takes no metric. */

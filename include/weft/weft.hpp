@@ -47,7 +47,7 @@ inline void check(weft_status* status) {
   if (status) throw Error(status);
 }
 
-/// Ownership of a C handle.
+/// The deleter of a C handle, and the pointer that owns one.
 template <class T, void (*free)(T*)>
 struct Freed {
   void operator()(T* handle) const { free(handle); }
@@ -55,7 +55,7 @@ struct Freed {
 template <class T, void (*free)(T*)>
 using Owned = std::unique_ptr<T, Freed<T, free>>;
 
-/// Calls `give(T** out)` and owns the object.
+/// Calls `give(T** out)` and returns the object, owned.
 template <class T, void (*free)(T*), class Give>
 Owned<T, free> own(const Give& give) {
   T* handle = nullptr;
@@ -88,13 +88,13 @@ class Tensor {
   Tensor() = default;  ///< no tensor: an input that is left out
   explicit Tensor(weft_tensor* owned) : tensor_(owned, weft_tensor_free) {}
 
-  /// Makes a tensor over the caller's memory, without copying: it must outlive the tensor and stay as it is.
+  /// Makes a tensor over the caller's memory, without copying. The memory must outlive the tensor and not change.
   static Tensor view(weft_dtype type, std::span<const std::byte> bytes, std::span<const int64_t> dims) {
     return make([&](weft_tensor** out) {
       return weft_tensor_wrap(type, dims.data(), dims.size(), bytes.data(), bytes.size(), nullptr, nullptr, out);
     });
   }
-  /// Makes a tensor over a file from `offset` on, which is read when it is needed.
+  /// Makes a tensor over a mapped file from `offset` on. Runs read the parts that they need.
   static Tensor map(weft_dtype type, const std::string& path, size_t offset, std::span<const int64_t> dims) {
     return make([&](auto out) { return weft_tensor_map(type, dims.data(), dims.size(), path.c_str(), offset, out); });
   }
@@ -136,7 +136,7 @@ class Tensor {
     return make([&](weft_tensor** out) { return weft_tensor_item(get(), index, out); });
   }
   template <class Call>
-  static Tensor make(const Call& call) {  ///< of a call of weft.h that gives a tensor
+  static Tensor make(const Call& call) {  ///< returns the tensor that a call of weft.h makes
     return Tensor(own<weft_tensor, weft_tensor_free>(call).release());
   }
   const weft_tensor* get() const { return tensor_.get(); }
@@ -145,13 +145,13 @@ class Tensor {
   std::shared_ptr<weft_tensor> tensor_;
 };
 
-/// Makes a tensor over the caller's numbers, without copying; they must outlive it.
+/// Makes a tensor over the caller's numbers, without copying. The numbers must outlive the tensor.
 template <class T>
 Tensor view(std::span<const T> values, std::initializer_list<int64_t> dims) {
   return Tensor::view(dtype_of<T>(), std::as_bytes(values), {dims.begin(), dims.size()});
 }
 
-/// weft_compile_options with their strings owned; weft.h explains each. An empty `static_inputs` means any.
+/// weft_compile_options that own their strings; weft.h explains each option. Empty `static_inputs`: any input.
 struct CompileOptions {
   std::string device = "auto";
   int threads = 0;
@@ -257,9 +257,9 @@ struct RunOptions {
   /// Allocates the other results (see weft_run_options); must not throw.
   void* (*allocate)(void* user, size_t output, const int64_t* dims, size_t rank, size_t bytes) = nullptr;
   void* allocate_user = nullptr;
-  std::function<bool()> stop{};  ///< true ends the run with E404; asked from any thread of the run, must not throw
+  std::function<bool()> stop{};  ///< true ends the run with E404; called from any thread of the run, must not throw
   const weft_executor* executor = nullptr;
-  int32_t on_device = 0;  ///< 1: inputs and outputs are memory of the GPU; 2: and the work is queued on `stream`
+  int32_t on_device = 0;  ///< 1: inputs and outputs are memory of the GPU; 2: also, the work is queued on `stream`
   void* stream = nullptr;
 
   /// Returns the options in the form of weft.h, valid as long as this object.
@@ -280,7 +280,7 @@ class Context {
  public:
   Context(weft_context* owned, size_t output_count) : context_(owned), output_count_(output_count) {}
 
-  /// Inputs in the order of Program::inputs(); outputs in that of Program::outputs().
+  /// Runs the program. Inputs are in the order of Program::inputs(), results in that of Program::outputs().
   std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) {
     std::vector<const weft_tensor*> in;
     for (const Tensor& input : inputs) in.push_back(input.get());
@@ -317,7 +317,7 @@ class Program {
     return Context(context.release(), weft_output_count(get()));
   }
   std::string device() const { return weft_program_device(get()); }
-  /// JSON, described at weft_program_report.
+  /// Returns a report as JSON; see weft_program_report.
   std::string report() const {
     return own_text([&](char** out) { return weft_program_report(get(), out); });
   }
@@ -349,7 +349,7 @@ Program make_program(const CompileOptions& options, const Compile& compile) {
 }
 }  // namespace detail
 
-/// Compiles a model file, or takes a saved program (.weft): see weft_compile.
+/// Compiles a model file, or loads a saved program (.weft); see weft_compile.
 inline Program compile(const std::string& path, const CompileOptions& options = {}) {
   return detail::make_program(options, [&](auto o, auto out) { return weft_compile(path.c_str(), o, out); });
 }
@@ -362,7 +362,7 @@ inline Program load(const std::string& path, const CompileOptions& options = {})
   return detail::make_program(options, [&](auto o, auto out) { return weft_load(path.c_str(), o, out); });
 }
 
-/// Returns which nodes of a model the options' device runs: JSON, as weft_support says.
+/// Returns as JSON which nodes of a model the options' device runs; see weft_support.
 inline std::string support(const std::string& path, const CompileOptions& options = {}) {
   detail::CompileOptionsView view(options);
   return own_text([&](char** out) { return weft_support(path.c_str(), view.get(), out); });
@@ -382,7 +382,7 @@ class Graph {
   static Graph parse(const std::string& text) {
     return Graph(own<weft_graph, weft_graph_free>([&](auto out) { return weft_graph_parse(text.c_str(), out); }));
   }
-  /// Reads a model before any pass: see weft_graph_read.
+  /// Reads a model as a graph, before any pass; see weft_graph_read.
   static Graph read(const std::string& path, const CompileOptions& options = {}) {
     detail::CompileOptionsView view(options);
     auto call = [&](auto out) { return weft_graph_read(path.c_str(), view.get(), out); };
@@ -424,7 +424,7 @@ class Graph {
   std::string print() const {
     return own_text([&](char** out) { return weft_graph_print(get(), out); });
   }
-  Tensor to_onnx() const {  ///< a file's bytes, u8[size]
+  Tensor to_onnx() const {  ///< returns the bytes of an ONNX file, u8[size]
     return Tensor::make([&](auto out) { return weft_graph_export(get(), out); });
   }
   weft_graph* get() const { return graph_.get(); }

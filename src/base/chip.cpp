@@ -24,7 +24,7 @@ namespace {
 enum Register : uint8_t { eax, ebx, ecx, edx };
 enum State : uint8_t { any, ymm, zmm, tile };  // register files that the operating system must save
 
-constexpr int extra = 5;  // the level of features that no x86-64 level includes
+constexpr int extra = 5;  // level of the features beyond x86-64-v4
 
 /// How cpuid reports a feature, and the x86-64 level that implies it.
 struct Feature {
@@ -45,7 +45,7 @@ constexpr auto features = std::to_array<Feature>({
 struct Processor {
   std::string_view name;
   ChipKind kind;
-  int level;  // of x86-64
+  int level;  // x86-64 level
 };
 constexpr auto processors = std::to_array<Processor>({
 #define CPU(name, kind, level, is_tested) {name, ChipKind::kind, level},
@@ -138,7 +138,7 @@ int host_level() {
 struct Model {
   uint32_t vendor;  // first four letters of the vendor's name
   uint32_t family;
-  uint32_t first, last;  // models
+  uint32_t first, last;  // first and last model
   const char* name;
 };
 

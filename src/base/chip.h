@@ -17,8 +17,8 @@ struct Chip {
   bool operator==(const Chip&) const = default;
 };
 
-/// Returns the processor of this machine, found by cpuid. A feature is listed if both the chip and the operating system
-/// have it. WEFT_CPU lowers it to a plain x86-64 level; a level that the machine lacks is a usage error (E204).
+/// Returns the processor of this machine, found by cpuid, with the features that chip and operating system both have.
+/// WEFT_CPU lowers it to a plain x86-64 level; E204 if the machine lacks that level.
 const Chip& host_chip();
 
 /// Returns a chip by the name that people use: "x86-64-v3", "x86-64-v4+avx512vnni", "host", "gfx942", "sm_90a". Throws
@@ -34,8 +34,8 @@ bool has_feature(const Chip& chip, const std::string& feature);
 /// True when the CPU `machine` has every feature that code for the CPU `code` uses; other chips must be equal.
 bool runs_code_for(const Chip& machine, const Chip& code);
 
-/// Returns the number of CPU features that code for this chip uses. Where code for several chips runs on this machine,
-/// Weft takes the one with the greatest number.
+/// Returns the number of CPU features that code for this chip uses. If this machine can run code for several chips,
+/// Weft prefers the chip with the greatest number.
 int reach(const Chip& chip);
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 #include "base/chip.h"
 #include "base/dtype.h"
 
-/// What each chip can do. chips.def lists the known chips by name.
+/// The features of chips. chips.def lists the known chips by name.
 namespace weft {
 
 /// Returns the name of the vendor: "cpu", "amd" or "nvidia".
@@ -41,16 +41,16 @@ struct GpuFamily {
   /// Hopper's wgmma: four warps multiply from shared memory together, and the blocks of a cluster read each other's
   /// shared memory (kernels/wgmma.h).
   bool warp_groups = false;
-  int hip_units = 1;    ///< compute units that HIP counts as one
-  int f64_lanes = 8;    ///< columns of f64 that an epilogue takes at once; more would leave only two waves for a SIMD
-  int short_rows = 8;   ///< rows of 16 bits that attention of few rows keeps in registers
-  int wide_rows = 8;    ///< the same for wider types
-  int short_keys = 64;  ///< keys of 16 bits that attention takes at a time; more would spill
+  int hip_units = 1;    ///< compute units that HIP counts as one (a work group processor)
+  int f64_lanes = 8;    ///< f64 columns that an epilogue computes at once; more would leave only two waves per SIMD
+  int short_rows = 8;   ///< 16-bit query rows that the kernel attention_few keeps in registers
+  int wide_rows = 8;    ///< query rows of wider types that it keeps there
+  int short_keys = 64;  ///< 16-bit keys that attention loads at a time; more would spill registers
 };
 
 struct GpuModel : GpuFamily {
   std::string_view arch;
-  int compute_units;       ///< of the usual model of this chip
+  int compute_units;       ///< compute units of the usual model of this chip
   bool is_tested;          ///< tests compile or run kernels for it
   std::string_view lacks;  ///< features of the chip that Weft does not use, as a sentence; "" if none
 };
@@ -68,18 +68,18 @@ std::vector<std::string> tested_chips(std::string_view vendor);
 /// Returns the macros that tell GPU kernels the chip's features: "WEFT_WARP_GROUPS=1".
 std::vector<std::string> kernel_macros(const Chip& chip);
 
-/// True if the CPU multiplies this type with sums in f32; otherwise values are widened first.
+/// True if the CPU has an instruction for products of this type with f32 sums; otherwise kernels convert values to f32.
 bool multiplies(DType type, const Chip& chip);
 /// True if the CPU has products of u8 by i8 with sums in i32 (VNNI).
 bool multiplies_bytes(const Chip& chip);
 /// True if the CPU multiplies u8 by i8 in tiles (AMX).
 bool multiplies_tiles(const Chip& chip);
 
-/// Returns the chip that kernels are compiled for. A CPU keeps its level and the features that lowering or a kernel
-/// header tests, and loses the processor to tune for. The code runs on `chip` and gives the same results.
+/// Returns the chip that kernels are compiled for. For a CPU, keeps the level and the features that lowering or a
+/// kernel header tests, and drops the model to tune for. The code runs on `chip` and gives the same results.
 Chip plain_chip(const Chip& chip);
 
-/// Returns the name by which chip_named finds this chip; it leaves out the processor to tune for.
+/// Returns the name by which chip_named finds this chip, without the CPU model to tune for.
 std::string chip_name(const Chip& chip);
 
 }  // namespace weft

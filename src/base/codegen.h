@@ -47,8 +47,7 @@ struct KernelSource {
   Sanitizer sanitizer = build_sanitizer();  ///< x86 only
 };
 
-/// The registers and memory that a GPU kernel uses, read from the notes of an AMD code object. Registers are counted
-/// per lane.
+/// The registers (per lane) and memory that a GPU kernel uses, read from the notes of an AMD code object.
 struct ResourceUse {
   std::string kernel{};
   int vgprs = 0;  ///< vector registers, arch + acc on CDNA
@@ -67,9 +66,9 @@ struct CompileTimes {
   double front_end_ms = 0, optimise_ms = 0, emit_ms = 0;
 };
 
-/// The result of a compile or a link. `bytes` holds a relocatable ELF object (x86 and AMD compile), a shared object
-/// (x86 link), one code object (version 5, for hipModuleLoadData) for each input at multiples of 64 bytes (AMD link),
-/// or PTX text (NVIDIA).
+/// The result of a compile or a link. After a compile, `bytes` holds a relocatable ELF object (x86, AMD) or PTX text
+/// (NVIDIA). After a link it holds a shared object (x86), or one code object of version 5 (for hipModuleLoadData) for
+/// each input at multiples of 64 bytes (AMD), or PTX texts (NVIDIA).
 struct CodegenResult {
   bool ok = false;
   std::vector<std::byte> bytes{};      ///< empty unless ok
@@ -78,11 +77,11 @@ struct CodegenResult {
   CompileTimes times{};
 };
 
-/// Keeps parsed kernel headers between processes, by a text that names how they were parsed. Any thread may call it.
+/// A cache of parsed kernel headers that several processes share. A key names the options of the parse. Thread-safe.
 class HeaderStore {
  public:
   virtual ~HeaderStore() = default;
-  /// Returns what `put` was given under this name by the same build of the code generator; empty if there is nothing.
+  /// Returns the headers that the same build of the code generator stored under this name with `put`; empty if none.
   virtual Bytes get(std::string_view name) noexcept = 0;
   virtual void put(std::string_view name, Bytes headers) noexcept = 0;
 };
@@ -91,9 +90,9 @@ class HeaderStore {
 class Codegen {
  public:
   virtual ~Codegen() = default;
-  /// Compiles one kernel; takes about 10 ms for a pointwise kernel. The first one for a chip that includes headers waits
-  /// until all kernel headers are parsed (about 200 ms), or read from `store` if they are there. Should the headers not
-  /// compile together for this chip, the diagnostics say why, and each kernel parses its own.
+  /// Compiles one kernel; takes about 10 ms for a pointwise kernel. The first kernel for a chip that includes headers
+  /// waits until all kernel headers are parsed (about 200 ms) or read from `store`. If the headers do not compile
+  /// together for this chip, the diagnostics say why, and each kernel parses its own headers.
   virtual CodegenResult compile(const KernelSource& source, const Chip& chip,
                                 HeaderStore* store = nullptr) noexcept = 0;
   /// Links results of `compile` into one loadable image. An x86 image exports only the symbols in `exported` (if empty:

@@ -4,7 +4,7 @@
 namespace weft {
 namespace {
 
-/// The dynamic type of every Tensor::items.
+/// The type of the object that every Tensor::items points to.
 struct Items : std::vector<Tensor> {
   int64_t bytes = 0;
 };

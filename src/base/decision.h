@@ -20,7 +20,7 @@ struct Candidate {
   bool needs_measurement = false;  ///< chosen only if measured to be the fastest: the cost model does not cover it
 };
 
-/// A size that a problem names. If the size is symbolic, `number` is the value that the cost model assumes.
+/// A named size of a problem. If the size is symbolic, `number` is the value that the cost model assumes.
 struct AssumedSize {
   std::string name;
   Dim size = 0;
@@ -43,7 +43,7 @@ struct Choice {
 };
 using Chooser = std::function<Choice(const Decision&)>;
 
-/// Returns the cheapest candidate by the cost model (the first of equals); at least one must need no measurement.
+/// Returns the candidate with the lowest estimate (the first of equals) among those with needs_measurement false.
 size_t favourite(const Decision& decision);
 
 }  // namespace weft

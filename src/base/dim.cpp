@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t unbounded_below = INT64_MIN;
 constexpr int64_t unbounded_above = INT64_MAX;
 
-/// Bounds are extended integers: INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
+/// The bounds of a size. INT64_MIN and INT64_MAX mean "no bound known", and stay so under arithmetic.
 struct Interval {
   int64_t low = unbounded_below;
   int64_t high = unbounded_above;
@@ -27,7 +27,7 @@ struct Interval {
 }  // namespace
 
 /// A factor that cannot be split further. Atoms are ordered and compared by `key`, their canonical text. The range is
-/// computed once: atoms contain atoms, and visiting them each time would take 2^depth steps.
+/// computed once and kept: atoms contain atoms, and recomputing the ranges at each use would take 2^depth steps.
 struct DimAtom {
   AtomKind kind;
   Symbol symbol;
@@ -50,8 +50,8 @@ struct DimTerms {
 
 namespace {
 
-/// Limits on the characters of an expression and the factors of a term. Real models need some hundred. Without a limit,
-/// a few nodes that square a size repeatedly would make expressions grow without end.
+/// Limits on the characters of an expression and the factors of a term. Real models need a few hundred characters.
+/// Without a limit, a few nodes that square a size repeatedly would make expressions grow without end.
 constexpr size_t longest_expression = 16'384, max_factors = 512;
 
 [[noreturn]] void overflow() {
@@ -129,7 +129,7 @@ std::string key_of(const std::vector<Atom>& factors) {
   return key;
 }
 
-/// Orders larger powers first, so that a polynomial begins with its leading term.
+/// True if `a` comes before `b`: terms of higher degree are first, so that a polynomial begins with its leading term.
 bool leads(const DimTerm& a, const DimTerm& b) {
   if (a.factors.size() != b.factors.size()) return a.factors.size() > b.factors.size();
   return a.key < b.key;
@@ -146,7 +146,7 @@ struct DimAlgebra {
 
   static int64_t constant_term(const Dim& dim) { return dim.constant_; }
 
-  /// Merges equal terms and drops zeros.
+  /// Merges terms with equal factors and drops terms with coefficient 0.
   static Dim make(int64_t constant, std::vector<DimTerm> terms) {
     std::ranges::sort(terms, leads);
     std::vector<DimTerm> merged;
@@ -194,7 +194,7 @@ struct DimAlgebra {
     return make(multiply(a.constant_, factor), std::move(scaled));
   }
 
-  /// Replaces b * floordiv(a, b) by a where b divides a, so that rounding up and back cancels.
+  /// Replaces b * floordiv(a, b) by a if b divides a.
   static Dim restore_exact(const Dim& sum) {
     for (const DimTerm& term : terms(sum)) {
       for (size_t i = 0; i < term.factors.size(); ++i) {
@@ -248,7 +248,7 @@ struct DimAlgebra {
     return std::nullopt;
   }
 
-  /// Splits `a` into terms that `divisor` divides and the rest: a = divisor * whole + rest. Returns both.
+  /// Returns {whole, rest} with a = divisor * whole + rest. Coefficients in `rest` are not multiples of the divisor.
   static std::pair<Dim, Dim> split_multiples(const Dim& a, int64_t divisor) {
     std::vector<DimTerm> whole, rest;
     for (DimTerm term : terms(a)) {
@@ -266,8 +266,8 @@ struct DimAlgebra {
     return divisor;
   }
 
-  /// Returns the sum of the terms that divide by the divisor whatever values their symbols have, divided by it, and the
-  /// sum of the other terms.
+  /// Splits `a` into the terms that are multiples of the divisor for all values of their symbols, and the rest. Returns
+  /// the sum of the former, divided by the divisor, and the sum of the rest.
   static std::pair<Dim, Dim> split_symbolic_multiples(const Dim& a, int64_t divisor) {
     Dim whole = 0, rest = a.constant_;
     bool is_alone = terms(a).size() == 1 && a.constant_ == 0;
@@ -346,7 +346,7 @@ std::string escaped(char c) {
 std::string symbol_text(std::string_view name) {
   bool is_plain = !name.empty() && !is_digit(name[0]) && std::ranges::all_of(name, is_name_part);
   if (is_plain) return std::string(name);
-  const bool is_readable = printable(name) == name;  // else not UTF-8, or with control characters that a terminal obeys
+  const bool is_readable = printable(name) == name;  // false: not UTF-8, or with control characters
   std::string text = "\"";
   for (char c : name) {
     bool is_shown = is_name_part(c) || c == ' ' || (static_cast<unsigned char>(c) >= 0x80 && is_readable);
@@ -509,7 +509,8 @@ bool known_different(const Dim& a, const Dim& b) {
   return difference.lower_bound() > 0 || difference.upper_bound() < 0;
 }
 
-/// True if `dim` is provably >= 0 when a maximum in it (or a subtracted minimum) is replaced by one of its operands.
+/// True if `dim` is >= 0 after one operand replaces a maximum, or a subtracted minimum. The replacement never raises
+/// it.
 static bool is_positive_without_choice(const Dim& dim) {
   for (const DimTerm& term : DimAlgebra::terms(dim)) {
     if (term.factors.size() != 1) continue;

@@ -43,8 +43,7 @@ class Dim {
   /// Returns the symbol if the expression is a single symbol, otherwise null.
   const Symbol* as_symbol() const;
 
-  /// Evaluates the expression with the number that `value_of` gives for each symbol. Throws E146 on overflow, E311 on a
-  /// division by zero.
+  /// Evaluates the expression; `value_of` gives each symbol's number. E146 on overflow, E311 on a division by zero.
   int64_t evaluate(const std::function<int64_t(const Symbol&)>& value_of) const;
   /// Replaces every symbol `s` by `replace(s)`.
   Dim substitute(const std::function<Dim(const Symbol&)>& replace) const;
@@ -94,7 +93,7 @@ bool known_different(const Dim& a, const Dim& b);   ///< proved never equal
 bool known_less_equal(const Dim& a, const Dim& b);  ///< proved a <= b
 
 /// Returns a symbol's name as a program's text writes it: quoted and escaped unless it has only letters, digits and
-/// "_.$:". symbol_name is the inverse.
+/// "_.$:". symbol_name does the reverse.
 std::string symbol_text(std::string_view name);
 std::string symbol_name(std::string_view text);
 
@@ -107,8 +106,8 @@ Dim parse_dim(std::string_view text, const std::function<Symbol(std::string_view
 /// Throws E151: a tensor of this rank has no dimension with that number.
 [[noreturn]] void no_such_dimension(int64_t index, size_t rank);
 
-/// Sizes of a tensor, outermost first. operator[] checks the index, because the model decides which dimension an
-/// operator asks for: one that does not exist is an error of the model (E151), not a read outside the list.
+/// Sizes of a tensor, outermost first. operator[] checks the index, because a model may name a dimension that does not
+/// exist: this is an error of the model (E151).
 class Dims : public std::vector<Dim> {
  public:
   using std::vector<Dim>::vector;

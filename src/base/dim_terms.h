@@ -5,7 +5,7 @@
 
 #include "base/dim.h"
 
-/// The terms of a symbolic size, for code that prints it in another language.
+/// The terms of a symbolic size, for code that translates the size into another language.
 namespace weft {
 
 /// A symbol, or a function of two sizes.
@@ -21,7 +21,7 @@ struct DimProduct {
   std::vector<DimFactor> factors = {};
 };
 
-/// Returns the terms whose sum is the size; the constant term, if any, comes last.
+/// Returns the terms; their sum is the size. The constant term, if any, comes last.
 std::vector<DimProduct> terms_of(const Dim& dim);
 
 }  // namespace weft

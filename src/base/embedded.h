@@ -5,9 +5,9 @@
 
 namespace weft {
 
-/// A file that is compiled in (cmake/embed_files.cmake); lists of them are sorted by name.
+/// A file that is embedded in the library (cmake/embed_files.cmake). Lists of these files are sorted by name.
 struct EmbeddedFile {
-  std::string_view name;  ///< its path below a folder
+  std::string_view name;  ///< path relative to the embedded folder
   std::string_view text;
 };
 

@@ -12,7 +12,7 @@ std::string format(const ErrorInfo& e) {
   return text;
 }
 
-/// Shortens a text for messages, because names in a model may have megabytes.
+/// Truncates a text to about `most` bytes for messages, because names in a model may be megabytes long.
 void shorten(std::string& text, size_t most) {
   if (text.size() <= most) return;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;  // do not cut a UTF-8 character
@@ -21,7 +21,7 @@ void shorten(std::string& text, size_t most) {
 }
 
 ErrorInfo shortened(ErrorInfo info) {
-  constexpr size_t most = 4'000, max_problems = 20'000;  // bytes; "why" may list many problems
+  constexpr size_t most = 4'000, max_problems = 20'000;  // in bytes; `why` may list many problems
   for (std::string* text : {&info.what, &info.where, &info.hint}) shorten(*text, most);
   shorten(info.why, max_problems);
   return info;

@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// Returns names in the folder that are similar to the missing one.
+/// Returns the names of files in the same folder that resemble the missing one.
 std::string near_files(const std::filesystem::path& path) {
   std::vector<std::string> names;
   std::error_code failed;

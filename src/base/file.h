@@ -11,8 +11,7 @@
 
 namespace weft {
 
-/// Read-only bytes with shared ownership: heap memory, a mapped file, or a part of either. Copies are cheap and keep
-/// the owner alive.
+/// Read-only bytes with shared ownership: heap memory, a mapped file, or a part of either. Cheap to copy.
 class Bytes {
  public:
   Bytes() = default;
@@ -63,7 +62,7 @@ bool write_all(int fd, std::span<const std::byte> data);
 /// Writes a file atomically: into a temporary without a name, which is flushed, named and renamed over `path`. A device
 /// or pipe is written to directly. Throws E106.
 void write_file(const std::filesystem::path& path, std::span<const std::byte> data);
-/// Writes pieces of data likewise, one after another.
+/// Writes pieces of data, one after another, into one file in the same way.
 void write_file(const std::filesystem::path& path, std::span<const std::span<const std::byte>> pieces);
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

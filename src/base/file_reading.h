@@ -19,7 +19,7 @@ class FileGuard {
 /// True if a read of the mapped file that contains `byte` met a page that the file no longer has.
 bool is_cut(const std::byte* byte);
 
-/// Surrounds code that reads mapped files, which other processes may change at the same time.
+/// A scope for code that reads mapped files, which other processes may change at the same time.
 class FileReading {
  public:
   FileReading();

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Memory and threads that an embedding program provides in place of the library's own. Plain functions, because they
-/// come through the C interface.
+/// Memory and threads that an embedding program provides in place of the library's own. They are plain functions,
+/// because the C interface passes them.
 namespace weft {
 
 /// An allocator for weights, working memory and results; for a GPU, it returns memory of that device. Null functions
@@ -19,7 +19,7 @@ struct HostAllocator {
 /// The upper limit of thread counts: no machine has more, so a greater number is an error of the caller.
 inline constexpr int max_threads = 4096;
 
-/// Runs the pieces of a kernel. A null function selects the library's thread pool.
+/// The caller's threads, which run the pieces of a kernel. A null function selects the library's thread pool.
 struct HostExecutor {
   int width = 0;  ///< the most pieces that are worth running at once
   /// Calls `body(context, i)` once for each i in [0, count), in any order and on any threads (one is enough), and
@@ -28,7 +28,7 @@ struct HostExecutor {
   void* user = nullptr;
 };
 
-/// Where a program takes memory and threads from, and its limits.
+/// A program's sources of memory and threads, and its limits.
 struct Host {
   int threads = 1;  ///< threads of the library's pool; unused with an executor
   HostAllocator allocator = {};

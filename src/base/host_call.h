@@ -11,7 +11,7 @@
 namespace weft {
 
 enum class HostFn : uint8_t {
-  // Containers. In this list "numbers" and "strings" are the fields of HostCall.
+  // Containers. In this list, "numbers:" and "strings:" explain these fields of HostCall.
   same,        ///< x -> x
   collect,     ///< items... -> a container of them; numbers: its kind
   length,      ///< container -> i64[]
@@ -22,13 +22,13 @@ enum class HostFn : uint8_t {
   split,       ///< x[, lengths] -> sequence; numbers: axis, keeps the axis; without lengths each is 1
   join,        ///< sequence -> optional with one tensor; numbers: axis, along a new axis
   // Strings.
-  to_text,      ///< numbers -> strings
-  from_text,    ///< strings -> numbers; numbers: the element type
-  concat_text,  ///< x, y -> x with y after it, element by element
-  split_text,   ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any); strings:
-                ///< delimiter
-  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive; strings:
-                   ///< stopwords
+  to_text,         ///< numbers -> strings
+  from_text,       ///< strings -> numbers; numbers: the element type
+  concat_text,     ///< x, y -> x with y after it, element by element
+  split_text,      ///< x -> optional with pieces along a new last axis, counts; numbers: most splits (-1: any);
+                   ///< strings: the delimiter
+  normalize_text,  ///< x -> optional with what is left; numbers: case (0 none, 1 lower, 2 upper), sensitive;
+                   ///< strings: the stopwords
   match_text,      ///< strings -> bool; strings: the pattern that each whole string must match
   // Maps.
   zip_map,     ///< scores [n, classes] -> sequence of maps; numbers or strings: their keys
@@ -38,11 +38,11 @@ enum class HostFn : uint8_t {
   decode_image,  ///< bytes of a file -> optional with u8[height, width, channels]; numbers: 0 RGB, 1 BGR, 2 grey
   // Strings by the rules of TensorFlow.
   split_rows,   ///< strings -> optional with all pieces [n], optional with i64[n, 2], the row and place of each;
-                ///< numbers: form (0: splits at each byte that is in the delimiter, or at all bytes; 1: at the
-                ///< whole delimiter, or at white space), drops empty pieces (form 0), most splits (form 1);
-                ///< strings: delimiter, which may be empty
-  ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows; numbers:
-  ///< padding (-1: as far as needed), keeps short rows, lengths; strings: separator, left pad, right pad
+                ///< numbers: form (0: splits at each byte of the delimiter, or at every byte if it is empty; 1: at
+                ///< the whole delimiter, or at white space if it is empty), drops empty pieces (form 0), most
+                ///< splits (form 1); strings: the delimiter
+  ngrams_text,  ///< tokens [n], starts of rows i64[rows + 1] -> optional with n-grams, starts of their rows;
+  ///< numbers: padding (-1: as far as needed), keeps short rows, lengths; strings: separator, left pad, right pad
   hash_text,  ///< strings -> i64, FarmHash's fingerprint modulo the number of buckets; numbers: buckets
 };
 

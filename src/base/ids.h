@@ -17,7 +17,7 @@ struct Id {
   Id() = default;
   explicit Id(int64_t place) : number(static_cast<int>(place)) {}
 
-  /// Returns the number. There must be an item.
+  /// Returns the number; the id must not be empty.
   size_t index() const { return number; }
   explicit operator bool() const { return number >= 0; }
   auto operator<=>(const Id&) const = default;
@@ -34,7 +34,7 @@ std::string to_string(Id<T> id) {
   return std::to_string(id.number);
 }
 
-/// A list that only ids index: those of its own items, or of another list's (a number for each buffer).
+/// A list indexed by ids only: those of its own items, or those of another list (for example, a number per buffer).
 template <class T, class Key = Id<T>>
 class Table : public std::vector<T> {
  public:

@@ -25,7 +25,7 @@ Mappings& mappings() {
   return known;
 }
 
-/// A mapping of a file. It stays in the list while any part of it is in use.
+/// A mapping of a file. It is in Mappings while any part of it is in use.
 class KeptFile {
  public:
   explicit KeptFile(Bytes file) : file_(std::move(file)) {

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-/// Calls `visit` for each size of a call that may be symbolic.
+/// Calls `visit` for each size of a library call; a size may be symbolic.
 template <class Call, class Visit>
 void for_each_size(Call& call, const Visit& visit) {
   auto* c = std::get_if<LibraryConvolution>(&call.work);

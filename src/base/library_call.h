@@ -22,8 +22,8 @@ struct LibraryProduct {
 };
 
 /// y = relu(convolution(x, weights) + bias + other); bias, other and relu are optional. Sums are f32 until y is
-/// rounded. The operands are x, weights, then bias, other (if any) and y. Tensors are channels last, weights [channel
-/// out][taps][channel in of a group], a bias f32; all but x are dense. Spatial lists are as in lower/window.h.
+/// rounded. Operands: x, weights, bias, other, y. Images are channels last, the weights [channel out][taps][channel in
+/// of a group], the bias f32; all but x are dense. Spatial lists: see lower/window.h.
 struct LibraryConvolution {
   DType type = DType::f16;                                       ///< of all operands but the bias
   Dim batch = 1, groups = 1, channels_in = 1, channels_out = 1;  ///< channels of one group
@@ -40,7 +40,7 @@ struct LibraryCall {
 
   size_t operands() const;
   bool has_symbols() const;
-  /// Returns the call with a number for every size; sets is_open if there were symbols.
+  /// Returns the call with a number in place of every size; sets is_open if a size was symbolic.
   LibraryCall at(const std::function<int64_t(const Dim&)>& number) const;
   /// Returns all fields as one line of text.
   std::string text() const;

@@ -9,8 +9,8 @@ namespace weft {
 
 enum class LogLevel : uint8_t { error, warning, note, info, debug, trace };
 
-/// Receives every message. The default (also for an empty function) writes to standard error. The embedding program
-/// sets it once, before other calls.
+/// The function that receives every message. The default (also for an empty function) writes to standard error. The
+/// embedding program sets it once, before other calls.
 using Logger = std::function<void(LogLevel, std::string_view)>;
 void set_logger(Logger logger);
 /// Messages above this level are dropped before they are built; the default is `warning`.
@@ -23,7 +23,7 @@ void log(LogLevel level, const Args&... args) {
   if (log_enabled(level)) log_text(level, cat(args...));
 }
 
-/// True if WEFT_DEBUG asks for `scale` (see knobs.def) in the part of Weft named `part`.
+/// True if WEFT_DEBUG asks for debug level `scale` (see knobs.def) in the part of Weft named `part`.
 bool debug_enabled(int scale, std::string_view part = {});
 
 }  // namespace weft

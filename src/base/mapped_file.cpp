@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped files, and the handling of files that are shortened meanwhile (file_reading.h).
+// Mapped files, and the handling of files that other processes shorten while they are mapped (file_reading.h).
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -26,8 +26,7 @@ uintptr_t page_size() {
   return size;
 }
 
-/// The addresses of a mapped file. The signal handler may read the ranges at any time, so they are reused and never
-/// freed.
+/// The addresses of a mapped file. The signal handler may read this list at any time: entries are reused, never freed.
 struct Range {
   std::atomic<uintptr_t> begin{0}, end{0};  // begin 0: unused
   std::atomic<bool> is_cut{false};          // the handler has put zeros in place of pages
@@ -84,7 +83,7 @@ void pass_on(int number, siginfo_t* info, void* context) {
   struct sigaction end{};
   end.sa_handler = SIG_DFL;
   ::sigaction(number, &end, nullptr);
-  if (!is_fault) ::raise(number);  // a real fault occurs again by itself
+  if (!is_fault) ::raise(number);  // after a real fault, the instruction faults again
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
@@ -96,7 +95,7 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
 
 void set_handler() {
   std::scoped_lock lock(mutex);
-  page_size();  // initialised here rather than inside the handler
+  page_size();  // here, because a signal handler must not initialise it
   if (guards++ > 0 || is_handler_set) return;
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
@@ -105,7 +104,7 @@ void set_handler() {
   is_handler_set = ::sigaction(SIGBUS, &action, &handler_before) == 0;
 }
 
-/// If another handler was installed over this one meanwhile, leaves both installed.
+/// Restores the previous handler. If another handler has replaced Weft's since, changes nothing.
 void remove_handler() {
   std::scoped_lock lock(mutex);
   if (--guards > 0 || !is_handler_set) return;
@@ -140,7 +139,7 @@ class MappedFile {
   }
   size_t size() const { return info_.st_size; }
 
-  /// Ignores that the file was moved away or removed.
+  /// Throws E106 if the file has changed. A file that was moved away or removed counts as unchanged.
   void check() const {
     struct stat now{};
     bool is_there = ::stat(path_.c_str(), &now) == 0 && now.st_ino == info_.st_ino && now.st_dev == info_.st_dev;
@@ -213,7 +212,7 @@ Bytes Bytes::in_memory() const {
     check_file();
     return own;
   }
-  // Copies to huge pages, as all weights are held for runs. Copies piece by piece and drops the pages that it has read,
+  // The copy is in huge pages and stays for all runs. Copies piece by piece and drops the file's pages that were read,
   // so that the weights are never twice in memory.
   constexpr std::align_val_t huge_page{2 << 20};
   std::shared_ptr<std::byte> owner(static_cast<std::byte*>(::operator new(size(), huge_page)),
@@ -254,7 +253,7 @@ Bytes map_descriptor(int fd, const std::string& name) {
 }
 
 Bytes map_file(const std::filesystem::path& path) {
-  // O_NONBLOCK: opening a FIFO must not hang; it is refused as not regular.
+  // O_NONBLOCK: opening a FIFO must not hang. A check below refuses it, because it is no regular file.
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) file_error(path.string(), "open", errno);
   return map_descriptor(file.fd, path.string());

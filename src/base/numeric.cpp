@@ -31,12 +31,12 @@ uint32_t overflow_encoding(const FloatFormat& f, bool saturate) {
   return f.has_infinity ? infinity_encoding(f) : nan_encoding(f);
 }
 
-/// Returns the nearest encoding of a finite `magnitude` > 0; it may exceed the largest one.
+/// Returns the nearest encoding of a finite `magnitude` > 0. The result may exceed the largest valid encoding.
 uint32_t encode_magnitude(double magnitude, const FloatFormat& f) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   int unbiased = std::max(exponent - 1, 1 - f.bias);  // subnormals share the smallest exponent
-  // nearbyint rounds half to even in the default mode; carries run into the exponent by themselves.
+  // nearbyint rounds half to even in the default mode; a carry out of the mantissa increments the exponent field.
   double steps = std::nearbyint(std::ldexp(magnitude, f.mantissa_bits - unbiased));
   int64_t base = static_cast<int64_t>(unbiased + f.bias - 1) << f.mantissa_bits;
   int64_t encoding = base + static_cast<int64_t>(steps);
@@ -85,7 +85,7 @@ double decode_float(uint32_t encoding, const FloatFormat& f) {
 
 uint32_t encode_float(double value, const FloatFormat& f, bool saturate) {
   if (!f.is_signed) return encode_power_of_two(value, saturate);
-  if (std::isnan(value)) return f.has_nan ? nan_encoding(f) : sign_bit(f);  // f4 has none: -0, as ONNX says
+  if (std::isnan(value)) return f.has_nan ? nan_encoding(f) : sign_bit(f);  // f4 has no NaN: gives -0, as ONNX does
   uint32_t sign = std::signbit(value) ? sign_bit(f) : 0;
   double magnitude = std::fabs(value);
   if (std::isinf(value))

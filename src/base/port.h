@@ -14,7 +14,7 @@ struct Port {
   Type type = {};
   std::optional<Tensor> default_value = {};  ///< an initialiser that callers may override
   bool is_donated = false;                   ///< a run may write an output into this input's memory
-  int rank = 0;                              ///< the device (of several) whose memory holds the value
+  int rank = 0;                              ///< the device, of several, that holds the value
 };
 
 /// A request to write an output into the memory of an input. The caller gives up the input's contents.
@@ -23,7 +23,7 @@ struct DonationRequest {
 };
 struct Donation {
   int input = 0, output = 0;
-  std::string why_not = {};  ///< empty: granted
+  std::string why_not = {};  ///< why the request was refused; empty: granted
 };
 
 }  // namespace weft

@@ -20,7 +20,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// "f32[2,batch]"; a scalar prints as "f32[]".
+/// Returns the shape as text: "f32[2,batch]"; a scalar is "f32[]".
 std::string to_string(const Shape& shape);
 
 /// The type of a value: a tensor, or one of ONNX's containers around other types.
@@ -54,7 +54,7 @@ inline bool is_placeholder(const Symbol& symbol) {
 Dim placeholder(std::string_view name);
 /// True if `dims` consists of this placeholder only.
 bool is_placeholder(const Dims& dims, std::string_view name);
-/// Returns the type in a form for elements of a container: sizes that are not numbers become `_`.
+/// Returns the type as the element type of a container: sizes that are not numbers become `_`.
 Type as_element(const Type& type);
 /// Returns the narrowest type that holds the elements of both; nothing if there is none (other kinds or element types).
 std::optional<Type> common_element(const Type& a, const Type& b);

@@ -11,16 +11,16 @@
 
 namespace weft {
 
-/// Maps strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit numbers for
-/// everything that moves, selects or compares elements, kernels included. Only operators that read the characters need
-/// the strings.
+/// A mapping of strings to numbers; equal strings have equal numbers. So a tensor of strings is a tensor of 64-bit
+/// numbers for everything that moves, selects or compares elements, kernels included. Only operators that read the
+/// characters need the strings.
 ///
 ///     StringPool pool(&program_texts);
 ///     std::vector<int64_t> codes = pool.encode({"a", "b", "a"});   // {0, 1, 0}
 ///     pool.text(codes[1]);                                         // "b"
 ///
-/// Not for use by two threads at once; a pool that is only read (text, find) may be shared. A plan cannot know the
-/// sizes of strings, and a few nodes can double one repeatedly: a pool or a tensor above 256 MiB throws E401.
+/// Two threads must not change a pool at once; reading (text, find) is safe. A pool or a tensor above 256 MiB throws
+/// E401: plans cannot limit the lengths of strings, and a few nodes can double a string repeatedly.
 class StringPool {
  public:
   /// Numbers continue after those of `base`, which must outlive this and not grow any more.

@@ -38,7 +38,7 @@ bool operator==(const Tensor& a, const Tensor& b);
 /// Returns the number of elements; throws E146 if it overflows.
 int64_t element_count(std::span<const int64_t> dims);
 
-/// A new tensor whose data is not yet set. The caller fills it through the returned pointer before sharing it.
+/// A new tensor without contents yet. The caller fills it through the returned pointer before sharing it.
 struct MutableTensor {
   Tensor tensor;
   std::byte* data = nullptr;

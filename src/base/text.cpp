@@ -70,7 +70,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& names, size_t limit) {
-  // compared pairs of letters: enough for 10,000 names of 20 letters, but not for ten names of a megabyte
+  // limit on compared pairs of letters: enough for 10,000 names of 20 letters, but not for ten names of a megabyte
   constexpr size_t max_work = 4'000'000;
   const size_t farthest = std::max<size_t>(2, name.size() / 3);
   std::vector<std::pair<size_t, std::string_view>> near;

@@ -42,7 +42,7 @@ void append(std::string& out, const T& value) {
   out += to_string(value);
 }
 
-/// Returns the enumerator with this name. Its enum must have a function `names(value)` that lists the names in order.
+/// Returns the name of an enumerator. The enum must have a function `names(value)` that lists the names in order.
 template <class Enum>
 std::string_view enum_name(Enum value) {
   return names(value)[static_cast<size_t>(value)];
@@ -69,8 +69,7 @@ std::string cat(const Args&... args) {
   return out;
 }
 
-/// Returns `text` with control bytes and invalid UTF-8 written as \xNN, so that a model's names are safe to show on a
-/// terminal.
+/// Returns `text` with control bytes and invalid UTF-8 as \xNN, so that a model's names are safe to show on a terminal.
 std::string printable(std::string_view text);
 
 /// Returns at most `limit` entries of `names` that are likely spellings of `name`, nearest by edit distance first.

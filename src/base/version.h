@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Returns the version of Weft as "major.minor.patch"; the build makes its definition from the one in CMakeLists.txt.
+/// Returns the version of Weft as "major.minor.patch"; the build generates the definition from CMakeLists.txt.
 std::string_view version();
 
 }  // namespace weft

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-/// Tells whether a run or a compile must end early: its deadline has passed, or `stop` returns true. Every thread of
-/// the run or compile checks it between pieces of work. `stop` must outlive the watch.
+/// The conditions that end a run or a compile early: its deadline has passed, or `stop` returns true. Every thread of
+/// the run or compile checks them between pieces of work. `stop` must outlive the watch.
 class Watch {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
@@ -36,7 +36,7 @@ class Watch {
   std::atomic<int> reason_{none};
 };
 
-/// While this object lives, all work of this thread checks `watch` (null: none), at any call depth.
+/// A scope in which all work of this thread, at any call depth, checks `watch` (null: none).
 class WatchScope {
  public:
   explicit WatchScope(Watch* watch);
@@ -50,8 +50,8 @@ class WatchScope {
   Watch* outer_;
 };
 
-/// Throws E403 or E404 if this thread's work must end. It is cheap: every loop of a compile or of the reference that
-/// may take more than a few milliseconds calls it.
+/// Throws E403 or E404 if this thread's work must end. Cheap: every loop of a compile or of the reference that may take
+/// more than a few milliseconds calls this function.
 inline void check_watch() {
   if (Watch* watch = WatchScope::current()) watch->check({});
 }

@@ -70,14 +70,14 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
     return notes;
   }
 
-  /// Copies the constants, because programs that are compiled later need them again.
+  /// Copies constants from the caller's memory, because programs that are compiled later need them.
   void detach() override {
     std::lock_guard lock(mutex_);
     own_constants(options_);
     first_->detach();
   }
 
-  /// True if a run that was refused may be repeated: a refused run may already have overwritten donated inputs.
+  /// True if a refused run may be repeated. False with donated inputs, which the refused run may have overwritten.
   bool may_run_again() const { return options_.donate.empty(); }
   std::shared_ptr<const Variant> likely() const { return likely_; }
 
@@ -135,7 +135,7 @@ class BySizes final : public Executable, public std::enable_shared_from_this<ByS
   mutable std::map<std::string, std::shared_ptr<const Variant>> variants_ = {};
 };
 
-/// Runs the variant that ran last, as long as its sizes fit.
+/// A context that keeps using the variant of the last run as long as this variant fits the sizes of the inputs.
 class BySizesContext final : public Context {
  public:
   explicit BySizesContext(std::shared_ptr<const BySizes> program) : program_(std::move(program)) {
@@ -171,7 +171,7 @@ class BySizesContext final : public Context {
   }
 
   std::shared_ptr<const BySizes> program_;
-  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // last used last
+  std::vector<std::pair<std::shared_ptr<const Variant>, std::unique_ptr<Context>>> contexts_ = {};  // oldest use first
 };
 
 std::unique_ptr<Context> BySizes::new_context() const { return std::make_unique<BySizesContext>(shared_from_this()); }

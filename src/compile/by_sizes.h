@@ -5,12 +5,12 @@
 #include "compile.h"
 #include "frontends/onnx/import/import.h"
 
-/// Models in which a size decides the rank of a value (Squeeze without axes, an If whose branches differ in rank). Weft
-/// compiles a program for each set of such decisions, at the first run that needs it, and keeps it.
+/// Models in which a size decides the rank of a value (Squeeze without axes, an If with branches of different rank).
+/// Weft compiles a program for each set of such decisions, at the first run that needs it, and keeps the program.
 namespace weft {
 
-/// Returns `first`, the program for `decisions`, extended: sizes with other decisions compile the model again, with
-/// `options`.
+/// Returns an executable that runs `first`, the program for `decisions`. For sizes that lead to other decisions, the
+/// executable compiles the model again with `options`.
 std::shared_ptr<Executable> make_by_sizes(std::shared_ptr<const onnx::Model> model, onnx::SizeDecisions decisions,
                                           std::shared_ptr<Executable> first, const CompileOptions& options);
 

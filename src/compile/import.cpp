@@ -123,7 +123,7 @@ tensorflow::ImportOptions asked_of(const onnx::Graph& graph, const CompileOption
   return wanted;
 }
 
-/// Collects whether a frontend can translate each node.
+/// For each node of a model, whether a frontend can translate it.
 class SupportReport {
  public:
   SupportReport(tensorflow::ImportOptions& options, std::vector<NodeSupport>* nodes) : nodes_(nodes) {
@@ -166,7 +166,7 @@ std::unique_ptr<Program> import_graph(const tensorflow::GraphModel& model, const
   return program;
 }
 
-/// Throws for options that this form of model does not support.
+/// Throws for options that this model format does not support.
 void refuse_choices(const CompileOptions& options, const std::string& source, bool has_outputs, bool has_signatures) {
   const char* given = !options.signature.empty() && !has_signatures ? "a signature"
                       : !options.tag.empty()                        ? "a tag"

@@ -41,7 +41,7 @@ std::optional<Chip> named_chip(std::string_view name) {
   return name.substr(0, colon) == vendor_name(chip.kind) ? std::optional(chip) : std::nullopt;
 }
 
-/// Returns the place of a named processor. It can run here if this machine has every feature that its code uses.
+/// Returns the place of a named chip. Plans run here if this is a CPU with every feature that code for the chip uses.
 Place place_of(const Chip& chip, const CompileOptions& options) {
   if (is_cpu(chip.kind) && runs_code_for(host_chip(), chip))
     return {.chip = chip, .runner = {.host = host_of(options)}};
@@ -129,8 +129,8 @@ Place find_place(const CompileOptions& options) { return find_places(options).fr
 
 namespace {
 
-/// True for errors that may not occur on the CPU. Errors of usage, limits, cancelling and the model, and operators
-/// without any kernel, occur on both.
+/// True for errors that might not occur on the CPU. Errors of usage, limits, cancelling and the model occur on every
+/// device, and so do operators without any kernel.
 bool is_of_the_gpu(const ErrorInfo& error) {
   if (error.code == "E402") return false;
   return error.kind == ErrorKind::unsupported || error.kind == ErrorKind::device || error.code == "E400" ||

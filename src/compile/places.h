@@ -7,7 +7,7 @@
 #include "base/chip.h"
 #include "base/host.h"
 
-/// Finds devices and chips by name on this machine.
+/// Functions that find devices and chips by name on this machine.
 namespace weft {
 
 struct CompileOptions;
@@ -31,14 +31,14 @@ struct Place {
   Runner runner = {};
 };
 
-/// Returns the names of the devices in the options: "cpu,cpu" are two.
+/// Returns the names of the devices in the options: "cpu,cpu" gives two.
 std::vector<std::string> device_names(const CompileOptions& options);
 /// Finds the devices that the options name. E501 for one that is not present, E502 for several that cannot compute a
 /// model together. `auto` is the first GPU, else the CPU.
 std::vector<Place> find_places(const CompileOptions& options);
 /// Returns the first place of find_places.
 Place find_place(const CompileOptions& options);
-/// This machine's processor.
+/// Returns the place of this machine's processor.
 Place cpu_place(const CompileOptions& options);
 
 /// Returns the names of the tested chips for "amd:all", "nvidia:all" and "cpu:all"; any other name is returned alone.

@@ -92,7 +92,7 @@ std::shared_ptr<const ProgramSource> source_of(const Program& program, const Com
   return std::make_shared<const ProgramSource>(std::move(source));
 }
 
-/// Compiles the parts of a GPU's program that run on the CPU. They compute in f32; none has a large product.
+/// Compiles the parts of a GPU's program that run on the CPU. In f32, because no part has a large product.
 static Table<PlanPart> plan_parts(Program& program, const CompileOptions& options) {
   Table<PlanPart> parts;
   for (TakenPart& part : take_cpu_parts(program)) {

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-/// Returns a text of the collective steps of a plan, to compare ranks.
+/// Returns the collective steps of a plan as text, to check that all ranks have the same ones.
 std::string meetings(const Plan& plan) {
   std::string text;
   for (const PlanStep& step : plan.steps) {

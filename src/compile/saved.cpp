@@ -19,7 +19,7 @@ namespace {
 
 enum class Stage : uint8_t { always, compiling };
 
-/// Appends the option's name to `late` if it belongs to compiling and is not at its default.
+/// Appends the option's name to `late` if its stage is `compiling` and its value is not the default.
 template <Stage stage, class T>
 void find_late(const char* name, const T& value, std::string& late) {
   if constexpr (stage == Stage::compiling) {
@@ -47,7 +47,7 @@ std::string names_of(const std::vector<Chip>& chips) {
   return names;
 }
 
-/// Returns the chip of the file whose code runs here and uses the most features of `here`.
+/// Returns the index of the chip that `here` can run code for and that uses the most features of `here`.
 std::optional<size_t> best_for(const Chip& here, const std::vector<Chip>& chips) {
   std::optional<size_t> best;
   for (size_t i = 0; i < chips.size(); ++i) {

@@ -23,7 +23,8 @@ namespace {
 constexpr size_t max_programs = 32;         // kept for each model
 constexpr size_t max_program_contexts = 4;  // kept in each context; each has its own working memory
 
-/// Values to try after the usual ones, for all elements of an input: 0, 1, 2 ... suit axes; 1 comes first for steps.
+/// Values to try for all elements of a static input after the usual values of its operator. Axes are often 0, 1, 2 ...;
+/// 1 comes first as the likeliest step.
 constexpr std::array<double, 5> other_values = {1, 0, 2, 3, -1};
 constexpr std::array<int64_t, 6> likely_lengths = {1, 2, 4, 3, 6, 8};  // tried for open lengths
 
@@ -119,7 +120,7 @@ std::unique_ptr<Program> StaticModel::attempt() {
   }
 }
 
-/// Tries values for both branches of a condition, because each branch may need other static inputs.
+/// With an If, tries all guesses, so that both branches are imported: each branch may need other static inputs.
 std::unique_ptr<Program> StaticModel::likely_program(const onnx::StaticNeeds& first, const Error& refusal) {
   add(first, refusal);
   for (size_t known = 0; known != found_;) {
@@ -141,7 +142,7 @@ std::vector<Port> StaticModel::outputs(const Program* likely) const {
   std::vector<Port> ports;
   bool has_others = likely && !std::ranges::equal(likely->main().results(), model_->graph.outputs, {}, &Result::name,
                                                   &onnx::ValueInfo::name);
-  if (has_others) return output_ports(*likely);  // use its ports: an edit of the graph changed the outputs
+  if (has_others) return output_ports(*likely);  // an edit of the graph changed the outputs
   for (size_t i = 0; i < model_->graph.outputs.size(); ++i) {
     const onnx::ValueInfo& declared = model_->graph.outputs[i];
     std::string name(declared.name);
@@ -195,7 +196,7 @@ Imported import_static(std::shared_ptr<const onnx::Model> model, const CompileOp
 
 namespace {
 
-/// Runs a static model on a device: one program for each value of its static inputs, the most recently used first.
+/// A static model on a device: one program for each value of its static inputs, the most recently used first.
 class Specialising final : public Executable, public std::enable_shared_from_this<Specialising> {
  public:
   Specialising(std::shared_ptr<StaticModel> model, const Program* likely, const CompileOptions& options, bool is_whole,
@@ -332,7 +333,7 @@ class Specialising final : public Executable, public std::enable_shared_from_thi
   }
 
   std::shared_ptr<StaticModel> model_;
-  bool is_whole_;  // true if no other options say how to read the model
+  bool is_whole_;  // true if these options also say how to read the model
   CompileOptions options_;
   Place place_;
   CompileReport report_;

@@ -7,8 +7,8 @@
 
 #include "compile.h"
 
-/// Models that are compiled for known values of some inputs, called static: axes, steps, the condition of an If whose
-/// branches differ in rank. The first run with new values compiles the model for them; the program is kept.
+/// Models that are compiled for known values of some inputs, called static: axes, steps, the condition of an If with
+/// branches of different rank. The first run with new values compiles the model for them; the program is kept.
 namespace weft {
 
 namespace onnx {
@@ -27,7 +27,7 @@ class StaticModel {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<StaticInput>& statics() const { return statics_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// Returns the declared outputs. An output without a declared rank gets its rank in the likely program.
+  /// Returns the declared outputs. An output without a declared rank gets the rank that it has in the likely program.
   std::vector<Port> outputs(const Program* likely) const;
   std::vector<Tensor> likely_values() const;
   /// Returns the options for the given values of the static inputs, in the order of these inputs.
@@ -56,7 +56,7 @@ class StaticModel {
   size_t found_ = 0;  // operands found so far that made inputs static
 };
 
-/// A model that was read, before it is compiled.
+/// A model that was read but is not yet compiled.
 struct Imported {
   std::unique_ptr<Program> program = {};    ///< if static: compiled for likely values; null: none compiles
   std::shared_ptr<StaticModel> model = {};  ///< null: nothing is static

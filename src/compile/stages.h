@@ -34,8 +34,8 @@ ModelPlace place_of(const std::filesystem::path& file);
 std::filesystem::path model_file(const std::filesystem::path& path);
 
 /// Translates a model of another framework than ONNX, recognised by its first bytes; null for any other file. With
-/// `nodes`, nodes that cannot be translated are listed there instead of thrown. E310 for a signature, a tag or outputs
-/// that the model does not have.
+/// `nodes`, lists nodes that cannot be translated there and throws no error for them. E310 for a signature, a tag or
+/// outputs that the model does not have.
 std::unique_ptr<Program> import_other(const Bytes& file, const ModelPlace& place, const CompileOptions& options,
                                       std::vector<NodeSupport>* nodes = nullptr);
 
@@ -50,7 +50,8 @@ void own_constants(CompileOptions& options);
 std::shared_ptr<Executable> compile_program(std::unique_ptr<Program> program, const CompileOptions& options,
                                             CompileReport report);
 
-/// Compiles a program whose import depended on sizes; for other sizes the model may be imported and compiled again.
+/// Compiles a program that was imported for certain sizes; for other sizes the model may be imported and compiled
+/// again.
 std::shared_ptr<Executable> compile_decided(std::shared_ptr<const onnx::Model> model, std::unique_ptr<Program> program,
                                             onnx::SizeDecisions decisions, const CompileOptions& options,
                                             CompileReport report);
@@ -83,7 +84,7 @@ VendorLibraries find_libraries(const Place& place, const CompileOptions& options
 std::string tuning_key(const Place& place);
 
 /// Sets options.choose, unless it is set, to choose by stored measurements of this device; measures first if the
-/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because that takes long.
+/// options ask for it. Opens the vendor's libraries only if a measurement needs them, because opening takes long.
 void decide_by_tunings(const ProgramSource& source, const Place& place, CompileOptions& options);
 /// Returns the options that choose by the stored measurements of a chip, which need not be present.
 CompileOptions decided_by_tunings(const Chip& chip, CompileOptions options);
@@ -97,8 +98,8 @@ Bytes build_image(Plan& plan, const CompileOptions& options, CompileReport& repo
 ChipProgram compile_source(const ProgramSource& source, const Chip& chip, const CompileOptions& options,
                            CompileReport& report);
 
-/// Makes a reference executable. Without passes it runs the frontend's program, in f32 only. After the passes of a
-/// chip, to check them, it may use another precision. E502 for options that it does not support.
+/// Makes a reference executable. It runs the frontend's program without passes, in f32 only, or the program after a
+/// chip's passes, to check them, also in another precision. E502 for options that it does not support.
 std::shared_ptr<Executable> make_reference_for(std::unique_ptr<Program> program, const Place& place,
                                                const CompileOptions& options, CompileReport report);
 
@@ -108,7 +109,7 @@ std::shared_ptr<Executable> make_at(const Place& place, const CompileOptions& op
 
 std::shared_ptr<Executable> run_on(const Runner& runner, ChipProgram program, Origin origin, CompileReport report);
 
-/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles its program.
+/// Loads a saved program: the code in it that runs best on this chip; if there is none, compiles the program in it.
 std::shared_ptr<Executable> load_saved(Bytes file, const CompileOptions& options, const std::string& name);
 
 }  // namespace weft

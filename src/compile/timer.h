@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Measures the seconds since its creation.
+/// A stopwatch: the seconds since its creation.
 class Timer {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }

@@ -107,7 +107,7 @@ class Tuner {
   }
 
  private:
-  /// Takes over stored measurements, which are not repeated.
+  /// Loads stored measurements; candidates that have one are not measured again.
   void recall() {
     if (!options_.cache) return;
     for (Tuning& tuning : TuningStore(TuningStore::default_file()).known_for(key_, library_)) {
@@ -216,7 +216,7 @@ class Tuner {
     for (auto& [text, problem] : problems_) {
       problem.nanoseconds = median(all.at(text)) / problem.places;
       double& favourite_time = problem.times[problem.candidates[0]];
-      if (favourite_time > 0) {  // scales this session's times to the machine's present speed
+      if (favourite_time > 0) {  // the machine's speed may differ from that of the stored times
         double scale = problem.nanoseconds / favourite_time;
         for (auto& [candidate, time] : problem.times) time *= scale;
       }

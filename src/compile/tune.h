@@ -4,8 +4,8 @@
 #include "kernel_build/tunings.h"
 
 /// Tunes by measurement. Compiles the program repeatedly, each time with the next candidate of every decision. Times
-/// its steps inside whole runs that alternate with the cost model's choice, so that load of the machine slows both
-/// (docs/tuning.md).
+/// the candidates' steps inside whole runs. These alternate with runs of the cost model's choice, so that other load on
+/// the machine slows both (docs/tuning.md).
 namespace weft {
 
 /// The measurements of one decision.

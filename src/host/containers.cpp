@@ -25,7 +25,7 @@ const Tensor& item_of(Operands in) {
 
 Tensor sequence(std::vector<Tensor> items) { return make_container(Type::Kind::sequence, std::move(items)); }
 
-/// Views a tensor as `outer` pieces of `size` x `inner` elements along an axis. Bytes and strings use the same code.
+/// A tensor viewed as `outer` pieces of `size` x `inner` elements along an axis. Bytes and strings use the same code.
 struct Pieces {
   int64_t outer = 1, inner = 1;
   Pieces(const std::vector<int64_t>& dims, size_t axis) {
@@ -44,7 +44,7 @@ void move_rows(const T* from, int64_t from_rows, int64_t from_row, T* to, int64_
     std::copy_n(from + (o * from_rows + from_row) * width, size * width, to + (o * to_rows + to_row) * width);
 }
 
-/// Builds a tensor from parts along an axis.
+/// A tensor under construction from parts along an axis.
 class Assembly {
  public:
   Assembly(DType dtype, std::vector<int64_t> dims, size_t axis) : axis_(axis), pieces_(dims, axis) {
@@ -79,10 +79,10 @@ class Assembly {
   std::vector<std::string> strings_;
 };
 
-constexpr int64_t max_parts = int64_t{1} << 24;  // an axis may be long while another is empty
+constexpr int64_t max_parts = int64_t{1} << 24;  // even if another axis has size 0, so that parts need no memory
 
-/// Returns the lengths of the parts of `size` rows. The operand is a number for all parts but the last, a list of
-/// numbers, or missing: parts of 1.
+/// Returns the lengths of the parts into which `size` rows are split. Operand 1 is the length of all parts but the
+/// last, or the list of all lengths. Without it each length is 1.
 std::vector<int64_t> part_lengths(Operands in, int64_t size) {
   std::vector<int64_t> lengths = in.size() > 1 ? to_int64s(in[1]) : std::vector<int64_t>{1};
   if (in.size() > 1 && !in[1].dims.empty()) {

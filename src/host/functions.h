@@ -52,7 +52,7 @@ template <class... Args>
   throw Error({.kind = ErrorKind::usage, .code = code, .what = cat(args...)});
 }
 
-/// Wraps a tensor in an optional, which is the type of results whose number of elements the run computes.
+/// Wraps a tensor in an optional: a result has this type if only the run knows its number of elements.
 inline Tensor boxed(Tensor tensor) { return make_container(Type::Kind::optional, {std::move(tensor)}); }
 
 }  // namespace weft::host

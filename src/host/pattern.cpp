@@ -292,7 +292,7 @@ class Parser {
   Flags flags_;
 };
 
-/// Compiles an expression to NFA instructions; matching continues after the last of them.
+/// The compiler of an expression to NFA instructions. Matching continues after the last instruction of a part.
 class Writer {
  public:
   Writer(std::vector<Set>& sets, std::vector<Pattern::Instruction>& code) : sets_(sets), code_(code) {}

@@ -92,7 +92,8 @@ int tjDestroy(void*);
 int WebPGetInfo(const uint8_t*, size_t, int*, int*);
 uint8_t* WebPDecodeRGBInto(const uint8_t*, size_t, uint8_t*, size_t, int);
 }
-constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;  // limits scans: thousands make a small file slow
+// Limits the scans of a progressive JPEG: a small file with thousands of scans decodes slowly.
+constexpr int turbojpeg_rgb = 0, turbojpeg_limits_scans = 1 << 15;
 
 Picture decode_jpeg(File file) {
   static const Library jpeg("libturbojpeg.so.0", "JPEG");
@@ -197,7 +198,7 @@ Picture decode_jpeg_2000(File file, OPJ_CODEC_FORMAT format) {
 
 // --- formats of plain rows -------------------------------------------------------------------------------------------
 
-/// Reads numbers of either byte order at positions of the file; E212 beyond its end.
+/// A reader of numbers, in either byte order, at positions of the file; E212 beyond the file's end.
 class Numbers {
  public:
   Numbers(File file, bool is_big) : file_(file), is_big_(is_big) {}
@@ -220,7 +221,7 @@ class Numbers {
   bool is_big_;
 };
 
-/// Windows bitmaps of 24 or 32 bits, or of 8 bits with a palette, without compression.
+/// Decodes Windows bitmaps of 24 or 32 bits, or of 8 bits with a palette, without compression.
 Picture decode_bmp(File file) {
   Numbers n(file, false);
   uint32_t start = n.u32(10), header = n.u32(14), depth = n.u16(28), packing = n.u32(30);
@@ -273,7 +274,7 @@ Picture decode_pnm(File file) {
   return picture;
 }
 
-/// Decodes the first picture of a TIFF: 8-bit strips, grey or RGB, without compression.
+/// A decoder for the first picture of a TIFF: 8-bit strips, grey or RGB, without compression.
 class Tiff {
  public:
   explicit Tiff(File file) : file_(file), numbers_(file, file[0] == std::byte{'M'}), directory_(numbers_.u32(4)) {}

@@ -16,8 +16,8 @@ std::string_view operands_of(HostFn fn);
 bool takes_operands(HostFn fn, size_t count);
 
 /// Runs the call; results are the same on every target. Throws E301 for an item that does not exist, E303 for a string
-/// that is not a number, E312 for items whose sizes or ranks do not fit. A sequence without other owners is changed in
-/// place, so move operands that are not read again.
+/// that is not a number, E312 for items with sizes or ranks that do not fit. A sequence without other owners is changed
+/// in place, so move operands that are not read again.
 std::vector<Tensor> run_host(const HostCall& call, std::vector<Tensor> in);
 
 /// Throws E122 for patterns that host/pattern.h does not support (lookaround, back references).

@@ -242,7 +242,7 @@ Values split_text(const HostCall& call, Operands in) {
 
 Values normalize_text(const HostCall& call, Operands in) {
   auto to = static_cast<Case>(call.numbers.at(0));
-  // Stopwords are compared in one case if they are case-insensitive.
+  // Case-insensitive stopwords are compared after conversion to one case.
   Case compared = call.numbers.at(1) ? Case::keep : to == Case::keep ? Case::lower : to;
   std::unordered_set<std::string> stopwords;
   for (const std::string& word : call.strings) stopwords.insert(in_case(word, compared));

@@ -11,7 +11,7 @@ namespace weft::host {
 std::pair<wint_t, size_t> decode_utf8(std::string_view text);
 void append_utf8(std::string& out, wint_t code);
 
-// Returns the simple Unicode lower-case mapping of a character, whatever the process's locale.
+// Return the simple Unicode lower-case or upper-case mapping of a character, whatever the process's locale.
 wint_t to_lower(wint_t code);
 wint_t to_upper(wint_t code);
 

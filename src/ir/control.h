@@ -6,8 +6,8 @@
 /// known values, so passes may work on one module at a time. docs/control_flow.md explains all of it.
 namespace weft {
 
-/// Gives run-time symbols their values: `symbols[i]` becomes element i of an i64 vector. E314 if that is below the
-/// symbol's `min`, or above its `max` or `most[i]`. Later instructions may use the symbol as a size. No results.
+/// Gives run-time symbols their values: `symbols[i]` becomes element i of an i64 vector. E314 if the element is below
+/// the symbol's `min`, or above its `max` or `most[i]`. Later instructions may use the symbol as a size. No results.
 struct Bind {
   static constexpr std::string_view name = "bind";
   Dims symbols = {};
@@ -36,8 +36,8 @@ struct If {
 ///
 /// Operands: the condition for the first trip (bool[], if conditional), `carried` values, then values from outside.
 /// Parameters of the body: the carried values, the values from outside. Results of the body: the condition for the next
-/// trip (if conditional), the carried values, then rows. Results of the loop: the carried values after the last trip,
-/// then for each row the rows of all trips stacked along a new axis 0.
+/// trip (if conditional), the carried values, then scan outputs. Results of the loop: the carried values after the last
+/// trip, then for each scan output its values from all trips, stacked along a new axis 0.
 ///
 /// `counter` is the symbol for the trip's number inside the body, from 0. If a carried size changes between trips, it
 /// is a symbol of `carries` in the parameter's type and one of `sets` in the result's. `count` is the number of trips
@@ -62,9 +62,9 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h); `part` is the index of its program, whose
-/// parameters and results are the operands and results here. If the part sets sizes, its last result holds the values
-/// of `sets`; `sizes` are the values of its other symbols.
+/// A part of a GPU's program that runs on the CPU (lower/cpu_parts.h); `part` is the index of its program. The
+/// program's parameters and results are the operands and results here. If the part sets sizes, its last result holds
+/// the values of `sets`; `sizes` are the values of the part's other symbols.
 struct CpuPart {
   static constexpr std::string_view name = "cpu_part";
   int64_t part = 0;
@@ -96,11 +96,10 @@ Dims symbols_of_bodies(const Instruction& instruction);
 inline bool sets_symbols(const Instruction& i) { return i.is<Bind>() || i.is<If>() || i.is<Loop>() || i.is<CpuPart>(); }
 
 using VisitSymbol = std::function<void(const Symbol&)>;
-/// Calls `visit` for each symbol in the operator's fields, the result types and the bodies; repeats duplicates.
+/// Calls `visit` for each symbol in the operator's fields, the result types and the bodies, at each occurrence.
 void visit_symbols(const Instruction& instruction, const VisitSymbol& visit);
 
-/// Where each guard is checked: on entry to a module, or after the instruction that sets the last of the guard's
-/// symbols.
+/// Where each guard is checked: on entry to a module, or after the instruction that sets its last symbol.
 class GuardPlaces {
  public:
   explicit GuardPlaces(const Program& program);

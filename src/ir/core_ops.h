@@ -15,7 +15,7 @@ struct Parameter {
   bool operator==(const Parameter&) const = default;
 };
 
-/// A tensor known while compiling. The data of large ones stays in the mapped model file.
+/// A tensor known while compiling. The data of a large constant stays in the mapped model file.
 struct Constant {
   static constexpr std::string_view name = "constant";
   Tensor tensor;

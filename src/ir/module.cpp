@@ -15,7 +15,7 @@ namespace {
 
 thread_local GuardCollector* collector = nullptr;
 
-/// Throws for very high ranks: models may contain size lists of any length, and some code here is quadratic in it.
+/// Throws for very high ranks: models may contain size lists of any length, and some code here takes rank^2 steps.
 void check_rank(const Type& type) {
   constexpr int64_t most = 256;
   if (!type.is_tensor() || type.shape.rank() <= most) return;
@@ -172,7 +172,7 @@ void Module::replace_result(Value old, Value replacement) {
 
 void Module::erase(Instruction& instruction) {
   check(instruction.users.empty(), "an erased instruction has no users");
-  for (const Value& input : instruction.inputs) {  // usually its last user: dead code goes from the end
+  for (const Value& input : instruction.inputs) {  // searches from the end: dead code is erased last user first
     auto& users = input.def->users;
     users.erase(std::find(users.rbegin(), users.rend(), &instruction).base() - 1);
   }
@@ -183,7 +183,7 @@ void Module::erase(Instruction& instruction) {
   unlink(instruction);
 }
 
-/// Removes those of `setters` whose results are unread and whose symbols occur in no size.
+/// Removes each of `setters` if its results are unread and its symbols occur in no size.
 void Module::remove_unused_sizes(const std::vector<Instruction*>& setters) {
   std::set<std::string> used;
   auto use = [&](const Symbol& symbol) { used.insert(symbol.name); };

@@ -100,7 +100,7 @@ class Module {
   Program& program() const { return program_; }
   const std::string& name() const { return name_; }
 
-  /// Iterates in order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
+  /// An iterator in order: `for (Instruction& i : module)`. The loop body may erase the current instruction.
   class iterator {
    public:
     explicit iterator(Instruction* at) : at_(at), next_(at ? at->next : nullptr) {}
@@ -136,7 +136,7 @@ class Module {
   void set_input(Instruction& user, size_t operand, Value value);
   /// Removes an instruction without readers.
   void erase(Instruction& instruction);
-  /// Removes all instructions whose results are unread and whose sizes are unused; returns how many.
+  /// Removes all instructions with unread results and unused sizes; returns how many.
   size_t remove_dead();
   bool is_result(Value value) const { return result_places_.contains(value); }
   /// Moves `instruction` to directly before `place`.
@@ -169,7 +169,7 @@ class Module {
   std::unordered_map<Value, std::vector<size_t>, ValueHash> result_places_;  // indices of each value among the results
 };
 
-/// Sets the source of new instructions while it lives.
+/// A scope in which new instructions get this source.
 class SourceScope {
  public:
   SourceScope(Module& module, std::string source) : module_(module), old_(module.current_source()) {
@@ -183,7 +183,7 @@ class SourceScope {
   std::string old_;
 };
 
-/// While it lives, new instructions go before `place` and get its source; passes write replacements this way.
+/// A scope in which new instructions go before `place` and get its source; passes write replacements this way.
 class ReplaceScope {
  public:
   ReplaceScope(Module& module, Instruction& place)
@@ -241,8 +241,8 @@ class Program {
   std::vector<Guard> guards_;
 };
 
-/// While it lives, conditions that the shape rules called by this thread cannot prove become guards of `module`. Of
-/// nested collectors, the innermost takes them. Module::append makes one; without any, such a condition is an error.
+/// A scope in which `module` gets guards for conditions that shape rules called by this thread cannot prove. Of nested
+/// collectors, the innermost gets the guards. Module::append makes one; without any, such a condition is an error.
 class GuardCollector {
  public:
   explicit GuardCollector(Module& module);

@@ -50,7 +50,7 @@ struct ParseContext {
   std::function<Symbol(std::string_view)> symbol_of;
   std::function<Tensor(std::string_view)> blob_of;  ///< returns a large constant by its name `@...`
 };
-/// How to print: `name_blob` stores a large constant and returns its name; if null, only its hash is printed.
+/// The context for printing: `name_blob` stores a large constant and returns its name; if null, prints only its hash.
 struct PrintContext {
   std::function<std::string(const Tensor&)> name_blob;
 };

@@ -103,7 +103,7 @@ class Printer {
   std::unordered_map<const Instruction*, size_t> numbers_;
 };
 
-/// Reads one line token by token; each read checks that it finds the expected token.
+/// A reader of one line, token by token. Each read checks that it finds the expected token.
 class Cursor {
  public:
   Cursor(std::string_view line, size_t number) : line_(line), rest_(line), number_(number) {}
@@ -162,7 +162,7 @@ class Cursor {
     return text;
   }
 
-  /// Returns the text up to `stop`, a comma or a closing bracket outside brackets and quotes.
+  /// Returns the text up to the first `stop`, comma or closing bracket outside brackets and quotes.
   std::string_view balanced(char stop) {
     skip_space();
     int depth = 0;

@@ -27,7 +27,7 @@ void verify_operands(const Instruction& i, std::string_view after) {
   }
 }
 
-/// True if two types may be equal; a pass may have simplified a size further than the shape rule can.
+/// True if two types may be equal. They may differ in form, because a pass can simplify sizes that a shape rule cannot.
 bool compatible(const Type& a, const Type& b) {
   if (!a.is_tensor() || !b.is_tensor()) return same_but_sizes(a, b);
   if (a.shape.dtype != b.shape.dtype || a.shape.rank() != b.shape.rank()) return false;
@@ -66,7 +66,7 @@ void verify_bodies(const Instruction& i, std::string_view after) {
   }
 }
 
-/// Checks that each run-time symbol gets its value before anything uses it.
+/// The check that each run-time symbol gets its value before anything uses it.
 class SymbolOrder {
  public:
   SymbolOrder(const Program& program, std::string_view after) : after_(after) {

@@ -70,7 +70,7 @@ struct KeyRange {
   int64_t count() const { return end - begin; }
 };
 
-/// Computes exp(score - max) / sum in place, over the keys that the row sees and the sink. If all these scores are
+/// Computes exp(score - max) / sum in place, over the sink and the keys that the row sees. If all these scores are
 /// -inf, gives zeros, or NaN with nan_rows.
 void softmax(std::span<double> row, KeyRange seen, double sink, bool nan_rows) {
   auto scores = row.subspan(seen.begin, seen.count());

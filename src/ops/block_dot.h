@@ -35,7 +35,7 @@ struct BlockDot {
 /// Positions of a BlockDot's operands; 0 if an operand is missing.
 struct BlockDotOperands {
   size_t zero = 0, row_scale = 0, row_sum = 0;
-  /// `has_bytes`: the rows are quantised to 8 bits.
+  /// `has_bytes`: the operands are the results of `quantize_rows`.
   BlockDotOperands(size_t count, bool has_bytes);
 };
 

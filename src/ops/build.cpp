@@ -117,7 +117,7 @@ bool is_small_integer(Value value) {
   return count && *count <= small_tensor;
 }
 
-/// Computes the contents of `op`'s result from the known contents of its operands; nothing if they are unknown.
+/// The rules that compute the contents of `op`'s result from the known contents of its operands.
 class ContentsRule {
  public:
   ContentsRule(const Instruction& i, std::vector<Dims> in) : instruction_(i), in_(std::move(in)) {}
@@ -166,7 +166,7 @@ class ContentsRule {
       case Fn::mul: return a * b;
       case Fn::min: return min(a, b);
       case Fn::max: return max(a, b);
-      case Fn::div:  // div truncates; floordiv rounds down: equal for known signs only
+      case Fn::div:  // div truncates, floordiv rounds down: equal only if the signs are known
         if (a.lower_bound() >= 0 && b.lower_bound() > 0) return floordiv(a, b);
         return exact_divide(a, b);
       case Fn::floor_mod: return b.lower_bound() > 0 ? std::optional(mod(a, b)) : std::nullopt;

@@ -18,7 +18,7 @@ Value constant(Module& module, Tensor tensor);
 Value constant(Module& module, DType type, double value);  ///< a scalar
 Value sizes(Module& module, Dims dims);                    ///< i64[rank], a plain constant when all are numbers
 
-/// Returns the NumPy broadcast of the shapes. Sizes that must be equal but cannot be proved so are required by a guard.
+/// Returns the NumPy broadcast of the shapes. If sizes must be equal but cannot be proved equal, adds a guard.
 Dims broadcast_dims(std::span<const Dims> shapes, std::string_view what);
 Value broadcast(Module& module, Value x, const Dims& dims);  ///< x itself if it has these sizes
 
@@ -50,8 +50,8 @@ Dims sizes_in(Module& module, Value value, int64_t least = 0);
 /// Returns the elements of a small integer tensor (rank 0 or 1) as size expressions if it is a constant, `sizes`, or a
 /// reshape or conversion of these; otherwise nothing.
 std::optional<Dims> known_contents(Value value);
-/// Returns the elements of such a tensor, or of a concatenation; nothing for those that the run computes. E122: too
-/// many.
+/// Returns the elements that known_contents can find, also in a concatenation; nothing for elements that the run
+/// computes. Throws E122 for too many elements.
 std::vector<std::optional<Dim>> partly_known_contents(Value value);
 /// Evaluates integer arithmetic on known_contents: returns the result as `sizes` or a constant, or `value` itself if
 /// not possible. Frontends call it on each new instruction, so that shape arithmetic stays symbolic.

@@ -14,7 +14,7 @@ namespace {
 
 using shape_rule::refuse;
 
-/// One type of a rule, such as "f32[n,k]", with its sizes still as text.
+/// One type in the shape rule of a custom operator, such as "f32[n,k]", with its sizes still as text.
 struct Pattern {
   DType dtype = DType::f32;
   bool any_dims = false;
@@ -73,7 +73,7 @@ bool fits(const Rule& rule, Operands in) {
   return true;
 }
 
-/// Binds the sizes that a rule names, one input after another.
+/// The values of the sizes that a rule names; bound from one input after another.
 class Binding {
  public:
   explicit Binding(const Custom& op) : op_(op) {}

@@ -63,7 +63,7 @@ struct Convolution {
 enum class PoolFn : uint8_t { max, average, lp };
 std::span<const std::string_view> names(PoolFn);
 
-/// Pooling over the spatial axes. Padding counts as -inf for max, and for averages only with count_include_pad.
+/// Pooling over the spatial axes. Padding counts as -inf for max; an average includes it only with count_include_pad.
 /// round_up adds a partial last window, as ONNX ceil_mode does, unless it would start in the padding at the end. max
 /// can also return indices (i64): flat positions in x's channels-first order.
 struct Pool {
@@ -98,7 +98,7 @@ struct Pool {
 /// kv_heads, n, d], v[batch, kv_heads, n, dv] -> [batch, heads, m, dv]; head h reads key/value head h / (heads /
 /// kv_heads). An optional fourth operand is the mask, broadcastable to [batch, heads, m, n]: a float mask is added;
 /// false in a bool mask means -inf. causal: row i sees key j only if j <= i + offset. softcap c > 0 replaces a score s
-/// by c * tanh(s / c) before the mask. A row whose scores are all -inf gives 0, or NaN as a softmax does (nan_rows).
+/// by c * tanh(s / c) before the mask. A row with all scores -inf gives 0, or NaN as a softmax does (nan_rows).
 /// ranged: the last operand i64[batch, m, 2] holds the keys [begin, end) that each row sees; other keys are not read.
 /// sinks: an operand [heads] of q's type after the mask holds the score of an extra key with value 0, which every row
 /// of a head sees; scale, softcap and mask do not apply to it.

@@ -64,7 +64,7 @@ Types Elementwise::infer(Operands in) const {
 Types Convert::infer(Operands in) const {
   shape_rule::operand_count(name, in, 1, 1);
   const Shape& x = shape_rule::tensor(name, in, 0);
-  // The host casts from and to strings.
+  // Casts from and to strings are functions of the host, not conversions.
   if ((x.dtype == DType::string) != (to == DType::string))
     shape_rule::refuse("E141", "convert: ", x, " does not become ", to);
   return {Shape{to, x.dims}};

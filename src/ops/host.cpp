@@ -110,7 +110,7 @@ Value insert_item(Module& module, Value sequence, Value x, std::optional<Value> 
   if (!element) shape_rule::refuse("E141", x.type(), " does not go into ", sequence.type());
   Type type = Type::sequence(*element);
   auto items = known_items(sequence);
-  constexpr size_t max_known = 1024;  // because each insertion lists all items again
+  constexpr size_t max_known = 1024;  // a limit, because each insertion copies the list of items
   if (items && items->size() >= max_known) items.reset();
   auto place = at ? known_number(*at) : items ? std::optional(std::ssize(*items)) : std::nullopt;
   if (!items || !place) {

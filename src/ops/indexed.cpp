@@ -135,7 +135,8 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// For each element of a tensor like `indices`, returns its position in x after its index replaces that along `axis`.
+/// Returns, for each element of `indices`, a flat position in x: that of the element's own coordinates, except that its
+/// index replaces the coordinate along `axis`.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

@@ -6,7 +6,7 @@
 /// an index out of range is a run-time error (E301).
 namespace weft {
 
-/// Selects slices along `axis`: the result has the sizes x[before..., indices..., after...].
+/// Selects slices along `axis`. The result has x's sizes before the axis, the indices' sizes, x's sizes after the axis.
 struct Gather {
   static constexpr std::string_view name = "gather";
   int64_t axis = 0;
@@ -60,7 +60,7 @@ struct ScatterNd {
   bool operator==(const ScatterNd&) const = default;
 };
 
-/// Counts 0, 1, 2 ... along `axis` of a tensor with sizes `dims`.
+/// The numbers 0, 1, 2 ... along `axis` of a tensor with sizes `dims`.
 struct Iota {
   static constexpr std::string_view name = "iota";
   Dims dims = {};
@@ -88,9 +88,9 @@ std::span<const std::string_view> names(ResizeCoordinates);
 enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 std::span<const std::string_view> names(ResizeNearest);
 
-/// ONNX Resize over all axes to sizes `dims`; scales[a] is the factor for coordinates, 0: dims[a] / size. roi (all
-/// starts, then all ends) is for tf_crop_and_resize only. If these are known only in a run, a second operand f64[3,
-/// rank] replaces them: scales, starts and ends of all axes.
+/// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates; 0: dims[a] / x's size. roi (all
+/// starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a second operand
+/// f64[3, rank] replaces them: scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
   Dims dims = {};

@@ -20,7 +20,7 @@ Interval of_type(DType type) {
   return {0, std::ldexp(1, width) - 1};
 }
 
-/// The range of a list of f64 numbers.
+/// Returns the range of these f64 numbers and 0; unbounded if one of them is not finite.
 Interval of_numbers(std::span<const double> numbers) {
   Interval all{0, 0};
   for (double x : numbers) all = std::isfinite(x) ? Interval{std::min(all.low, x), std::max(all.high, x)} : Interval();
@@ -63,7 +63,7 @@ WeightBounds bounds_of(std::span<const int8_t> weights, size_t outputs) {
   return {static_cast<double>(element), static_cast<double>(output)};
 }
 
-/// Returns the function that bounds fn by the bounds of its operands; null if there is none.
+/// Returns the function that computes bounds of fn's result from bounds of its operands; null if there is none.
 auto bound_of(Fn fn) -> Interval (*)(const Interval&, const Interval&) {
   using I = const Interval&;
   switch (fn) {
@@ -106,7 +106,7 @@ Interval interval_of(Value value, int depth) {
   if (!bound) return type;
   Interval a = operand(0), b = operand(i.inputs.size() - 1), result = bound(a, b);
   bool is_number = value.dtype() != DType::f64 || std::isfinite(a.size() + b.size());
-  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // else NaN, or it may wrap
+  return is_number && result.low >= type.low && result.high <= type.high ? result : type;  // else may be NaN or wrapped
 }
 
 WeightBounds weight_bounds(Value weight) {

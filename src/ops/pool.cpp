@@ -45,7 +45,7 @@ template <class T>
 struct PoolWindow {
   const T* plane;
   const int64_t* offsets;  // the table of positions, from this window's tap 0 on
-  int64_t taps, step;      // number of taps; distance of two taps in the table
+  int64_t taps, step;      // number of taps; entries from one tap to the next in the table
 
   template <class F>
   void for_each(F f) const {

@@ -69,7 +69,7 @@ Types Nearest::infer(Operands in) const {
 
 namespace {
 
-/// Maps element i of x to the index of its scale.
+/// The mapping from the index of an element of x to the index of its scale.
 class ScaleIndex {
  public:
   ScaleIndex(const Wide& x, const Wide& scale, int64_t axis, int64_t block)

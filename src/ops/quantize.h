@@ -49,8 +49,7 @@ struct Nearest {
   bool operator==(const Nearest&) const = default;
 };
 
-/// True for a dequantize of constant weights or biases (i32). Constant folding leaves it, because integer products use
-/// it directly.
+/// True for a dequantize of constant weights or biases (i32). Not folded, because integer products use it directly.
 bool is_quantized_weight(const Instruction& instruction);
 
 }  // namespace weft

@@ -6,11 +6,11 @@
 
 #include "ops/wide.h"
 
-/// The functions that elementwise.def uses, for the reference's scalars: double, and `Wrapping` 64-bit integers, whose
-/// results are wrapped to the operator's type afterwards.
+/// The functions that elementwise.def uses, for the reference's scalars: double, and `Wrapping` 64-bit integers.
+/// Results of the integers are wrapped to the operator's type afterwards.
 namespace weft::reference {
 
-/// An integer with wrapping arithmetic. S is int64_t, or uint64_t for u64, whose top bit is not a sign.
+/// An integer with wrapping arithmetic. S is int64_t, or uint64_t for u64, in which the top bit is not a sign.
 template <class S>
 struct Wrapping {
   S value = 0;

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Returns all operators of the IR, by name. A new operator adds its struct to ops/ and its line to registry.cpp.
+/// Returns all operators of the IR, by name. To add an operator, add a struct to ops/ and a line to registry.cpp.
 std::span<const OpInfo* const> all_ops();
 
 /// Makes an operator from its text form: its name (or that of an elementwise function) and fields. Throws E120 with

@@ -17,7 +17,7 @@ inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<double
 inline Wide make_wide(DType dtype, std::vector<int64_t> dims, std::vector<int64_t> values) {
   return {dtype, std::move(dims), nullptr, std::make_shared<const std::vector<int64_t>>(std::move(values))};
 }
-/// While it lives, strings of this thread belong to this pool; a nested scope uses the pool of the outer one.
+/// A scope in which strings of this thread belong to this pool; a nested scope uses the pool of the outer one.
 class StringScope {
  public:
   StringScope();
@@ -32,7 +32,7 @@ class StringScope {
 Wide to_wide(const Tensor& tensor);
 /// Converts back; rounds floats to their type.
 Tensor to_tensor(const Wide& wide);
-/// Returns the elements with other sizes.
+/// Returns the same elements with sizes `dims`.
 Wide with_dims(Wide wide, std::vector<int64_t> dims);
 
 /// Calls `f` with std::span<const double> or std::span<const int64_t>, whichever type holds the elements.

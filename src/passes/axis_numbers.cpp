@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-/// Returns the only axis whose size is not 1; -1 if there is none; nothing if there are several.
+/// Returns the only axis of a size other than 1; -1 if there is none; nothing if there are several.
 std::optional<int64_t> only_axis(const Dims& dims) {
   int64_t found = -1;
   for (size_t i = 0; i < dims.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t count = 256;
 
-/// An elementwise function of another value's bytes, as its 256 results.
+/// An elementwise function of the 8-bit value `of`, as its 256 results.
 struct Function {
   Value of;
   Wide numbers;
@@ -75,7 +75,8 @@ class Tables {
     return read_strided(one, {elements}, 0, std::vector<int64_t>{0});
   }
 
-  /// Returns an operand of `i` for all 256 bytes; sets `of` to the one value that it depends on, else returns nothing.
+  /// Evaluates an operand of `i` for all 256 bytes, and sets `of` to the value that the operand depends on. Returns
+  /// nothing if it depends on two values.
   std::optional<Wide> operand(const Instruction& i, Value value, Function& result) const {
     if (auto number = value.type().is_tensor() ? splat_number(value) : std::nullopt)
       return known(i, value.dtype(), *number);

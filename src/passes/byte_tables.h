@@ -4,8 +4,8 @@
 
 namespace weft {
 
-/// Replaces long chains of elementwise functions from a byte to a byte by lookups in tables of 256 bytes. Their entries
-/// are computed as the reference does.
+/// Replaces long chains of elementwise functions from a byte to a byte by lookups in tables of 256 bytes. The tables
+/// are computed as the reference computes the functions.
 ///
 ///     quantize (sigmoid (dequantize %x)), %s, %z          ->   lookup %x, %table
 ///     quantize (mul (dequantize %x), (dequantize %y)), %s, %z where %y is a table of %x

@@ -15,8 +15,8 @@ namespace {
 
 bool is_chained(const Instruction& i) { return i.is<Reshape>() || i.is<Transpose>(); }
 
-/// Shortens the longest chain of reshapes and transposes that ends in `i`; with `alone`, a chain whose other values
-/// have no other users. The length is limited: the time to try every part of all chains grows with its cube.
+/// Shortens the longest chain of reshapes and transposes that ends in `i`. With `alone`, values inside the chain must
+/// have no other readers. The chain's length is limited, because trying all parts of all chains takes cubic time.
 template <bool alone>
 std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   constexpr size_t max_links = 32;
@@ -25,7 +25,7 @@ std::optional<Value> shorter_chain(Module& module, Instruction& i) {
   auto continues = [](const Instruction& link) { return is_chained(link) && (!alone || link.users.size() == 1); };
   while (chain.size() < max_links && continues(*chain.back()->inputs[0].def))
     chain.push_back(chain.back()->inputs[0].def);
-  // If the sizes of a chain do not factor, tries a chain that is one instruction shorter.
+  // ViewChain fails if the sizes have no common factors. Then tries a chain that is one instruction shorter.
   for (; !chain.empty(); chain.pop_back()) {
     Value x = chain.back()->inputs[0];
     ViewChain views(x.dims());
@@ -86,7 +86,7 @@ std::optional<Value> without_padded_taps(Module& module, Instruction& i) {
   return module.append(less, inputs);
 }
 
-/// Max pooling computes no positions that nothing reads.
+/// Removes the result `indices` of a max pooling if nothing reads it.
 std::optional<Value> without_positions(Module& module, Instruction& i) {
   const auto* op = i.as<Pool>();
   if (!op || !op->indices || module.is_result(i.result(1))) return std::nullopt;
@@ -99,13 +99,13 @@ std::optional<Value> without_positions(Module& module, Instruction& i) {
   return module.append(less, i.inputs);
 }
 
-/// A depthwise convolution with one tap only scales channels: a multiplication can be merged with other factors.
+/// Replaces a depthwise convolution with one tap by a multiplication, which other rules can merge with other factors.
 std::optional<Value> scaled_channels(Module& module, Instruction& i) {
   const auto* op = i.as<Convolution>();
   if (!op || i.inputs.size() != 2 || op->groups == 1 || op->layout != Layout::channels_first) return {};
   Dims taps(i.inputs[1].dims().size(), 1), no_pads(op->strides.size(), 0);
   taps[0] = op->groups;
-  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // a stride would change the type
+  const bool moves = op->pads_begin != no_pads || op->pads_end != no_pads;  // a stride above 1 changes the type
   const bool is_one_type = i.types[0] == i.inputs[0].type() && i.inputs[1].dtype() == op->type;
   if (moves || !is_one_type || i.inputs[1].dims() != taps) return {};
   return apply(module, Fn::mul, {i.inputs[0], reshape(module, i.inputs[1], Dims(taps.begin(), taps.end() - 1))});
@@ -186,7 +186,7 @@ std::optional<Value> picked_slice(Module& module, Instruction& i) {
   std::optional<double> index = splat_number(i.inputs[1]);
   std::optional<int64_t> size = x.dims()[op->axis].constant();
   if (!index || !size || *index < -static_cast<double>(*size) || *index >= static_cast<double>(*size))
-    return std::nullopt;  // a run reports an index out of range
+    return std::nullopt;  // the run reports the index as out of range
   auto start = static_cast<int64_t>(*index) + (*index < 0 ? *size : 0);
   return reshape(module, slice_axis(module, x, op->axis, start, 1), i.types[0].shape.dims);
 }
@@ -199,7 +199,7 @@ std::optional<Value> repeated_element(Module& module, Value value) {
   return number ? std::optional(constant(module, value.dtype(), *number)) : std::nullopt;
 }
 
-/// True for a product of matrices, and for the results of functions of one that have no other reader.
+/// True for a matrix product, or for elementwise functions of one, if each value on the way has only one reader.
 bool follows_product(Value value) {
   constexpr int max_functions = 8;
   for (int i = 0; i < max_functions && value.def->users.size() == 1; ++i) {
@@ -213,8 +213,8 @@ bool follows_product(Value value) {
   return false;
 }
 
-/// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x. After a
-/// product, conversions and functions of x and numbers move too; elsewhere these are fused with their reader.
+/// fn(reshape(x)) -> reshape(fn(x)), so that the function can be fused with the instruction that computes x. Moves
+/// functions of one operand. If x comes from a matrix product, also moves conversions, and functions of x and numbers.
 std::optional<Value> before_reshape(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() && !i.is<Convert>()) return std::nullopt;
   auto view = std::ranges::find_if(i.inputs, [](Value input) { return input.def->is<Reshape>(); });
@@ -236,8 +236,8 @@ bool comes_from_product(Value value) {
   return is_product(value) || (value.def->is<Elementwise>() && std::ranges::any_of(value.def->inputs, is_product));
 }
 
-/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a product of matrices and its reshape only splits the
-/// rows, so that the function (adding a residual) can be fused with the product.
+/// fn(reshape(x), y) -> reshape(fn(x, reshape(y))), if x comes from a matrix product and its reshape only splits the
+/// rows. The function (adding a residual) can then be fused with the product.
 std::optional<Value> in_product_sizes(Module& module, Instruction& i) {
   if (!i.is<Elementwise>() || i.inputs.size() != 2) return std::nullopt;
   for (size_t k = 0; k < 2; ++k) {

@@ -61,7 +61,7 @@ class LayoutChange {
   }
 
  private:
-  /// Returns the operand of a transpose that cancels one of this pass; channels-last models contain such transposes.
+  /// If `i` transposes a rewritten value to channels-last, as some models do, returns that value's channels-last form.
   Value already_last(const Instruction& i) const {
     const auto* op = i.as<Transpose>();
     if (!op || i.inputs[0].rank() < 3 || op->permutation != to_last(i.inputs[0].rank())) return {};
@@ -79,7 +79,7 @@ class LayoutChange {
     return followed(i);
   }
 
-  /// Returns the channels-first image that `i` restores after a norm over all its elements, in whatever order they are.
+  /// If `i` undoes the reshape of an image for a norm over all its elements (in any order), returns the image.
   Value normed_image(const Instruction& i) const {
     const auto* norm = i.is<Reshape>() ? i.inputs[0].def->as<Normalize>() : nullptr;
     Value rows = norm ? i.inputs[0].def->inputs[0] : Value{};
@@ -105,7 +105,7 @@ class LayoutChange {
 
   static bool is_elementwise(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>() || i.is<Nearest>(); }
 
-  /// True if the layout should propagate: an operand has it, and the other operands are cheap to read in it.
+  /// True if `i` should be computed channels-last: an operand has this layout, and the others are cheap to read in it.
   bool carries(const Instruction& i) const {
     auto has = [&](const Value& v) { return last_of_.contains(v.def); };
     if (i.inputs.empty() || !i.inputs[0].type().is_tensor() || i.inputs[0].rank() < 3) return false;
@@ -186,7 +186,7 @@ class LayoutChange {
     return module_.insert_before(&place, std::move(op), std::move(inputs));
   }
 
-  /// Transposes back; if the spatial axes have size 1, a reshape suffices because both layouts have the same order.
+  /// Transposes `last` to channels-first. If the spatial axes have size 1, a reshape suffices: both orders are equal.
   Value transposed_back(Instruction& place, Value last) {
     const Dims& dims = place.types[0].shape.dims;
     bool is_flat = std::all_of(dims.begin() + 2, dims.end(), [](const Dim& dim) { return known_equal(dim, 1); });

@@ -115,7 +115,7 @@ static std::array<Value, 3> expanded_rows(Module& module, const Instruction& i) 
   return {reshape(module, convert(module, steps, DType::i8), wide), scale, sum};
 }
 
-/// Returns the product with the rows as floats.
+/// Returns a block_dot as a product with the float rows from before their quantisation.
 static Value product_of_floats(Module& module, const Instruction& i) {
   std::vector<Value> in{i.inputs[0].def->inputs[0], i.inputs[1], i.inputs[2]};
   if (BlockDotOperands at(i.inputs.size(), true); at.zero) in.push_back(i.inputs[at.zero]);
@@ -123,7 +123,7 @@ static Value product_of_floats(Module& module, const Instruction& i) {
   return convert(module, module.append(BlockDot{.block = op.block, .type = in[0].dtype()}, in), op.type);
 }
 
-/// Returns the replacement of a block_dot; nothing if it stays.
+/// Returns the replacement of a block_dot; nothing if the target has a kernel for it.
 static std::optional<Value> plain_product(Module& module, const Instruction& i, bool takes_bytes) {
   if (!i.inputs[1].def->is<Constant>()) return expanded_product(module, i);
   if (takes_bytes || i.inputs[0].dtype() != DType::i8) return std::nullopt;
@@ -157,7 +157,7 @@ static bool has_few_keys(const Instruction& i, const AttentionHeads& heads) {
   const auto& op = *i.as<Attention>();
   const Dims &q = i.inputs[0].dims(), &k = i.inputs[1].dims();
   bool is_plain = i.inputs.size() == 3 && !op.causal && !op.ranged && !op.sinks;
-  constexpr int64_t max_rows_of_few = 8;  // up to here the kernel attention_few computes it (lower/attention.cpp)
+  constexpr int64_t max_rows_of_few = 8;  // up to here attention_few is used (lower/attention.cpp)
   return is_plain && q[3].lower_bound() > heads.widest_of_few_keys && q[2].lower_bound() > max_rows_of_few &&
          known_less_equal(k[2], q[3]);
 }

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// Expands a scale or zero point to broadcast with x: lists along the axis, blocks repeated, scalars unchanged.
+/// Expands a scale or zero point to broadcast with x: puts a list along the axis, repeats blocks, keeps a scalar.
 Value spread(Module& module, Value scale, const Dims& dims, int64_t axis, int64_t block) {
   if (block > 0) {
     // [.., n / block, ..] -> [.., n / block, 1, ..] -> [.., n / block, block, ..] -> [.., n, ..]
@@ -84,8 +84,8 @@ class Expansion {
     return behind ? module_.append(i.op, {behind}) : Value{};
   }
 
-  /// Pools the steps x - zero instead of x, because both have their maximum at the same place; but pools the bytes if
-  /// products read those.
+  /// Pools the steps x - zero instead of x, because the maximum is at the same element. If products read the pooled
+  /// bytes, pools x itself.
   Value pooled(Instruction& i, const Pool& op) {
     auto found = steps_.find(i.inputs[0].def);
     if (op.fn != PoolFn::max || op.indices || found == steps_.end() || is_multiplied(i)) return {};
@@ -93,7 +93,7 @@ class Expansion {
     return quantized(i, steps, i.types[0].shape.dtype);
   }
 
-  /// True if a product of bytes reads x itself; all readers then use x.
+  /// True if a product of bytes reads x itself; then all readers use x, not the steps.
   static bool is_multiplied(const Instruction& i) {
     return std::ranges::any_of(i.users, [](const Instruction* u) { return u->is<Dot>() || u->is<Convolution>(); });
   }
@@ -126,7 +126,7 @@ class Expansion {
     return apply(module_, Fn::div, {x, scale});
   }
 
-  /// Returns the nearest integers of [low, high] in type `to`; kernels have a function for types of 8 to 16 bits.
+  /// Rounds y to the nearest integers in [low, high], of type `to`. Types of 8 to 16 bits use the operator Nearest.
   Value nearest(Value y, double low, double high, DType to) {
     if (bits(to) < 8 || bits(to) > 16)
       return convert(module_,

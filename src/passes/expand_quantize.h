@@ -4,8 +4,7 @@
 
 namespace weft {
 
-/// Replaces each quantize and dequantize that no integer kernel took over by elementwise instructions, which can be
-/// fused.
+/// Replaces each quantize and dequantize that integer products left by elementwise instructions, which can be fused.
 ///     dequantize %x, %s, %z   ->   (convert %x - convert %z) * %s
 ///     quantize %x, %s, %z     ->   nearest(round(%x / %s) + convert %z)
 ///

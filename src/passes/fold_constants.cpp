@@ -32,7 +32,7 @@ int64_t result_bytes(const Instruction& i) {
 
 int64_t elements(const Type& type) { return type.shape.elements().value(); }
 
-/// Returns the sizes of the loop for one result element: products to sum, taps of a window, keys, or other boxes.
+/// Returns how many inner steps one result element takes, as factors: terms of a sum, taps of a window, keys, or boxes.
 std::vector<int64_t> looked_at(const Instruction& i) {
   auto size = [&](size_t input, int64_t axis) { return i.inputs[input].dims()[axis].value(); };
   if (i.is<Dot>() || i.is<GroupedDot>()) return {size(0, i.inputs[0].rank() - 1)};
@@ -76,7 +76,7 @@ bool spend(FoldingScope& left, const Instruction& i) {
   return true;
 }
 
-/// Erases an instruction and constants that only it read, so that a long chain does not keep all of them to its end.
+/// Erases an instruction and constants that only it read, so that folding a long chain frees memory on the way.
 void erase_with_operands(Module& module, Instruction& i) {
   std::set<Instruction*> operands;
   for (const Value& input : i.inputs) operands.insert(input.def);

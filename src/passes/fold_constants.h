@@ -4,18 +4,18 @@
 
 namespace weft {
 
-/// Evaluates instructions whose operands are all constants, in the wide types of the reference. Leaves results above 64
-/// MiB, and views, fills and dequantised weights above 64 KiB, because kernels read those for less than a copy costs.
+/// Evaluates instructions with only constant operands, in the wide types of the reference. Leaves results above 64 MiB.
+/// Also leaves views, fills and dequantised weights above 64 KiB: kernels read their small operands, not a large copy.
 /// Parameters with default values are not constants. A budget that grows with the program's weights (FoldingScope)
-/// limits the work and the growth; instructions beyond it stay.
+/// limits the work and the growth; instructions beyond the budget stay.
 ///
 ///     %2 = mul %a, %b                     (a = 2, b = 3)
 /// ->
 ///     %2 = constant {value=f32[]{6}}
 bool fold_constants(Module& module);
 
-/// While it lives, all folding on this thread shares one budget, because several passes fold the same program.
-/// Otherwise each call of fold_constants has its own budget.
+/// A scope in which all folding on this thread shares one budget, because several passes fold the same program. Outside
+/// such a scope, each call of fold_constants has its own budget.
 class FoldingScope {
  public:
   explicit FoldingScope(const Program& program);

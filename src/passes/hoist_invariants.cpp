@@ -29,7 +29,7 @@ bool only_moves(const Instruction& i) {
 
 bool is_computed_element_by_element(const Instruction& i) { return i.is<Elementwise>() || i.is<Convert>(); }
 
-/// True if an operand, seen through broadcasts, is as large as the result.
+/// True if an operand, before its broadcasts, is as large as the result.
 bool is_no_larger_than_operands(const Instruction& i) {
   return std::ranges::any_of(i.inputs, [&](Value input) {
     return known_equal(product(without_broadcast(input).dims()), product(i.types[0].shape.dims));
@@ -107,7 +107,7 @@ class LoopHoist {
     return std::ranges::any_of(carried, [&](Value value) { return value.def == &parameter; });
   }
 
-  /// True if computing its result again, from outer values only, costs more than reading it.
+  /// True if computing the result of `i` in every trip, from outer values only, costs more than reading it.
   bool is_worth_moving(const Instruction& i) const {
     if (!invariant_[i.id] || i.is<Parameter>() || only_moves(i)) return false;
     if (!std::ranges::any_of(i.inputs, [&](Value input) { return reads_outside_[input.def->id]; })) return false;
@@ -164,7 +164,7 @@ class LoopHoist {
     outside_[&i] = outer_.append(i.op, std::move(inputs));
   }
 
-  /// Returns the value from before the loop that is parameter `number` of the body, including new parameters.
+  /// Returns the value before the loop that the body receives as parameter `number`; new parameters count too.
   Value operand_of(size_t number) const {
     auto operands = body_operands(loop_, 0);
     return number < operands.size() ? operands[number] : added_[number - operands.size()];
@@ -197,7 +197,8 @@ class LoopHoist {
     return found;
   }
 
-  /// Returns the outer value of a parameter, a constant, or a view of these; null for others.
+  /// Returns the value before the loop that equals `value`, an outer parameter, a constant or a view of these; else
+  /// null.
   Value unmoved(Value value) {
     const Instruction& i = *value.def;
     if (i.is<Constant>()) return outer_.append(i.op, {});
@@ -273,7 +274,7 @@ class LoopHoist {
 
   bool is_dropped(size_t k) const { return std::ranges::find(dropped_, k) != dropped_.end(); }
 
-  /// Removes the parameters, operands and results of carried values that were dropped; puts added ones last.
+  /// Removes the parameters, operands and results of carried values that were dropped; puts added values last.
   void rebuild() {
     Loop op = op_;
     Values inputs(loop_.inputs), carried(body_.parameters().begin(), body_.parameters().begin() + op_.carried);

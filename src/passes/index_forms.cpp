@@ -31,7 +31,7 @@ Form form_of(Value value, Memo& memo);
 
 IndexForm number(Dim offset, int64_t rank) { return {std::move(offset), std::vector<int64_t>(rank, 0)}; }
 
-/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements: if a size of the tensor is 0
+/// Simplifies a size of a tensor with sizes `dims`, assuming that the tensor has elements. If a size of the tensor is 0
 /// whenever a symbol is 0, raises the symbol's lower bound from 0 to 1.
 Dim with_elements(const Dim& dim, const Dims& dims) {
   return dim.substitute([&](const Symbol& symbol) {
@@ -74,7 +74,7 @@ Form broadcast_form(const IndexForm& x, const Dims& from, const Dims& to) {
   return form;
 }
 
-/// Returns the form after a reshape that only adds or drops axes of size 1; a constant form survives any reshape.
+/// Returns the form after a reshape that only adds or drops axes of size 1. A form without slopes fits any reshape.
 Form reshape_form(const IndexForm& x, const Dims& from, const Dims& to) {
   IndexForm form = number(x.offset, static_cast<int64_t>(to.size()));
   if (x.is_constant()) return form;
@@ -96,7 +96,7 @@ Form slice_form(IndexForm x, const Slice& op) {
   return x;
 }
 
-/// Returns the form of a concatenation whose parts continue one linear function.
+/// Returns the form of a concatenation of parts that continue one linear function.
 Form concat_form(const Instruction& i, int axis, Memo& memo) {
   const Dims& dims = i.types[0].shape.dims;
   Form whole;

@@ -119,7 +119,7 @@ Value stacked(Module& module, const Values& rows, const Type& type) {
   return concat(module, parts, 0);
 }
 
-/// True for a loop with rows of a size that each trip sets, which cannot be unrolled.
+/// True for a loop with scan outputs of a size that each trip sets; such a loop cannot be unrolled.
 bool has_open_rows(const Instruction& i, const Loop& op) {
   for (size_t k = op.carried; k < i.types.size(); ++k) {
     for (const Dim& dim : i.types[k].shape.dims) {
@@ -156,7 +156,7 @@ bool write_out_loop(Module& module, Instruction& i, size_t most) {
   return true;
 }
 
-/// True for an unconditional loop without control flow inside in which no size changes.
+/// True for an unconditional loop without inner control flow and without sizes that change.
 bool may_be_joined(const Instruction& i) {
   const auto* op = i.as<Loop>();
   return op && !op->conditional && op->sets.empty() && op->carries.empty() && !has_control(*i.modules[0]);
@@ -187,7 +187,6 @@ struct JoinedLoop {
   size_t carried() const { return op().carried; }
 };
 
-/// Fuses `a` and `b` into one loop and returns it.
 Instruction* join(Module& module, Instruction& a, Instruction& b) {
   ReplaceScope scope(module, b);
   JoinedLoop both[] = {{&a}, {&b}};

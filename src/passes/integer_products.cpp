@@ -49,7 +49,7 @@ std::optional<Steps> viewed(Module& module, Steps s, const Instruction& view) {
   return s;
 }
 
-/// Returns how a value of bytes (or of the types that `is_of_type` accepts) was dequantised, looking through views.
+/// Returns the steps of a value that was dequantised from bytes (or types of `is_of_type`), looking through views.
 std::optional<Steps> steps_of(Module& module, Value value, bool (*is_of_type)(DType) = is_byte) {
   Instruction& i = *value.def;
   if (is_view(i)) {
@@ -148,7 +148,7 @@ Value scaled(Module& module, Value product, Value scale) {
 
 using Factors = IntegerFactors;
 
-/// Returns x as bytes of `type` with its zero point; between u8 and i8 both are shifted by 128.
+/// Returns x as bytes of `type` with its zero point; changing between u8 and i8 shifts both by 128.
 Steps in_byte_type(Module& module, Steps s, DType type) {
   if (s.x.dtype() == type) return {s.x, s.scale, s.zero ? s.zero : constant(module, type, 0)};
   double by = type == DType::u8 ? 128 : -128;
@@ -215,8 +215,8 @@ Dim terms_of_sum(const Convolution& op, const Dims& w) {
   return op.transposed ? count * *exact_divide(w[0], op.groups) : count * w[1];
 }
 
-/// Pads few channels of an image and its weights to a multiple of the kernel's unit, so that the kernel can read the
-/// image in place. Takes the number of channels from the weights, because the image's may be symbolic.
+/// Pads the channels of an image with few channels, and its weights, to a multiple of the kernel's unit. The kernel can
+/// then read the image in place. Takes the number of channels from the weights: the image's may be symbolic.
 Value with_whole_channels(Module& module, Value x, const Dim& count, const Convolution& op, int64_t group) {
   auto channels = count.constant();
   constexpr int64_t few = 16;
@@ -227,7 +227,7 @@ Value with_whole_channels(Module& module, Value x, const Dim& count, const Convo
   return module.append(pad, {x, constant(module, x.dtype(), 0)});
 }
 
-/// Makes a convolution of bytes. It pads with x's zero point and subtracts what the zero point adds to each sum.
+/// Makes a convolution of bytes. Pads with x's zero point and subtracts what the zero point adds to each sum.
 Value convolution_of_bytes(Module& module, const Convolution& op, const Steps& x, Value weight, int64_t group) {
   const Dims& dims = weight.dims();
   std::vector<int64_t> axes;
@@ -291,7 +291,7 @@ std::optional<Value> float8_convolution(Module& module, Instruction& i) {
 
 // --- integers that are bytes minus a zero point ----------------------------------------------------------------------
 
-/// x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
+/// The value x - zero with x in 8 bits; zero is i32, a number or broadcast to x, and may be absent (0).
 struct ByteOperand {
   Value x, zero;
 };
@@ -305,7 +305,7 @@ std::optional<Value> zero_of(Module& module, Value value, DType type) {
   return value.dtype() == type ? std::optional(convert(module, without_broadcast(value), DType::i32)) : std::nullopt;
 }
 
-/// Splits a constant whose elements span at most 256 integers into i8 elements and an offset.
+/// Splits a constant with elements in a range of at most 256 integers into i8 elements and an offset.
 std::optional<ByteOperand> moved_constant(Module& module, Value value) {
   if (!constant_behind(value)) return std::nullopt;
   StepBounds range = step_bounds(value);
@@ -383,7 +383,7 @@ ByteOperand in_type(Module& module, const ByteOperand& b, DType type) {
   return {in_byte_type(module, {b.x, {}, {}}, type).x, zero};
 }
 
-/// True for products that may still become products of bytes: on GPUs unless both are i8, on CPUs those of i32.
+/// True for products that may still become byte products: on GPUs unless both operands are i8, on CPUs if one is i32.
 template <Factors factors>
 bool is_wide(const Instruction& i) {
   DType a = i.inputs[0].dtype(), b = i.inputs[1].dtype();
@@ -409,7 +409,7 @@ Value sums_of(Module& module, Value x, int64_t axis) {
   return reduce(module, ReduceFn::sum, convert(module, x, DType::i32), {axis}, true);
 }
 
-/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za): exact, even where sums wrap.
+/// (a - za)(b - zb) = a b - za sums(b) - zb sums(a - za), with a product of bytes. Exact, even where sums wrap.
 template <Factors factors>
 std::optional<Value> dot_of_bytes(Module& module, Instruction& i) {
   const auto* op = i.as<Dot>();
@@ -477,7 +477,7 @@ std::optional<Value> unchanged(Module&, Instruction& i) {
   return std::isnormal(static_cast<float>(scale)) && scale > 0 ? std::optional(from.inputs[0]) : std::nullopt;
 }
 
-/// Changes values that were quantised to u8 and are read as x - zero to i8.
+/// Changes a quantize to u8, and the dequantize that reads its result, to i8.
 std::optional<Value> signed_steps(Module& module, Instruction& i) {
   const auto* op = i.as<Dequantize>();
   const auto* made = op ? i.inputs[0].def->as<Quantize>() : nullptr;
@@ -591,7 +591,7 @@ std::optional<Sum> sum_of_view(Module& module, const Instruction& view, int dept
   return sum;
 }
 
-/// Returns `value` as such a sum; nothing if it is not one.
+/// Returns `value` as a sum of scaled integers; nothing if it is not one.
 std::optional<Sum> sum_of(Module& module, Value value, int depth) {
   if (depth == 0 || value.dtype() != DType::f32) return std::nullopt;
   if (auto known = numbers_of(value)) return Sum{.offset = *known};

@@ -69,13 +69,13 @@ bool raise(Module& module, const PassContext& context, PassCounts& counts) {
   })(module);
 }
 
-/// Adapts a pass that needs only the module to the list's signature.
+/// Adapts a pass that needs only the module to the signature of the passes in the list.
 template <bool (*pass)(Module&)>
 bool plain(Module& module, const PassContext&, PassCounts&) {
   return pass(module);
 }
 
-/// Returns the integer types that the chip multiplies.
+/// Returns the operand types of the chip's integer products.
 IntegerFactors factors_of(const Chip& chip) {
   if (!is_cpu(chip.kind)) return IntegerFactors::signed_bytes;
   if (multiplies_tiles(chip)) return IntegerFactors::tile_bytes;

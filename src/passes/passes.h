@@ -22,7 +22,7 @@ struct PassInfo {
 /// Returns all passes in the order in which they run.
 std::span<const PassInfo> pass_list();
 
-/// Runs the passes of one group whose `applies` is true for the pipeline's context.
+/// Runs those passes of one group that apply to the pipeline's context.
 void run_passes(Pipeline& run, PassGroup group);
 
 /// Returns a pass by name, also one that "normalise" or "raise" repeats; throws E503 with the list of names.

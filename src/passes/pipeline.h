@@ -33,22 +33,22 @@ struct Ranks {
   bool are_connected = false;  ///< GPUs: a kernel of one rank can write to the memory of all ranks
 };
 
-/// What a pass for one chip may depend on besides the module.
+/// The inputs of a pass for one chip, besides the module.
 struct PassContext {
   Chip chip = {};
   DType precision = DType::f32;            ///< of matrix products and convolutions
-  std::vector<std::string> keep_f32 = {};  ///< nodes whose products stay f32; * and ? match
+  std::vector<std::string> keep_f32 = {};  ///< nodes with products that stay f32; * and ? match
   Ranks ranks = {};
 };
 
-/// Runs passes on every module of a program, with one call of the pass for each module:
+/// A run of passes over a program. Each pass is called once for each module:
 ///
 ///     Pipeline run(program, {.dump_directory = folder}, {.chip = chip});
 ///     run("normalise", normalise);
 ///
-/// Also measures their time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds) and
-/// prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again (WEFT_DUMP or
-/// the dump folder).
+/// Also measures the passes' time, removes unread instructions, verifies the program (WEFT_VERIFY_PASSES, debug builds)
+/// and prints it (WEFT_DEBUG=5, dump folder). If a pass fails, leaves a folder from which it can be run again
+/// (WEFT_DUMP or the dump folder).
 class Pipeline {
  public:
   struct Options {

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-/// If the second operand of the dot `i` is a constant of 4 or 8 bits, [k, n] (or [n, k] and transposed), dequantised
-/// with a scale per block of k, inserts a block_dot before `i` and returns it, so that the weights stay integers.
+/// Inserts a block_dot before the dot `i` and returns it, so that weights of 4 or 8 bits stay integers. The second
+/// operand of `i` must be such a constant, [k, n] (or [n, k] and transposed), dequantised with a scale per block of k.
 /// Otherwise returns nothing.
 std::optional<Value> raised_block_dot(Module& module, Instruction& i);
 

@@ -22,8 +22,8 @@ const Instruction& behind_views(Value value) {
   return *value.def;
 }
 
-/// Converts values to another type, each once. Puts conversions before views: a weight is then converted when the
-/// program is loaded, other values by the kernel that computes them.
+/// The values of a module in another type, each converted once. Conversions go before views: a weight is then converted
+/// when the program is loaded, other values by the kernel that computes them.
 class Converted {
  public:
   Converted(Module& module, DType type) : module_(module), type_(type) {}
@@ -44,7 +44,7 @@ class Converted {
 
 std::vector<bool> find_fixed(const Module& module);
 
-/// Marks the parameters of a body for which the only instruction that runs the body passes fixed values.
+/// Marks those parameters of a body that get fixed values from the only instruction that runs the body.
 void note_fixed_parameters(const Module& body, std::vector<bool>& fixed) {
   for (const auto& outer : body.program().modules()) {
     for (const Instruction& i : *outer) {

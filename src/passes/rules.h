@@ -36,7 +36,7 @@ struct Term {
   static Term of_variable(int index, bool must_be_number);
 };
 
-/// What each variable of a pattern matched.
+/// The values that the variables of a pattern matched.
 struct Bindings {
   std::array<Value, 6> values = {};
   Value operator[](const Term& variable) const { return values[variable.variable]; }
@@ -47,7 +47,7 @@ struct Rule {
   bool (*guard)(const Bindings&) = nullptr;
 };
 
-/// A set of rules, indexed by the root function of their patterns.
+/// A set of rules, indexed by the outermost functions of their patterns.
 class RuleSet {
  public:
   explicit RuleSet(std::vector<Rule> rules);

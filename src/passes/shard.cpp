@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-/// A value of which each rank has a part.
+/// A value that is split: each rank has a part.
 struct Part {
   Value value;
   int64_t axis = -1;  ///< the axis that is split
@@ -88,7 +88,7 @@ class Sharding {
     return reshape(module_, transpose(module_, all, order), dims);
   }
 
-  /// Returns this rank's part of a value along an axis whose size is divisible by the number of ranks.
+  /// Returns this rank's part of a value along an axis. The number of ranks must divide the axis's size.
   Value local(Value value, int64_t axis) {
     auto part = parts_.find(value);
     if (part != parts_.end() && part->second.axis == axis) return part->second.value;
@@ -168,7 +168,7 @@ class Sharding {
     return true;
   }
 
-  /// Reshapes a split value whose axis becomes the first of several axes, or is merged with the axes after it.
+  /// Reshapes a split value if the split axis becomes the first of several axes, or is merged with the axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -203,7 +203,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// Slices the columns of a joint product, such as its queries, keys or values: returns the rank's part of these.
+  /// Handles a slice of the columns of a joint product, such as its queries: the rank gets its part of these columns.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
@@ -217,7 +217,7 @@ class Sharding {
     return bool(part);
   }
 
-  /// Computes a product again with other columns of its weights, `columns(weights)`, also through elementwise functions
+  /// Computes a product again with other columns of its weights, `columns(weights)`. Also handles elementwise functions
   /// of such products and constants. Returns nothing for other values.
   Value with_columns(Value value, const std::function<Value(Value)>& columns) {
     Instruction& i = *value.def;
@@ -234,7 +234,7 @@ class Sharding {
     return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
-  /// Splits operators whose indices along the split axis are independent.
+  /// Splits operators that compute each index of the split axis independently.
   bool rows(Instruction& i, int64_t axis) {
     if (const auto* op = i.as<Softmax>()) return op->axis != axis && along(i, *op, axis, axis);
     if (const auto* op = i.as<Normalize>()) return axis < op->axis && along(i, *op, axis, axis);
@@ -255,7 +255,7 @@ class Sharding {
     return true;
   }
 
-  /// Splits a scatter along an axis of its slices, which is not indexed.
+  /// Splits a scatter along an axis inside its slices; the indices do not address this axis.
   bool scattered(Instruction& i, const ScatterNd& op, int64_t k, int64_t axis) {
     auto depth = i.inputs[1].dims().back().constant();
     if (k == 1 || !depth) return false;
@@ -391,7 +391,7 @@ class Sharding {
     return {};
   }
 
-  /// Returns the donated parameter, if a rank may hold only its part of it.
+  /// Returns the parameter that is donated to this result, if a rank may hold only its part of the parameter.
   Value donor_of(const Result& result) const {
     auto part = parts_.find(result.value);
     auto donation = std::ranges::find(ranks_.donations, result.name, &DonationRequest::output);

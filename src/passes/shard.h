@@ -22,7 +22,7 @@ namespace weft {
 ///
 /// All ranks have the same instructions in the same order; only numbers in weights and offsets differ. Not split: sizes
 /// that the number of ranks does not divide, small products, convolutions, bodies of control flow. If a parameter is
-/// donated to a split result and only the rank's part of it is read, the parameter becomes that part: a rank keeps the
+/// donated to a split result and only the rank's part is read, the parameter becomes that part. So a rank keeps the
 /// KV cache of its own heads.
 bool shard(Module& module, const PassContext& context);
 

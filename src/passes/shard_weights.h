@@ -6,15 +6,15 @@
 
 namespace weft {
 
-/// Slices values for one rank. Slices of weights become new constants, so that a rank holds only its part in memory.
-/// Appends new instructions at the module's place.
+/// The slices of values for one rank. Slices of weights become new constants, so that a rank holds only its part in
+/// memory. New instructions go to the module's place.
 class RankWeights {
  public:
   RankWeights(Module& module, const Ranks& ranks) : module_(module), ranks_(ranks) {}
 
   /// True if a value depends on constants only.
   bool is_weights(Value value);
-  /// Returns the rank's part of a value along an axis whose size is divisible by the number of ranks.
+  /// Returns the rank's part of a value along an axis. The number of ranks must divide the axis's size.
   Value part(Value value, int64_t axis);
   /// Returns elements [start, start + size) of weights along one axis.
   Value cut(Value value, int64_t axis, int64_t start, int64_t size);

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-/// Replaces index arithmetic whose result is known by a constant, and a gather at consecutive coordinates by a view.
+/// Replaces index arithmetic with a known result by a constant, and a gather at consecutive coordinates by a view.
 /// Exporters write attention masks in these forms.
 ///
 ///     %2 = greater_equal %iota, %zero

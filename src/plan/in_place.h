@@ -10,13 +10,13 @@ namespace weft {
 /// Finds which outputs may reuse the memory of which inputs (Plan::in_place), and checks the caller's donations
 /// (Plan::donations). Call plan_lifetimes first. Throws E310 if a name is no input or output, or occurs twice.
 ///
-/// An output may reuse an input's memory if the step that first writes the output is elementwise in place or only
-/// copies the input there, and no later step reads the old contents. A concatenation then only writes its new part, so
-/// a cache that grows at its end is not copied while its memory has room. If the sizes are equal in some runs only,
-/// each run decides.
+/// An output may reuse an input's memory under two conditions. The step that first writes the output is elementwise in
+/// place or only copies the input there, and no later step reads the old contents. A concatenation then only writes its
+/// new part, so a cache that grows at its end is not copied while its memory has room. If the sizes are equal in some
+/// runs only, each run decides.
 void plan_in_place(Plan& plan, std::span<const DonationRequest> requests);
 
-/// Finds which results may reuse working memory (PlanBuffer::shares): if the last reader of a buffer writes a result of
+/// Finds which results may reuse working memory (PlanBuffer::shares). If the last reader of a buffer writes a result of
 /// equal size, the result reuses the buffer, unless a loop swaps the buffer. Call plan_lifetimes first.
 void share_working_memory(Plan& plan);
 

@@ -16,8 +16,8 @@ std::set<std::string> run_time_symbols(const Plan& plan) {
   return names;
 }
 
-/// Marks working buffers whose size is known only in the run. (If a GPU replays captured graphs, all sizes are known
-/// before it.)
+/// Marks working buffers of a size known only in the run. (If a GPU replays captured graphs, all sizes are known before
+/// the replay.)
 void mark_dynamic(Plan& plan) {
   std::set<std::string> names = run_time_symbols(plan);
   if (names.empty() || (!is_cpu(plan.chip.kind) && !is_led_by_host(plan))) return;

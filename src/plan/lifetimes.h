@@ -5,7 +5,7 @@
 namespace weft {
 
 /// Sets the first and last step in which each working buffer is used, so that buffers can share memory. Marks buffers
-/// whose size is known only during a run as BufferKind::dynamic.
+/// of a size known only during a run as BufferKind::dynamic.
 void plan_lifetimes(Plan& plan);
 
 }  // namespace weft

@@ -64,8 +64,8 @@ struct PlanBuffer {
   /// Working memory and outputs: the first step that writes the buffer and the last that reads it. A buffer that
   /// the next trip of a loop reads again lives until the loop ends.
   StepId first_step = StepId(0), last_step = StepId(0);
-  /// Working memory: the buffer whose arena memory this buffer reuses; the last step of that buffer is the first step
-  /// of this one (plan/in_place.h).
+  /// Working memory: this buffer reuses the arena memory of the buffer `shares`, and starts at that buffer's last step
+  /// (plan/in_place.h).
   BufferId shares = {};
 };
 
@@ -109,8 +109,7 @@ struct StepVariant {
 /// One launch of a kernel on the step's buffers and sizes.
 struct LaunchStep {
   KernelId kernel = {};
-  Dim blocks = 0;                    ///< GPU: number of blocks that have work; the results are right with any number of
-                                     ///< blocks
+  Dim blocks = 0;                    ///< GPU: number of blocks with work; any other number gives the same results
   Dim work = 0;                      ///< GPU: an amount of work that grows with the sizes; it selects the variant
   Table<StepVariant> variants = {};  ///< ordered by `from`
   bool is_spare = false;             ///< GPU: launched only if the library refused the work of the step before
@@ -130,7 +129,7 @@ struct BranchStep {
   StepId target = {};
 };
 
-/// Jumps to step `target`; a backward jump leads to a branch that may leave the loop.
+/// Jumps to step `target`. A backward jump goes to a branch that may leave the loop.
 struct JumpStep {
   static constexpr std::string_view name = "jump";
   StepId target = {};
@@ -168,7 +167,7 @@ struct LibraryStep {
   std::vector<int64_t> offsets = {};  ///< byte offset of each operand in its buffer
 };
 
-/// Combines or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with it cannot be saved.
+/// Combines or gathers `elements` values of buffer 0 of all ranks into buffer 1. A plan with this step cannot be saved.
 struct CollectiveStep {
   CollectiveFn fn = CollectiveFn::sum;
   Dim elements = 0;
@@ -177,7 +176,7 @@ struct CollectiveStep {
 using StepAction = std::variant<LaunchStep, SizesStep, BranchStep, JumpStep, SwapStep, GrowStep, HostStep, PartStep,
                                 LibraryStep, CollectiveStep>;
 
-/// Steps run in order except for branches and jumps, which nest like the model's control flow.
+/// One step of a plan. Steps run in order except for branches and jumps, which nest like the model's control flow.
 struct PlanStep {
   StepAction action = LaunchStep{};
   std::vector<BufferId> buffers = {};  ///< operands and results; for a launch, in the order of the kernel's arguments
@@ -186,10 +185,9 @@ struct PlanStep {
   std::string source = {};             ///< node(s) of the model
   std::string reason = {};             ///< why the step exists or its kernel was chosen
   Dim flops = 0, bytes = 0;            ///< work, for profiles and the roofline model
-  /// Operands whose memory the result may reuse: each task reads an element before it writes to the same place.
+  /// Operands that share memory with the result if possible: each task reads an element before it writes to that place.
   std::vector<BufferId> in_place = {};
-  /// The operand that the step copies to the same places of its result; if both have the same memory, the step does
-  /// nothing.
+  /// The operand that the step copies to the same places of its result; a no-op if both have the same memory.
   BufferId moves = {};
   bool moves_apart = false;  ///< it copies the whole operand to places that no other step writes
   /// Only while lowering: the step writes elements that no other step writes, and does not read the buffers it writes to.
@@ -224,7 +222,7 @@ struct PlanStep {
   }
 };
 
-/// Returns the launch of a step that must be one; all load steps are.
+/// Returns the launch of a step. The step must be a launch; all load steps are.
 inline const LaunchStep& launch_of(const PlanStep& step) { return std::get<LaunchStep>(step.action); }
 inline LaunchStep& launch_of(PlanStep& step) { return std::get<LaunchStep>(step.action); }
 

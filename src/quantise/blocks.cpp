@@ -30,7 +30,7 @@ Scale nearest_scale(std::span<const float> block, const BlockFormat& format) {
   double low = std::min(least, 0.0f), high = std::max(greatest, 0.0f), steps = format.greatest();
   Scale found;
   if (format.is_symmetric) {
-    // Below the zero point the integers have one level more; the end of the range that is further from 0 goes there.
+    // Level 0 is one further from the zero point than the top level: the end of the range further from 0 gets level 0.
     double most = -low > high ? low : high, middle = (format.greatest() + 1) / 2;
     found = {.scale = static_cast<float>(-most / middle), .zero = static_cast<uint8_t>(middle)};
   } else {
@@ -107,7 +107,7 @@ float stored(float scale, DType type) {
 Scale scale_of(std::span<const float> block, const BlockFormat& format, WeightMethod method,
                std::span<const float> importance) {
   if (method == WeightMethod::hqq) return hqq_scale(block, format);
-  // Clipping makes errors smaller but gives them one sign, so it pays only if GPTQ compensates for them.
+  // Clipping makes errors smaller but gives them one sign, so it helps only if GPTQ compensates for them.
   return method == WeightMethod::gptq ? weighted_scale(block, format, importance) : nearest_scale(block, format);
 }
 

@@ -9,7 +9,7 @@ namespace weft::quantise {
 namespace {
 
 /// Operators with f(a x) = a f(x) for a > 0 in each channel: `passing` on any axis, `passing_pictures` on axis 1 only.
-/// `norms` are normalisations, whose scale and bias can take the factors.
+/// `norms` are normalisations; their scale and bias can take the factors.
 constexpr std::string_view passing[] = {"Relu", "LeakyRelu", "Identity", "Dropout"},
                            passing_pictures[] = {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"},
                            norms[] = {"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"};

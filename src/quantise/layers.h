@@ -44,7 +44,7 @@ struct Float {
 std::string name_of(const onnx::Node& node);
 /// Returns an integer attribute of a node, or `otherwise`.
 int64_t integer(const onnx::Node& node, std::string_view name, int64_t otherwise);
-/// True for a Gemm whose weight is [n, k].
+/// True for a Gemm with a weight [n, k].
 bool is_transposed(const onnx::Node& node);
 bool is_finite(std::span<const float> values);
 /// True for the types that layers may have: f32, f16, bf16.

@@ -267,7 +267,7 @@ std::string ModelEdit::body_text(std::span<const std::byte> body, const onnx::Gr
   return out;
 }
 
-/// Encodes a node's attributes, and in its bodies the current weights.
+/// Encodes a node's attributes; the bodies among them get the current weights.
 std::string ModelEdit::attributes_text(std::span<const std::byte> node, const onnx::Node& parsed) const {
   bool has_body = false;
   onnx::for_each_body(parsed, [&](const onnx::Graph&) { has_body = true; });
@@ -299,7 +299,7 @@ std::string ModelEdit::node_text(size_t index) const {
   auto changed = inputs_.find(index);
   std::string others = attributes_text(node, model().graph.nodes[index]);
   auto result = results_.find(index);
-  if (changed == inputs_.end()) return others;  // a result changes only where inputs do
+  if (changed == inputs_.end()) return others;  // the names of results change only together with inputs
   const auto& now = changed->second;
   const auto& given = model().graph.nodes[index].inputs;
   std::string out;
@@ -404,7 +404,7 @@ std::string ModelEdit::graph_text(External* external) const {
   put_weights(graph, read, external);
   for (const Field& field : source_->graph_fields) {
     if (field.number == in_graph::node || field.number == in_graph::weight) continue;
-    // A weight that was replaced may also be listed as an input, which is removed: callers must not give it any more.
+    // A replaced weight may also be listed as a graph input. Removes that input: callers must not pass the old weight.
     bool is_dead = field.number == in_graph::input && is_dead_input(std::string(text_field(field.content, 1)));
     bool is_replaced = field.number == in_graph::output && !outputs_.empty();
     if (!is_dead && !is_replaced) graph += as_text(field.whole);

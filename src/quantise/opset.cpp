@@ -17,7 +17,7 @@ const onnx::Attribute* find(const onnx::Node& node, std::string_view name) {
   return found == node.attributes.end() ? nullptr : &*found;
 }
 
-/// True for a reduction whose axes became an input in operator set 18.
+/// True for a reduction with an attribute `axes`, which became an input in operator set 18.
 bool has_axes(const onnx::Node& node) {
   return node.domain.empty() && node.op_type.starts_with("Reduce") && node.op_type != "ReduceSum" && find(node, "axes");
 }

@@ -36,7 +36,7 @@ std::string add_weight(ModelEdit& edit, const std::string& base, Tensor value) {
   return name;
 }
 
-/// Puts pairs of QuantizeLinear and DequantizeLinear into a model.
+/// The pairs of QuantizeLinear and DequantizeLinear that are added to a model.
 class Pairs {
  public:
   Pairs(ModelEdit& edit, const Constants& constants)
@@ -52,7 +52,7 @@ class Pairs {
     put_bias(entry);
   }
 
-  /// Lets each Add that reads the same value as a quantised convolution read that value's quantised form.
+  /// Makes each Add read the quantised form of a value that a quantised convolution reads too.
   void share() {
     for (const onnx::Node& node : edit_.model().graph.nodes) {
       if (node.op_type != "Add" || !node.domain.empty()) continue;

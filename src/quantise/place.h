@@ -13,7 +13,7 @@
 /// Writes quantised layers into the model.
 namespace weft::quantise {
 
-/// A layer whose input and weight are quantised before it runs.
+/// A layer with an input and a weight that are quantised before it runs.
 struct StaticLayer {
   const Layer* layer;
   Grid input;
@@ -34,7 +34,7 @@ std::string domain_of_pairs(ModelEdit& edit);
 /// quantised form too, so that the floats need not be stored.
 void place_static(ModelEdit& edit, const Constants& constants, const std::vector<StaticLayer>& layers);
 
-/// An input whose rows are quantised by their own range: an element is about (steps - zero) * step + least. The steps
+/// An input, quantised by the range of each row: an element is about (steps - zero) * step + least. The steps
 /// are i8, because onnxruntime's products of u8 by i8 saturate on processors without VNNI.
 struct RowSteps {
   std::string steps, zero, step, least;
@@ -42,7 +42,7 @@ struct RowSteps {
 
 using RowsOfValues = std::map<std::string, RowSteps>;
 
-/// Replaces MatMul and Gemm by MatMulInteger, with a scale that each run computes for each row: a few rows of language
+/// Replaces MatMul and Gemm by MatMulInteger. Each run computes a scale for each row, because a few rows of language
 /// models have values a thousand times as large as the others. `known` holds values that are already quantised.
 void place_dynamic(ModelEdit& edit, const Layer& layer, const ChannelWeights& weights, RowsOfValues& known);
 

@@ -58,7 +58,7 @@ struct Settings {
   bool correct_bias = true;  ///< int8, fp8: corrects biases for the mean error of rounded weights
   bool is_qdq = false;       ///< weights in blocks: as DequantizeLinear and MatMul, not as MatMulNBits
   /// The strength (below 1) of SmoothQuant, which moves outliers of inputs into weights. If not set, int8 and
-  /// int8_dynamic with data choose one for each input, where it costs nothing at run time.
+  /// int8_dynamic with data choose one for each input where another operator absorbs the division at no cost.
   std::optional<double> smooth;
   std::vector<std::string> keep;  ///< names (* and ?) of nodes that stay in floats
   std::optional<double> budget;   ///< allowed loss; layers stay in floats until it is met
@@ -81,7 +81,7 @@ std::string quantise(const std::filesystem::path& model, const std::filesystem::
 struct Quantised {
   std::string model, report;
 };
-/// Quantises the bytes of an ONNX file, whose external weights lie in `folder`. `settings` must have no metric.
+/// Quantises the bytes of an ONNX file; its external weights are in `folder`. `settings` must have no metric.
 Quantised quantise_bytes(Bytes model, const std::filesystem::path& folder, const Settings& settings, Samples* samples);
 
 }  // namespace weft::quantise

@@ -45,7 +45,7 @@ double error_of(const Bins& bins, const Grid& grid) {
   return sum;
 }
 
-/// Narrows one end, then the other, by fractions of the whole range.
+/// Finds the range of the least error: narrows the upper end, then the lower end, in 64ths of the whole range.
 Range by_error(const Histogram& seen, DType type) {
   constexpr int parts = 64, rounds = 2;
   Bins bins = seen.bins();

@@ -51,7 +51,8 @@ Grid grid_of(Range range, DType type);
 /// clipped distribution and its form in 128 steps (Migacz, "8-bit inference with TensorRT", 2017).
 Range choose_range(const Histogram& seen, RangeMethod method, double percentile, DType type);
 
-/// Returns the power of the rounding errors over that of the values (or of the `smallest` share of them); 0: all are 0.
+/// Returns the power of the rounding errors divided by that of the values; 0 if all values are 0. Counts only the
+/// `smallest` share of the values.
 double noise_share(const Histogram& seen, const Grid& grid, double smallest = 1);
 
 }  // namespace weft::quantise

@@ -11,7 +11,7 @@
 namespace weft::quantise {
 namespace {
 
-/// Groups layers by the value that they read, because they share its factors.
+/// The layers that read each value, by the value's name. Layers that read one value share its factors.
 using Readers = std::map<std::string, std::vector<size_t>>;
 
 Readers layers_by_input(const std::vector<Layer>& layers, const Observation& seen) {
@@ -26,7 +26,7 @@ Readers layers_by_input(const std::vector<Layer>& layers, const Observation& see
   return readers;
 }
 
-/// Maps each element of a weight to the input channel that the element multiplies.
+/// The mapping from each element of a weight to the input channel that the element multiplies.
 class Meeting {
  public:
   Meeting(const Layer& layer, size_t inputs)

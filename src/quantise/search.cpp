@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t max_evaluations = 20, max_places = 6, max_kinds = 5, max_items = 32;
 
-/// Measures the distance between results, the largest over all outputs. For floats it is the root mean square of the
-/// differences relative to that of the right values; for integers the share that differs.
+/// The distance between results, the largest over all outputs. For floats it is the root mean square of the differences
+/// relative to that of the right values; for integers the share that differs.
 class Difference {
  public:
   void add(const std::vector<Tensor>& right, const std::vector<Tensor>& got) {
@@ -43,7 +43,7 @@ class Difference {
     Sum& sum = sums_[output];
     sum.is_integer = !is_float(right.dtype);
     std::vector<double> a = to_doubles(right), b = to_doubles(got);
-    // Outputs whose sizes depend on data may differ in size.
+    // Outputs with sizes that depend on data may differ in size.
     sum.apart += static_cast<double>(a.size() == b.size() ? 0 : std::max(a.size(), b.size()));
     for (size_t k = 0; k < std::min(a.size(), b.size()); ++k) {
       bool is_equal = a[k] == b[k] || (std::isnan(a[k]) && std::isnan(b[k]));
@@ -150,7 +150,7 @@ class Search {
         else noise += noise_[i];
       }
       double lost = std::max(loss(floats), 0.0);
-      // A metric's loss grows with the power of the noise, the relative error of outputs with that power's square root.
+      // A metric's loss grows with the noise power; the relative error of outputs, with the square root of that power.
       found[part] = (work_.settings().metric ? lost : lost * lost) / std::max(noise, 1e-12);
     }
     for (size_t i = 0; i < count(); ++i) choice_.shares[i] *= found[part_of[i]];

@@ -13,7 +13,7 @@
 namespace weft::quantise {
 namespace {
 
-/// The least elements of a stored weight: for smaller ones, a scale and a node take more bytes than are saved.
+/// The least number of elements of a stored weight: for fewer, a scale and a node take more bytes than are saved.
 constexpr int64_t least_elements = 256;
 
 /// A weight that a node reads, and the axis of its channels.
@@ -28,7 +28,7 @@ std::vector<WeightInput> operands_of(const onnx::Node& node) {
   if (op == "Conv") return {{1, 0}};
   if (op == "ConvTranspose") return {{1, 1}};
   if (op == "Gemm") return {{1, is_transposed(node) ? size_t{0} : size_t{1}}};
-  if (op == "MatMul") return {{1, SIZE_MAX}};  // the last one
+  if (op == "MatMul") return {{1, SIZE_MAX}};  // the last axis
   return {};
 }
 

@@ -8,16 +8,16 @@
 
 namespace weft::quantise {
 
-/// A weight that is stored in 8 bits and dequantised before use, so only the file shrinks: weights of recurrent layers,
-/// of convolutions, of products in bodies of control flow.
+/// A weight that is stored in 8 bits and dequantised before use, so that only the file shrinks. Weights of recurrent
+/// layers, of convolutions, and of products in bodies of control flow are stored in this way.
 struct StoredWeight {
   const onnx::Graph* graph;  ///< the graph that has this weight
   Layer layer;               ///< the first layer that reads it; its `input` is empty
   ChannelWeights rounded;
 };
 
-/// Finds all such weights, except those of chosen layers of the main graph and of nodes that `keep` names. Removes
-/// their layers from `layers.floats`.
+/// Finds all weights to store in 8 bits, except those of chosen layers of the main graph and of nodes that `keep`
+/// names. Removes the layers of the found weights from `layers.floats`.
 std::vector<StoredWeight> find_stored(const ModelEdit& edit, const Constants& constants, Layers& layers,
                                       const std::vector<std::string>& keep);
 void place_stored(ModelEdit& edit, const std::vector<StoredWeight>& weights);

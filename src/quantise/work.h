@@ -44,12 +44,13 @@ class Work {
   const Settings& settings() const { return settings_; }
   Samples* samples() const { return samples_; }
 
-  /// True for an int8 product whose input has a few values far larger than the others: with a fixed scale, the noise of
-  /// rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in int8-dynamic.
+  /// True for an int8 product if a few values of the input are far larger than the others: with a fixed scale, the
+  /// noise of rounding would exceed 0.02 % of the others' power. Each run then chooses a scale for each row, as in
+  /// int8-dynamic.
   bool is_dynamic(size_t layer) const;
   /// Returns the quantised model. The layers in `spared` stay in floats or, for int4, get 8 bits.
   ModelEdit quantised(const std::set<size_t>& spared) const;
-  /// True if int4 gives this layer 8 bits because its errors are errors of the results. (fp8 keeps it in floats.)
+  /// True if int4 gives this layer 8 bits, because its errors go straight into the results. (fp8 keeps it in floats.)
   bool is_last(const Layer& layer) const { return layer.is_last && settings_.to == Target::int4; }
   std::string_view spared_form() const { return settings_.to == Target::int4 ? name(Target::int8_weights) : "float"; }
 
@@ -84,7 +85,7 @@ class Work {
   Observation seen_;
   std::vector<StoredWeight> stored_;
   std::vector<Prepared> prepared_;
-  std::set<std::string> centred_;  ///< inputs whose means are subtracted before quantising
+  std::set<std::string> centred_;  ///< inputs from which the means are subtracted before quantising
 };
 
 }  // namespace weft::quantise

@@ -19,8 +19,9 @@ struct ArenaLayout {
   int64_t bytes = 0;
 };
 
-/// Places buffers so that those in use at the same time do not overlap: largest first, each into the lowest gap that
-/// fits (greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020).
+/// Places buffers so that those in use at the same time do not overlap. Places the largest first, and each into the
+/// lowest gap that fits (greedy by size: Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+/// Inference", 2020).
 ArenaLayout place(std::span<const ArenaRequest> requests);
 
 }  // namespace weft

@@ -101,7 +101,7 @@ bool bind_some(std::span<const Port> ports, std::span<const Tensor> inputs, Symb
       auto unknown = dim.is_constant() ? std::nullopt : only_unknown(dim, values);
       if (!unknown) continue;
       auto value = solve(dim, *unknown, inputs[i].dims[axis], values);
-      if (!value) continue;  // another axis may give its value; else the final check throws
+      if (!value) continue;  // another axis may determine the symbol; else the check at the end throws
       check_range(ports[i], axis, *unknown, *value);
       values.set(unknown->name, *value);
       progress = true;

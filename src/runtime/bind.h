@@ -7,8 +7,8 @@
 
 #include "runtime/executable.h"
 
-/// Computes the values of the symbolic sizes from the inputs of a run. It needs only ports and sizes, so the runtimes
-/// of all targets share it:
+/// Computes the values of the symbolic sizes from the inputs of a run. The runtimes of all targets share this code,
+/// because it needs only ports and sizes:
 ///
 ///     std::vector<Tensor> full = with_defaults(ports, inputs);
 ///     SymbolValues values = bind_symbols(ports, full);       // E310, E311, E312

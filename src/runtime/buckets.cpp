@@ -17,8 +17,8 @@ int64_t round_up(int64_t value, int64_t most) {
   return std::min((value + step - 1) / step * step, most);
 }
 
-/// Returns the larger of two values of a size: that for the run's symbols and that for the bucket's bounds. The latter
-/// may be undefined (a division by zero, for example); then the former alone counts.
+/// Returns the larger of two values of `dim`: at the run's sizes, and at the bucket's bounds. The value at the bounds
+/// may be undefined (a division by zero, for example); then returns the value at the run's sizes.
 int64_t at_bound(const Dim& dim, const SymbolValues& values, const SymbolValues& bound) {
   int64_t now = values.evaluate(dim);
   try {

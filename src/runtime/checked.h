@@ -10,9 +10,10 @@
 
 namespace weft {
 
-/// Runs kernels that were compiled with checks (WEFT_CHECKED), one task after another, so that every access can be
-/// compared with the writes of earlier tasks and steps. It finds accesses outside a buffer, reads of unwritten bytes,
-/// and races: bytes that two tasks of one step access, one of them writing, however many threads a normal run has.
+/// A run of kernels that were compiled with checks (WEFT_CHECKED). Runs one task after another, so that every access
+/// can be compared with the writes of earlier tasks and steps. Finds accesses outside a buffer, reads of unwritten
+/// bytes, and races: two tasks of one step access the same bytes, at least one of them for writing. Finds races
+/// whatever the number of threads in a normal run.
 class CheckedRun {
  public:
   using Entry = void(const LaunchArgs*, i64 begin, i64 end);
@@ -23,9 +24,9 @@ class CheckedRun {
   /// Marks the buffer as unwritten and fills its memory with NaNs. For buffers for which this is never called (inputs,
   /// constants), only accesses outside their bounds are found.
   void begin(BufferId buffer, std::byte* memory);
-  /// Sets the size of a buffer whose size the run computes. Reads of its unwritten bytes are not detected.
+  /// Sets the size of a buffer once the run has computed it. Reads of the buffer's unwritten bytes are not detected.
   void resize(BufferId buffer, int64_t bytes);
-  /// Two buffers change places.
+  /// Swaps the states of two buffers, as a SwapStep swaps the buffers.
   void swap(BufferId a, BufferId b);
   /// Marks these buffers as written by the host.
   void written(std::span<const BufferId> buffers);

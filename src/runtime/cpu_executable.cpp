@@ -47,8 +47,8 @@ struct BoundStep {
   int64_t tasks = 0, scratch_bytes = 0;
 };
 
-/// Everything that depends only on sizes; reused while a run has the same sizes. Entries for run-time sizes change
-/// while the steps run.
+/// All values that depend only on sizes; reused while a run has the same sizes. Entries for run-time sizes change while
+/// the steps run.
 struct BoundSizes {
   Table<int64_t, SizeId> sizes;  // values of Plan::sizes
   PerStep<BoundStep> steps;
@@ -77,7 +77,7 @@ struct StepRun {
     LaunchArgs args = step.args;
     args.scratch = step.launcher.scratch + worker * step.launcher.scratch_stride;
     if (!step.launcher.watch) return step.entry(&args, begin, end);
-    // A step may take long, so it runs in pieces, with a check of the deadline between them. Pieces grow while fast.
+    // A step may take long, so it runs in pieces with a deadline check between them; pieces grow while they are short.
     for (int64_t piece = std::max<int64_t>(1, (end - begin) / 256); begin < end;) {
       if (step.launcher.watch->is_over()) return;
       auto start = std::chrono::steady_clock::now();
@@ -142,7 +142,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
 
   const PerStep<std::vector<bool>>& last_container_reads() const { return last_container_reads_; }
 
-  /// Computes the sizes that are due and prepares the launches of their steps.
+  /// Computes the sizes in `due` and prepares the launches of the steps in `due`.
   void update(BoundSizes& bound, const SizeSchedule::Due& due, const SymbolValues& values) const {
     for (SizeId id : due.sizes) bound.sizes[id] = values.evaluate(plan_.sizes[id]);
     for (StepId id : due.steps) {
@@ -223,7 +223,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return bound;
   }
 
-  /// Prepares a load step, whose sizes are numbers: no symbol has a value yet.
+  /// Prepares a load step. All of its sizes are numbers, because no symbol has a value yet.
   BoundStep bind_load_step(const PlanStep& step) const {
     Table<int64_t, SizeId> sizes(plan_.sizes.size());
     for (SizeId size : step.sizes) {
@@ -264,7 +264,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     return is_read;
   }
 
-  /// Copies constants that runs read out of mapped files, because others may change a file later.
+  /// Copies into memory the constants of mapped files that runs read, because others may change a file later.
   void leave_files() {
     std::vector<bool> is_read = constants_of_runs();
     for (size_t i = 0; i < is_read.size(); ++i) {
@@ -293,7 +293,7 @@ class CpuExecutable final : public PlannedExecutable, public std::enable_shared_
     report_.constant_bytes = weights_.bytes();
   }
 
-  /// Returns the bytes of the buffers whose size is a number.
+  /// Returns the bytes of the buffers of constant size.
   PerBuffer<int64_t> fixed_bytes() const {
     PerBuffer<int64_t> bytes;
     for (const PlanBuffer& buffer : plan_.buffers) bytes.push_back(buffer.bytes.constant().value_or(0));
@@ -429,7 +429,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Places an output. Inputs in its memory that are read after it is written are copied first.
+  /// Places an output. An input that overlaps its memory and is read after the output is written is copied first.
   void give_output(BufferId id, const RunOptions& options) {
     if (host_.is_container(id)) return;
     size_t index = plan().buffers[id].index;
@@ -472,7 +472,7 @@ class CpuContext final : public Context {
     return {tensor, const_cast<std::byte*>(tensor.data.data())};
   }
 
-  /// True if a step that moves an operand does nothing, because the operand already lies where the result must be.
+  /// True if a step that moves an operand does nothing, because the operand already has the address of the result.
   bool is_there(const PlanStep& step) const {
     if (!step.moves) return false;
     BufferId from = step.moves, to = step.outputs[0];
@@ -505,7 +505,7 @@ class CpuContext final : public Context {
     }
   }
 
-  /// Marks buffers whose first writer is this step as unwritten.
+  /// Marks as unwritten the buffers that this step is the first to write.
   void begin_buffers(CheckedRun& checked, StepId step) {
     for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];

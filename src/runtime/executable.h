@@ -76,18 +76,17 @@ struct RunOptions {
 struct MemoryUse {
   int64_t arena = 0, scratch = 0;  ///< held now, by this context
   int64_t peak = 0;                ///< the most that this context has held
-  int64_t weights = 0;             ///< held now by this context
+  int64_t weights = 0;             ///< packed weights, shared by all contexts of the program
   /// copies of constants that runs read; other constants stay in the file or in the caller's memory
   int64_t constants = 0;
 };
 
-/// Runs one request at a time. Two threads must not use a context at once.
+/// The working memory of one request at a time. Two threads must not use a context at once.
 class Context {
  public:
   virtual ~Context() = default;
   /// Runs the program. `inputs`: in the order of Executable::inputs(), in host memory, row-major, of the port's type;
-  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size outside its range), E312 (sizes that contradict
-  /// each other).
+  /// their sizes set the symbols. Throws E310 (type, rank), E311 (size out of range), E312 (contradicting sizes).
   virtual std::vector<Tensor> run(std::span<const Tensor> inputs, const RunOptions& options = {}) = 0;
   /// Returns the bytes of working memory held now, and the most held since creation.
   virtual int64_t memory_bytes() const = 0;
@@ -95,7 +94,7 @@ class Context {
   virtual MemoryUse memory() const { return {.arena = memory_bytes(), .peak = peak_memory_bytes()}; }
 };
 
-/// An input that the program is specialised for: each new value compiles it again (compile/specialise.h).
+/// A static input: for each new value the program is compiled again (compile/specialise.h).
 struct StaticInput {
   size_t input = 0;        ///< its number
   std::string op = {};     ///< the operator that reads it or a value computed from it

@@ -180,7 +180,7 @@ class GpuContext final : public GpuRun {
     stream_.fill(stamps_.data(), 0, stamps_.bytes());
   }
 
-  /// Marks outputs of steps that are not checked as written: library calls, kernels with raw pointers, skipped moves.
+  /// Marks as written the outputs of steps without checks: library calls, kernels with raw pointers, skipped moves.
   void forget_writes(StepId i) const {
     const PlanStep& step = plan().steps[i];
     bool is_seen =

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU runs in which the host decides which step comes next. It reads back conditions and sizes, computes dependent
-// sizes, and copies data for steps on the CPU. It launches kernels one by one, in order.
+// GPU runs in which the host decides which step comes next. The host reads back conditions and sizes, computes
+// dependent sizes, copies data for steps on the CPU, and launches kernels one by one, in order.
 //
-// If the sizes of the inputs alone determine the steps, as in a recurrent network's loop over its steps, a second run
-// with the same sizes and addresses is captured: all launches of all trips become one graph.
+// If the sizes of the inputs alone determine the steps (as in a recurrent network's loop), a second run with the same
+// sizes and addresses is captured. All launches of all trips then become one graph.
 #include <cstring>
 #include <map>
 
@@ -124,7 +124,7 @@ class LedContext final : public GpuRun {
     on_device_ = options.on_device;
   }
 
-  /// Allocates all buffers whose size is known before the run.
+  /// Allocates all buffers with a size that is known before the run.
   void place() {
     placed_.reset();
     bytes_.assign(plan().buffers.size(), 0);
@@ -149,7 +149,7 @@ class LedContext final : public GpuRun {
       if (!memory_[i] && is_placed) memory_[i] = arena_.data() + layout.offsets[i];
     }
     offsets_ = std::move(layout.offsets);
-    works_.clear();  // with open sizes, the step after a library call replaces it
+    works_.clear();  // null: no call, or sizes known only in the run
     for (const PlanStep& step : plan().steps) {
       const auto* use = step.as<LibraryStep>();
       works_.push_back(use && !use->call.has_symbols() ? program_->work_of(step, values_) : nullptr);
@@ -181,7 +181,7 @@ class LedContext final : public GpuRun {
     }
   }
 
-  /// Places an input. One in host memory is also kept there, so that host steps need not copy it back.
+  /// Places an input. An input in host memory is also kept there, so that host steps need not copy it back.
   void place_input(BufferId id, const Tensor& input) {
     if (program_->is_hosted(id) || !on_device_) hosted_[id] = input;
     if (program_->is_hosted(id)) return;
@@ -217,7 +217,7 @@ class LedContext final : public GpuRun {
     return follows_from_sizes_ && !options.profile && !options.observe && !options.deadline && !options.stop;
   }
 
-  /// Runs as one graph. Returns false if that is not possible, for example because these sizes and addresses are new.
+  /// Runs the steps as one graph. Returns false if that is not possible, for example because these sizes are new.
   bool run_captured(const RunOptions& options) {
     if (!may_capture(options)) return false;
     auto is_it = [&](const Captured& c) { return c.values == values_ && c.memory == memory_ && c.works == works_; };
@@ -327,7 +327,7 @@ class LedContext final : public GpuRun {
                      prepare_outputs(step, options);
                      if (is_replaced(i)) return;
                      exchange(step, options.rank);
-                     await_work(options);  // later steps may wait for the stream alone
+                     await_work(options);  // here, because later waits do not notice a failed rank
                    },
                    [&](const PartStep&) {
                      run_part(i, options);
@@ -351,7 +351,7 @@ class LedContext final : public GpuRun {
     hosted_[step.buffers[1]] = hosted_[step.buffers[0]];
   }
 
-  /// True for a step that would move an operand onto itself, or whose work another step does.
+  /// True for a step that would move an operand onto itself, or that another step replaces.
   bool is_needless(StepId i) const {
     const PlanStep& step = plan().steps[i];
     if (is_replaced(i)) return true;
@@ -583,13 +583,13 @@ class LedContext final : public GpuRun {
 
   Tensor contents(BufferId id) const override { return on_host(id); }
 
-  /// Ends a run. `is_queued`: it is a graph on the caller's stream that is not waited for.
+  /// Ends a run. `is_queued`: the run is a graph on the caller's stream, and nothing waits for its end.
   void finish(const RunOptions& options, bool is_queued) {
     for (BufferId i : memory_.ids()) {
       const PlanBuffer& buffer = plan().buffers[i];
       if (buffer.kind != BufferKind::output) continue;
       if (program_->is_hosted(i)) outputs_[buffer.index] = hosted_[i];
-      else prepare(i, options);  // no trip wrote it
+      else prepare(i, options);  // no trip of a loop wrote it
     }
     if (is_queued) {
       const gpu::Stream queue = stream_of(options);

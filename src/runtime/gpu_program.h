@@ -27,7 +27,8 @@ namespace weft {
 
 // --- code ------------------------------------------------------------------------------------------------------------
 
-/// Returns the bytes of the ELF file at the start of `file`. Its table of sections comes last, so the file ends there.
+/// Returns the size in bytes of the ELF file at the start of `file`. Its section table comes last, so the file ends
+/// there.
 inline size_t elf_size(std::span<const std::byte> file) {
   constexpr size_t header = 64, at_table = 0x28, at_entry_size = 0x3a, at_count = 0x3c;
   uint64_t table = 0;
@@ -42,7 +43,7 @@ inline size_t elf_size(std::span<const std::byte> file) {
   return size;
 }
 
-/// Splits an image into the kernels' modules (base/codegen.h): PTX ends with a zero byte, code objects start at 64 n.
+/// Splits an image into modules (base/codegen.h): PTX ends with a zero byte, code objects start at multiples of 64.
 inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::byte> image, const Chip& chip) {
   std::vector<std::span<const std::byte>> modules;
   while (!image.empty()) {
@@ -55,8 +56,8 @@ inline std::vector<std::span<const std::byte>> modules_of(std::span<const std::b
   return modules;
 }
 
-/// Loads modules. Several threads load at once, because the driver compiles PTX. Modules of kernels that only some
-/// sizes need are loaded when such sizes first occur.
+/// The loaded modules of a program. Several threads load at once, because the driver compiles PTX. Modules of kernels
+/// that only some sizes need are loaded when such sizes first occur.
 class Code {
  public:
   /// `image` and `plan` must outlive this.
@@ -110,7 +111,7 @@ class Code {
 /// The arguments of a kernel besides its buffers; all are addresses in memory of the device.
 struct Extras {
   const void* sizes = nullptr;
-  const void* watched = nullptr;  ///< of checked kernels
+  const void* watched = nullptr;  ///< only for checked kernels: see DeviceArgs::watched
   const void* fault = nullptr;
 };
 
@@ -129,7 +130,7 @@ struct SizeBlock {
   PerStep<size_t> first, first_watched;  ///< index of each step's first size
 };
 
-/// The data of a checked run: where the stamps of each buffer lie, and the number of blocks of each step.
+/// The data of a checked run: the address of the stamps of each buffer, and the number of blocks of each step.
 struct Watched {
   PerBuffer<std::byte*> stamps = {};  ///< null: not followed
   PerStep<int64_t> blocks = {};
@@ -157,7 +158,7 @@ inline SizeBlock size_block(const Plan& plan, const Table<PlanStep>& steps, cons
   return block;
 }
 
-/// Returns the arguments besides the buffers of step `i`. `sizes` is where the block lies; `faults` may be null.
+/// Returns the arguments of step `i` other than buffers. `sizes` is the address of the block; `faults` may be null.
 inline Extras extras_of(const SizeBlock& block, StepId i, const std::byte* sizes, const std::byte* faults) {
   return {.sizes = sizes + block.first[i] * sizeof(int64_t),
           .watched = knobs().checked ? sizes + block.first_watched[i] * sizeof(int64_t) : nullptr,
@@ -267,8 +268,7 @@ class GpuExecutable final : public PlannedExecutable, public std::enable_shared_
     }
   }
 
-  /// Launches a kernel. `overlap`: it may start before the stream's previous kernel ends, and itself waits for that
-  /// end.
+  /// Launches a kernel. With `overlap` it may start before the stream's previous kernel ends, and waits for it itself.
   void launch(const gpu::Stream& stream, const PlanStep& step, KernelId kernel, int64_t blocks,
               const PerBuffer<std::byte*>& memory, const Extras& extras, bool overlap) const {
     std::vector<void*> buffers;

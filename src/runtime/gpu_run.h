@@ -180,7 +180,7 @@ class GpuRun : public Context {
   }
 };
 
-/// Makes a context for a plan whose steps the host launches one by one (plan/plan.h: is_led_by_host).
+/// Makes a context for a plan that the host runs step by step (plan/plan.h: is_led_by_host).
 std::unique_ptr<Context> new_led_context(std::shared_ptr<const GpuExecutable> program);
 
 }  // namespace weft

@@ -12,7 +12,7 @@ namespace weft {
 /// in place. Entries of other steps are empty. The whole list is empty if the plan has no host step.
 PerStep<std::vector<bool>> last_container_reads(const Plan& plan);
 
-/// The values of a run that do not lie in its buffers: containers, and the strings whose numbers the buffers hold.
+/// The values of a run that are not in its buffers: containers, and strings (buffers hold only the strings' numbers).
 /// There is one object for each context.
 class HostValues {
  public:

@@ -12,17 +12,16 @@ int64_t default_memory_limit();
 /// Throws E401; the hint says how to raise the limit.
 [[noreturn]] void refuse_memory(std::string what, std::string where = {}, std::string why = {});
 
-/// Throws E401 if a run would take more than `limit` bytes (0: the default), before any is allocated. `bytes` are the
-/// sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error names
-/// the node with the largest buffer.
+/// Throws E401 if a run would take more than `limit` bytes (0: the default), before any memory is allocated. `bytes`
+/// are the sizes of the plan's buffers, `arena` that of the working memory, `packed` that of packed weights. The error
+/// names the node with the largest buffer.
 void check_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t packed, int64_t limit);
 
-/// The same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
+/// Does the same for a GPU. `arena` includes inputs and outputs; `weights` are constants and packed weights.
 void check_device_memory(const Plan& plan, const PerBuffer<int64_t>& bytes, int64_t arena, int64_t weights,
                          int64_t limit);
 
-/// Throws E401 if the tensors of a sequence, optional or map take more than `limit` bytes. Memory that tensors share
-/// counts once.
+/// Throws E401 if the tensors of a container take more than `limit` bytes. Memory that tensors share counts once.
 void check_container_memory(Tensor& container, int64_t limit);
 
 /// Throws E401 if packed weights would take more than `limit` bytes (0: the default), before they are packed.

@@ -52,8 +52,8 @@ class Registry {
   std::map<Hash128, Packed> packed_;
 };
 
-/// Computes keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several
-/// load steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
+/// The keys of the contents of packed weights. Weights without a key are not shared: small ones, those of several load
+/// steps, and all weights with an allocator of the caller, WEFT_CHECKED or WEFT_BREAK_KERNEL.
 class Keys {
  public:
   Keys(const Plan& plan, const HostAllocator& allocator) : plan_(plan), writers_(plan.buffers.size()) {
@@ -91,7 +91,7 @@ class Keys {
   PerBuffer<int> writers_;
 };
 
-/// Finds the load step that reads each constant last; the constant can be released after it.
+/// For each constant, the number of steps that still read it. At 0, the pages of its file are dropped.
 class Sources {
  public:
   explicit Sources(const Plan& plan) : plan_(plan), readers_(plan.constants.size()) {
@@ -128,7 +128,7 @@ void PackedWeights::find_constants(const Plan& plan) {
   }
 }
 
-/// Allocates one block for all weights that are packed here.
+/// Allocates one block for all weights that this program packs.
 void PackedWeights::place(const Plan& plan, const Host& host, const PerBuffer<bool>& is_shared) {
   PerBuffer<int64_t> offsets(plan.buffers.size());
   int64_t own = 0;
@@ -151,7 +151,7 @@ PackedWeights::PackedWeights(const Plan& plan, const Host& host, const RunStep& 
   Registry& registry = Registry::instance();
   Keys keys(plan, host.allocator);
   PerBuffer<bool> is_shared(plan.buffers.size());
-  // A key is a hash of the contents. While nothing can be shared, keys are computed when a weight is packed.
+  // A key is a hash of the contents. If no weights can be found, keys are computed only when a weight is packed.
   PerStep<std::optional<Hash128>> known(plan.load_steps.size());
   bool may_find = registry.size() > 0;
   for (StepId i : plan.load_steps.ids()) {

@@ -19,7 +19,7 @@ class AlignedMemory;
 /// memory once.
 class PackedWeights {
  public:
-  /// Runs a load step; `memory` has the address of every persistent and constant buffer.
+  /// A function that runs a load step; `memory` has the address of every persistent and constant buffer.
   using RunStep = std::function<void(const PlanStep& step, const PerBuffer<std::byte*>& memory)>;
 
   PackedWeights() = default;

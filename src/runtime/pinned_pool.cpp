@@ -33,7 +33,7 @@ gpu::PinnedMemory PinnedPool::find(int64_t bytes) {
 
 gpu::PinnedMemory PinnedPool::allocate(int64_t bytes) {
   std::scoped_lock lock(mutex_);
-  while (held_ + bytes > max_held_bytes && !free_.empty()) {  // blocks of other sizes make room
+  while (held_ + bytes > max_held_bytes && !free_.empty()) {  // frees blocks of other sizes
     held_ -= free_.front().bytes();
     free_.erase(free_.begin());
   }

@@ -17,8 +17,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
 
   explicit PinnedPool(std::shared_ptr<gpu::Device> device) : device_(std::move(device)) {}
 
-  /// Returns at least `bytes` bytes. Returns null below `min_bytes`, above `max_held_bytes` in all, and if the driver
-  /// has no more; the caller then uses plain memory. From any thread.
+  /// Returns at least `bytes` bytes. Returns null below `min_bytes`, if the pool would exceed `max_held_bytes`, and if
+  /// the driver has no more memory; the caller then uses plain memory. From any thread.
   std::shared_ptr<std::byte> take(int64_t bytes);
 
  private:

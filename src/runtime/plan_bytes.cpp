@@ -71,8 +71,8 @@ void fields(auto&, Is<SwapStep> auto&) {}
 void fields(auto& a, Is<GrowStep> auto& step) { a(step.bytes); }
 void fields(auto& a, Is<HostStep> auto& step) { a(step.call); }
 void fields(auto& a, Is<PartStep> auto& step) { a(step.part, step.settings); }
-/// Encodes nothing, because a saved program runs on other machines and so has no such steps. Only tools that compare plans
-/// encode a plan with them.
+/// Encodes nothing: saved programs, which run on other machines, have no such steps. Only tools that compare plans
+/// encode plans with these steps.
 template <class A, class T>
   requires Is<T, LibraryStep> || Is<T, CollectiveStep>
 void fields(A&, T&) {}
@@ -233,7 +233,7 @@ class Decoder {
     return value;
   }
 
-  /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes is damage.
+  /// Reads a length. Each item takes at least a byte, so a length above the remaining bytes means damage.
   size_t length() { return number(0, std::ssize(rest_)); }
 
   template <std::integral T>
@@ -361,8 +361,8 @@ void check_constant_bytes(const PlanBuffer& buffer, int64_t there) {
   expect(wanted && *wanted <= there, "a buffer is larger than its constant");
 }
 
-/// Checks that a buffer shares the memory of an earlier buffer whose last step is this buffer's first step, so that
-/// chains of shared buffers end.
+/// Checks that a buffer shares the memory of an earlier buffer, and that the last step of the earlier buffer is the
+/// first step of this one. Chains of shared buffers then end.
 void check_shares(const PlanBuffer& buffer, const Plan& plan) {
   if (buffer.shares == BufferId()) return;
   expect(plan.buffers.contains(buffer.shares), "a buffer shares memory with a buffer that does not exist");
@@ -537,7 +537,8 @@ void check_plan(const Plan& plan) {
   }
 }
 
-/// Encodes a value after the list of its symbols, because the list is read first but is complete only after the value.
+/// Encodes a value, and puts the list of its symbols before it: the list is read first, but is complete only
+/// afterwards.
 template <class T>
 std::vector<std::byte> encoded(const T& value, ConstantStore& constants) {
   Encoder body(constants), head(constants);

@@ -20,7 +20,7 @@ struct PlacedConstant {
   Hash128 hash = {};
 };
 
-/// Collects the contents of constants (as views) and keeps equal contents once.
+/// The contents of constants (as views); keeps equal contents once.
 class ConstantStore {
  public:
   /// Adds contents; returns their index.

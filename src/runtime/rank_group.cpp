@@ -15,8 +15,7 @@
 namespace weft {
 namespace {
 
-/// Adds elements [begin, end) of all ranks' operands, in the order of the ranks, so that every rank gets identical
-/// results.
+/// Adds elements [begin, end) of all ranks' operands in rank order, so that every rank gets identical results.
 template <class T>
 void sum_plain(const std::vector<Exchange>& all, std::byte* to, int64_t begin, int64_t end) {
   auto* out = reinterpret_cast<T*>(to);
@@ -133,8 +132,7 @@ void RankGroup::meet() {
   if (meetings_ == meeting) refuse();
 }
 
-/// Does a reduce-scatter, then an all-gather: each rank sums its share, then reads the others' shares. Ends with a
-/// barrier.
+/// Reduce-scatter, then all-gather: each rank sums its share, then reads the others' shares. Ends with a barrier.
 void RankGroup::exchange(size_t rank, const Exchange& mine) {
   posted_[rank] = mine;
   meet();

@@ -14,7 +14,7 @@ class Communicators;
 }
 class Mailboxes;
 
-/// Synchronises the ranks of one context. A rank that fails wakes all ranks that wait for it.
+/// The synchronisation of the ranks of one context. A rank that fails wakes all ranks that wait for it.
 class RankGroup {
  public:
   /// Without communicators the ranks share host memory. Mailboxes are for connected GPUs.
@@ -29,7 +29,7 @@ class RankGroup {
 
  private:
   class Member;
-  /// Waits until all ranks are here; E603 if one has failed.
+  /// Waits until all ranks have called this; E603 if one has failed.
   void meet();
   void refuse() const;
   void exchange(size_t rank, const Exchange& mine);

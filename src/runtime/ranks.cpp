@@ -25,7 +25,7 @@ int64_t seed_of(const RunOptions& options) { return options.rank ? options.rank-
 
 namespace {
 
-/// What a port of the whole program stands for: port number `port` of rank `rank`, or of every rank if that is not set.
+/// The rank's port behind a port of the whole program: port `port` of rank `rank`, or of every rank if that is not set.
 struct RankPort {
   size_t port = 0;
   std::optional<size_t> rank = {};
@@ -183,7 +183,7 @@ class RankThreads {
   std::vector<std::thread> threads_;
 };
 
-/// Allows one run at a time on GPUs: two runs whose collectives start in different orders on two GPUs would deadlock.
+/// Allows one run at a time on GPUs: if the collectives of two runs start in different orders on two GPUs, both hang.
 std::mutex one_run_on_gpus;
 
 class RankedContext final : public Context {
@@ -234,7 +234,7 @@ class RankedContext final : public Context {
     return sum;
   }
 
-  /// Returns one rank's tensors of the whole program's inputs.
+  /// Returns the inputs of one rank's program, given the inputs of the whole program.
   std::vector<Tensor> inputs_of(size_t rank, std::span<const Tensor> inputs) const {
     std::vector<Tensor> list(program_->ranks()[rank]->inputs().size());
     const auto& places = program_->input_places();
@@ -244,8 +244,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly,
-  /// since the memory of a whole output may overlap an input that other ranks still read.
+  /// Returns where a rank writes its outputs. On CPUs only split outputs are written to the caller's memory directly.
+  /// The memory of a whole output may overlap an input that other ranks still read.
   std::vector<std::span<std::byte>> memory_of(size_t rank, const RunOptions& options) const {
     std::vector<std::span<std::byte>> list(program_->ranks()[rank]->outputs().size());
     const auto& places = program_->output_places();
@@ -256,7 +256,8 @@ class RankedContext final : public Context {
     return list;
   }
 
-  /// Copies inputs that are not split from the first device to the rank's own; small ones are read from there.
+  /// Copies inputs that are not split from the first device to the rank's own. A rank reads small inputs from the first
+  /// device.
   void copy_to_device(size_t rank, std::vector<Tensor>& inputs) {
     constexpr int64_t max_read_there = int64_t{64} << 10;
     bool copies = false;

@@ -54,7 +54,7 @@ struct RankPrograms {
 
 /// Makes one executable of the ranks. A split input or output becomes one port for each rank: "past@0", "past@1" ... In
 /// a run on the device, inputs and outputs that are not split lie on the first device. If a rank fails, the others end
-/// within seconds, and the run throws its error. Saving throws E406.
+/// within seconds, and the run throws the failed rank's error. Saving throws E406.
 std::shared_ptr<Executable> make_ranked(RankPrograms programs);
 
 }  // namespace weft

@@ -98,7 +98,7 @@ class Interpreter {
     for (const Guard* guard : guards) check_sizes(std::vector{size_check(*guard)}, request_.sizes);
   }
 
-  /// Returns the operands of an instruction. Containers that nothing reads later are moved, so that it may change them.
+  /// Returns the operands of an instruction. Moves containers that nothing reads later, so that `i` may change them.
   std::vector<Wide> operands(const Instruction& i) {
     std::vector<Wide> in;
     for (const Value& input : i.inputs) {
@@ -280,7 +280,7 @@ class Interpreter {
     return out;
   }
 
-  /// Stacks the rows of a loop. If there were no trips, there are no rows; a size that only a row determines is then 0.
+  /// Stacks the values of a scan output from all trips. Without trips, a size that only a trip determines is 0.
   Wide stacked(const std::vector<Wide>& rows, const Type& type, const Dims& sets) const {
     std::vector<int64_t> dims = {std::ssize(rows)};
     for (size_t a = 1; rows.empty() && a < type.shape.dims.size(); ++a) {

@@ -18,7 +18,7 @@ std::shared_ptr<Executable> make_reference(std::unique_ptr<Program> program, Com
 std::vector<Port> input_ports(const Program& program);
 std::vector<Port> output_ports(const Program& program);
 
-/// May change the operands and results of each instruction. A test uses it to round values as a device does.
+/// Functions that may change the operands and results of each instruction. A test uses them to round as a device does.
 struct Between {
   std::function<void(const Instruction&, std::vector<Wide>&)> operands = {}, results = {};
 };

@@ -105,7 +105,7 @@ Front lay_out(size_t chips, const std::vector<size_t>& sizes) {
 
 // --- writing ---------------------------------------------------------------------------------------------------------
 
-/// Collects the pieces of a file at their offsets, with zeros between them.
+/// The pieces of a file at their offsets, with zeros between them.
 class Pieces {
  public:
   void add(size_t offset, std::span<const std::byte> data) {

@@ -21,8 +21,8 @@
 ///     "weights"  the constants of all sections, each stored once and aligned to 64 bytes; read in place if the file is mapped
 ///
 /// A saved program holds machine code: load it only if you trust its author as you would that of an executable. Damage
-/// is always found: every byte of the file is under a checksum or known to be zero, and an index or size that is wrong
-/// although its checksum is right is refused before it is used.
+/// is always found: every byte of the file is under a checksum or known to be zero. A wrong index or size under
+/// a right checksum is refused before it is used.
 namespace weft {
 
 /// The program that plans are made from, and the requested options: enough to compile it for another chip.

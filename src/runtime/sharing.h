@@ -15,8 +15,8 @@ std::vector<size_t> inputs_in_the_way(const Plan& plan, std::span<const Tensor> 
 /// Throws E313 if this output's memory overlaps that of an earlier output.
 void refuse_overlap(const Plan& plan, std::span<const Tensor> outputs, size_t index);
 
-/// Returns the input that was donated to output `index` at compile time, or null if its memory does not suit: the
-/// caller must have given it (not a default), and it must have `bytes` bytes.
+/// Returns the input that was donated to output `index` at compile time. Returns null if its memory does not suit: the
+/// caller must have given the input (not a default), and the input must have `bytes` bytes.
 const Tensor* donated_input(const Plan& plan, std::span<const Tensor> given, size_t index, size_t bytes);
 
 /// Returns a sentence about each donation: whether it was possible, and why not.

@@ -10,16 +10,16 @@
 
 namespace weft {
 
-/// Tells when each size of a plan can be computed: before the run, or once a `sizes` step has set its last symbol
-/// (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first trip and
-/// after each trip; these occur only in `sizes` steps.
+/// The points at which a plan's sizes can be computed: before the run, or once a `sizes` step has set the last symbol
+/// of a size (docs/symbolic_sizes.md). One step sets each symbol, except for symbols that a loop sets before its first
+/// trip and after each trip; these occur only in `sizes` steps.
 class SizeSchedule {
  public:
   explicit SizeSchedule(const Plan& plan);
 
   struct Due {
     std::vector<SizeId> sizes;
-    std::vector<StepId> steps;  ///< kernel steps whose sizes are all known then
+    std::vector<StepId> steps;  ///< kernel steps with all sizes known then
   };
   /// Returns the sizes and steps that can be computed after step `step`; none: before the run.
   const Due& due(StepId step) const { return step ? due_[step] : first_; }

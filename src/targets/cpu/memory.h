@@ -14,9 +14,8 @@ struct ReleaseMemory {
   void operator()(std::byte* data) const;
 };
 
-/// Memory aligned for the widest vectors, from the embedder's allocator if there is one. Large blocks of the library's
-/// own lie on huge pages if the system has them: a run reads each weight once, and every small page costs a page-table
-/// walk.
+/// Memory aligned for the widest vectors, from the embedder's allocator if there is one. The library's own large blocks
+/// use huge pages if the system has them: a run reads each weight once, and every small page costs a page-table walk.
 class AlignedMemory {
  public:
   AlignedMemory() = default;

@@ -36,8 +36,8 @@ int memory_file(std::span<const std::byte> image, const std::string& name) {
 
 void* open_memory(int fd) {
   std::string path = cat("/proc/self/fd/", fd);
-  // The loader identifies libraries by path. If a closed library with this path is still loaded, dlopen would return it
-  // instead of ours.
+  // The loader identifies libraries by path. If a closed library with this path is still loaded, dlopen would return
+  // that library instead of ours.
   if (void* other = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     ::dlclose(other);
     return nullptr;

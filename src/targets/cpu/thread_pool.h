@@ -18,12 +18,11 @@ int available_threads();
 /// Tasks are handed out in small pieces, and the caller waits for tasks, not for threads: a thread that the system does
 /// not schedule delays only the piece that it holds. Each thread begins with its own share of the tasks, the same in
 /// every call, and then helps the others. Neighbouring tasks touch neighbouring memory, so a thread mostly reads memory
-/// that it wrote in the previous call (affinity scheduling: Markatos and LeBlanc, 1994); cores without a shared cache
-/// would else lose time by moving lines. Idle threads look for work for about 20 microseconds, then sleep.
+/// that it wrote in the previous call (affinity scheduling: Markatos and LeBlanc, 1994). Otherwise cache lines would
+/// move between cores without a shared cache. Idle threads look for work for about 20 microseconds, then sleep.
 class ThreadPool {
  public:
-  /// Runs tasks [begin, end). `worker` is below width() and used by one thread at a time, so it may index scratch
-  /// memory.
+  /// Runs tasks [begin, end). `worker` < width() is used by one thread at a time, so it may index scratch memory.
   using Body = void (*)(void* context, int64_t begin, int64_t end, int worker);
 
   /// Returns the process's pool of `width` threads; the caller counts as one of them.

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-/// Runs the tasks of kernels on the library's pool or the embedder's executor.
+/// The threads that run the tasks of kernels: the library's pool or the embedder's executor.
 class Workers {
  public:
   /// Throws E210 for an executor without a function or without width.
@@ -16,8 +16,8 @@ class Workers {
 
   int width() const { return pool_ ? pool_->width() : executor_.width; }
   bool are_the_hosts() const { return pool_ == nullptr; }
-  /// Works as ThreadPool::run. An executor gets up to width() calls; each takes pieces until none is left. No call
-  /// waits for another, so an executor may run them on fewer threads.
+  /// Does the same as ThreadPool::run. An executor gets up to width() calls; each takes pieces until none is left. No
+  /// call waits for another, so an executor may run them on fewer threads.
   void run(int64_t tasks, ThreadPool::Body body, void* context) const;
 
  private:

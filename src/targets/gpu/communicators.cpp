@@ -63,7 +63,7 @@ class CollectiveLibrary final : public Library {
 const CollectiveLibrary& library_of(const Device& device) {
   bool is_nvidia = device.info().chip.kind == ChipKind::nvidia;
   static auto& nccl =
-      *new CollectiveLibrary("nccl", {"libnccl.so.2", "libnccl.so"}, knobs().nccl_library);  // drivers may be gone
+      *new CollectiveLibrary("nccl", {"libnccl.so.2", "libnccl.so"}, knobs().nccl_library);  // never closed
   static auto& rccl = *new CollectiveLibrary("rccl", {"librccl.so.1", "librccl.so"}, knobs().rccl_library);
   const CollectiveLibrary& library = is_nvidia ? nccl : rccl;
   if (!library.search().path.empty()) return library;

@@ -18,7 +18,7 @@ constexpr int function_max_dynamic_shared = 8;
 constexpr int launch_cluster = 4, launch_overlap = 6;  // CUlaunchAttributeID
 constexpr int error_already_enabled = 704, error_not_supported = 801;
 
-/// CUlaunchAttribute and CUlaunchConfig.
+/// The driver's CUlaunchAttribute and CUlaunchConfig.
 struct LaunchAttribute {
   int id = 0, unused = 0;
   unsigned value[16] = {};

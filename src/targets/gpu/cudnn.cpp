@@ -131,7 +131,7 @@ class Cudnn final : public Library {
   CudnnCalls calls{};
 };
 
-/// Owns a cuDNN descriptor: creates it, sets attributes, finalises it.
+/// An owned cuDNN descriptor: creates it, sets attributes, finalises it.
 class Descriptor {
  public:
   Descriptor(const Cudnn& library, Kind kind) : library_(library) {

@@ -57,7 +57,7 @@ std::string Device::cat_name(std::string_view vendor, int ordinal) { return cat(
 
 namespace {
 
-/// Opens a device; null for one that cannot be described or whose chip is not supported: others stay usable.
+/// Opens a device. Returns null, so that other devices stay usable, if the chip is not supported or the driver fails.
 std::shared_ptr<Device> find_device(const Driver& driver, int ordinal) {
   try {
     auto device = std::make_shared<Device>(driver, ordinal);

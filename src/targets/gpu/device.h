@@ -54,7 +54,7 @@ bool connect(std::span<const std::shared_ptr<Device>> devices);
 /// True for the name of a GPU: gpu, amd or nvidia, with or without a number.
 bool is_device_name(std::string_view name);
 
-/// Owns a handle of the driver; `Free` is the member of DriverCalls that releases it.
+/// An owned handle of the driver; `Free` is the member of DriverCalls that releases it.
 template <auto Free>
 class Owned {
  public:

@@ -10,9 +10,9 @@
 
 #include "base/chip.h"
 
-/// One interface to the drivers of both vendors. CUDA's driver API and HIP have nearly the same functions: those are a
-/// table of pointers; the others are virtual functions (cuda.cpp, hip.cpp). The build needs nothing of a vendor:
-/// libraries are found with dlopen at run time.
+/// One interface to the drivers of both vendors. Functions that CUDA's driver API and HIP have in nearly the same form
+/// are in a table of pointers; the others are virtual functions (cuda.cpp, hip.cpp). The build needs no files of the
+/// vendors: libraries are found with dlopen at run time.
 namespace weft::gpu {
 
 /// A handle of the driver, opaque to Weft.

@@ -9,7 +9,7 @@
 #include "targets/gpu/device.h"
 
 /// Vendors' libraries (cuBLASLt and cuDNN, hipBLASLt and MIOpen), found with dlopen at run time. They are optional:
-/// tuning measures them and Weft's kernels. base/library_call.h describes a call.
+/// tuning measures both them and Weft's kernels. base/library_call.h describes a call.
 ///
 ///     auto work = prepare(device, call);        // finds an algorithm; kept for the process
 ///     work->launch(stream, operands);           // any number of times, also while a graph is captured

@@ -9,7 +9,7 @@
 /// Code that the wrappers of the vendors' libraries share.
 namespace weft::gpu {
 
-/// Owns an object (descriptor) of a library and destroys it.
+/// An owned object (descriptor) of a library, which is destroyed with this.
 class LibraryObject {
  public:
   LibraryObject() = default;
@@ -43,7 +43,7 @@ class Library {
   Library(std::string name, std::vector<std::string> files, const std::string& given);
   virtual ~Library() = default;
   const LibrarySearch& search() const { return search_; }
-  /// Like gpu::prepare, for this library.
+  /// Prepares a call of this library, as gpu::prepare does.
   virtual std::unique_ptr<LibraryWork> prepare(const std::shared_ptr<Device>& device,
                                                const LibraryCall& call) const = 0;
   /// Throws E602 with `doing` unless the status is 0.

@@ -100,7 +100,7 @@ class MiOpenConvolution final : public LibraryWork {
     return made;
   }
 
-  /// Describes the convolution. MIOpen pads both ends equally: refused unless that gives the same output size.
+  /// Describes the convolution. MIOpen pads both ends equally: throws unless that gives the same output size.
   void describe(const ConvolutionShape& shape, int64_t groups) {
     for (size_t i = 0; i < shape.kernel.size(); ++i) {
       int64_t room = shape.x[2 + i] + 2 * shape.pad[i] - shape.dilation[i] * (shape.kernel[i] - 1) - 1;

@@ -27,8 +27,7 @@ int product_type(DType type) {
   }
 }
 
-/// The result of the search for algorithms: first the algorithm (64 or 24 bytes), then its requirements, 96 or 56 bytes
-/// in all.
+/// A result of the search for algorithms: the algorithm (64 or 24 bytes), then its requirements; 96 or 56 bytes in all.
 struct HeuristicResult {
   alignas(16) std::byte bytes[128] = {};
 };
@@ -78,7 +77,8 @@ class ProductLibrary final : public Library {
   ProductCalls calls{};
 };
 
-/// Makes a matrix layout. The library takes columns first, because it is column-major: our rows are its columns.
+/// Makes a matrix layout. The library is column-major, so our rows are its columns; it takes the length of a column
+/// first.
 LibraryObject layout(const ProductLibrary& library, DType type, int64_t cols, int64_t rows, int64_t stride,
                      int64_t batch, int64_t batch_stride) {
   Handle handle = nullptr;
@@ -109,7 +109,7 @@ LibraryObject product_description(const ProductLibrary& library) {
   return made;
 }
 
-/// A product. The library is column-major, so D = A B' by rows is D' = B A' to it: B comes first, transposed.
+/// A product. The library is column-major: it sees our D = A B' as D' = B A', so B comes first, transposed.
 class Product final : public LibraryWork {
  public:
   Product(const ProductLibrary& from, const LibraryProduct& p)
