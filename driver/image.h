@@ -7,7 +7,7 @@
 #include "base/shape.h"
 #include "base/tensor.h"
 
-/// Converts pictures to inputs as (pixel - mean) * scale, by the model's metadata or the options.
+/// Converts pictures to inputs as (pixel - mean) * scale. The options, else the model's metadata, give mean and scale.
 namespace weft::driver {
 
 struct ImageOptions {

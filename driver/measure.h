@@ -49,8 +49,8 @@ struct Latency {
 };
 Latency latency_of(const Measurement& measurement);
 
-/// True if kernels were compiled, or were taken from the pack or the cache and linked. False if the code was ready (a warm
-/// start).
+/// True if kernels were compiled, or taken from the pack or the cache and then linked. False if the code was ready to
+/// run (a warm start).
 bool is_cold(const CompileReport& report);
 
 /// Writes all figures and the program's own report as JSON; the schema is "weft.perf.1".

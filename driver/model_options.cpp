@@ -21,7 +21,7 @@ struct Row {
   std::string repeatable() const { return sentence + "; repeatable"; }
 };
 
-// One function for each type of option: adds its flag.
+// One overload for each type of option: adds the command-line flag that sets `target`.
 
 template <class T>
 void add_flag(CommandLine& line, const Row& row, T& target) {

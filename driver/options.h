@@ -31,7 +31,7 @@ class CommandLine {
  public:
   explicit CommandLine(CommandInfo info);
 
-  /// Starts a heading in the help, above the options that follow. Options without a help text are not shown.
+  /// Adds a heading to the help, above the options that are added next. Options without a help text are not shown.
   void group(std::string title);
   void flag(std::string names, bool& target, std::string help);
   void flag(std::string names, std::function<void()> set, std::string help);
@@ -39,7 +39,7 @@ class CommandLine {
   void value(std::string names, std::string metavar, int& target, std::string help);
   void value(std::string names, std::string metavar, int64_t& target, std::string help);
   void value(std::string names, std::string metavar, double& target, std::string help);
-  /// An option that may be given several times.
+  /// Adds an option that may be given several times.
   void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
   void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
   /// Declares an option whose number may be left out: `--name` alone means `value`.

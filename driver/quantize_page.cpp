@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// Bars from the bottom, the greatest 24 high.
+/// Returns the SVG of a bar chart, `width` wide; the greatest bar is 24 high.
 std::string bars(const std::vector<double>& heights, int width) {
   double most = std::max(1e-300, std::ranges::max(heights));
   std::string svg = cat("<svg width=\"", width * static_cast<int>(heights.size()), "\" height=\"24\">");

@@ -41,7 +41,7 @@ std::span<const Verb> verbs();
 int command(Words words, std::vector<std::string> program);
 const std::vector<std::string>& own_program();
 
-/// The exit codes that are not of an ErrorKind.
+/// The exit codes that do not stand for an ErrorKind.
 constexpr int exit_done = 0, exit_differs = 1;
 
 }  // namespace weft::driver

@@ -87,7 +87,7 @@ Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   RunOptions options;
   options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
     Tensor copy = tensor;
-    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // because the arena is overwritten
+    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // later steps overwrite the arena
     values.emplace(node_in_name(name), std::move(copy));
   };
   executable.new_context()->run(inputs, options);
@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// Compares `tensor` with the reference's elements in every order of its axes (up to five), whatever the sizes, because
-/// a target may choose another layout (channels last).
+/// Compares `tensor` with every transpose of `reference` (of up to five axes), taken with the sizes of `tensor`,
+/// because a target may choose another layout, such as channels last. Keeps the smallest difference in `best`.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;
@@ -141,7 +141,8 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// Returns the smallest difference between `tensor` and a value of its node; nothing if none has as many elements.
+/// Returns the smallest difference between `tensor` and the reference's values of the same node; nothing if none of
+/// them has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;

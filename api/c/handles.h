@@ -53,8 +53,8 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;      // if inputs are static: `program` is the one for likely values
-  std::vector<weft::Instruction*> instructions;  // by the `instruction` of weft_value
+  std::shared_ptr<weft::StaticModel> model;      // set if inputs are static; `program` then has likely values
+  std::vector<weft::Instruction*> instructions;  // index: weft_value::instruction
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
   /// The data that weft_port points to.
@@ -68,7 +68,7 @@ struct weft_graph {
 namespace weft {
 
 weft_status* status_of(const Error& error);
-/// Returns the status for the exception that is being handled.
+/// Returns the status for the exception of the current catch block.
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
@@ -125,16 +125,16 @@ void fill(T* out, T filled) {
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
 
-/// Returns now plus `seconds`; throws E210 unless they are finite and at least 0.
+/// Returns the time in `seconds` from now; throws E210 unless `seconds` is finite and at least 0.
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
-/// Returns the text as a tensor u8[size].
+/// Returns the bytes of the string as a tensor u8[size].
 inline Tensor bytes_tensor(const std::string& bytes) {
   return {.dtype = DType::u8, .dims = {std::ssize(bytes)}, .data = Bytes::copy(as_bytes(bytes))};
 }
 void give_text(char** out, const char* name, const std::string& text);
 
-/// Throws E210 for an operator without a name or a rule.
+/// Converts the C struct; throws E210 if its name or rule is missing.
 CustomOperator to_operator(const weft_operator& given);
 HostExecutor to_executor(const weft_executor& given);
 CompileOptions to_compile_options(const weft_compile_options* given);

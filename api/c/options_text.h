@@ -10,8 +10,8 @@
 /// Parses options from text, for the command line and for interfaces that pass options as text.
 namespace weft {
 
-/// Parses sizes of inputs, in the form of any of several known tools. `..` gives a range, `?` keeps a size as the model
-/// has it:
+/// Parses sizes of inputs in any of the forms below, which other tools use too. `..` gives a range; `?` keeps the size
+/// of the model:
 ///
 ///     x=1,3,224,224      x=1..8,3,224,224      x=1..8:4,3,224,224 (min..max:usual)      x=?,128
 ///     x:1x3x224x224,mask:1x128

@@ -23,8 +23,8 @@
 ///     batcher.cancel(id);
 ///
 /// Each device has a thread. It takes the oldest request and all waiting requests that may share its run. It waits for
-/// further requests until the delay is over. It does not wait for more requests than have lately been present at the
-/// same time, so a single client never waits.
+/// further requests until the delay is over, or until as many requests are open as have lately been open at the same
+/// time. So a single client never waits.
 namespace weft::serve {
 
 using Clock = std::chrono::steady_clock;

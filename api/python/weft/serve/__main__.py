@@ -37,9 +37,9 @@ async def serve(options: Options) -> None:
     )
     await repository.start()
     server, listening = uvicorn.Server(config), config.bind_socket()
-    # Answers are two writes. Without this the second waits until the client acknowledges the first, which takes 40 ms.
+    # An answer takes two writes. Without this option, the second waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the server stops by them, and then sends them again
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops on them, then raises them again: ignored then
         signal.signal(number, lambda *_: None)
     running = asyncio.ensure_future(server.serve([listening]))
     while not server.started and not running.done():

@@ -29,7 +29,7 @@ class Metrics:
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:
-            model = ""  # names that do not exist must not fill the memory
+            model = ""  # unknown model names of requests must not fill the memory
         self._counts[model, status] = self._counts.get((model, status), 0) + 1
         if status == 200:
             row = self._times.setdefault(model, [0.0] * (len(BOUNDS) + 2))

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _weft
 
-#: element type: name in the protocol, numpy's type of its bits
+#: maps an element type to its name in the protocol and the numpy type that holds its bits
 TYPES = {
     "bool": ("BOOL", "?"), "u8": ("UINT8", "u1"), "u16": ("UINT16", "<u2"), "u32": ("UINT32", "<u4"), "u64": ("UINT64", "<u8"),
     "i8": ("INT8", "i1"), "i16": ("INT16", "<i2"), "i32": ("INT32", "<i4"), "i64": ("INT64", "<i8"), "f16": ("FP16", "<f2"),
@@ -155,9 +155,9 @@ class Output:
         self.name, self.dtype = name, dtype
         self.datatype, kind = TYPES[dtype]
         self._texts: list[bytes] = []
-        if dtype == "string":  # sizes and texts
+        if dtype == "string":  # value: (sizes, texts)
             self.shape, self._texts = value
-        elif dtype == "bf16":  # name, sizes and bytes
+        elif dtype == "bf16":  # value: (name, sizes, bytes)
             self.shape, self._array = value[1], value[2].view("<u2")
         else:
             self.shape, self._array = list(value.shape), value.astype(kind, copy=False)

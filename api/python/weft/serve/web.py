@@ -160,7 +160,7 @@ def inputs_of(served: Served, given: list[Any], rest: memoryview) -> _requests.I
 
 
 def wanted_of(served: Served, given: list[Any], all_binary: bool) -> tuple[list[str], set[str]]:
-    """Returns the names of the requested outputs, and those requested in binary."""
+    """Returns the names of the requested outputs, and the names of those requested in binary."""
     names, binary = [], set()
     for one in given:
         if not isinstance(one, dict):
@@ -200,7 +200,7 @@ def answer_of(served: Served, id_: str, outputs: list[Any], binary: set[str]) ->
 async def unless_gone(request: Request, work: Any) -> Any:
     """Returns the result of `work`; cancels it when the client disconnects."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(request.receive())  # after the body: only a disconnect can come
+    gone = asyncio.ensure_future(request.receive())  # the body is read, so the next message is a disconnect
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
