@@ -15,7 +15,7 @@ struct Body {
   size_t results = 0;
 };
 
-/// Returns the model's inputs and outputs if the graph's name shows that this provider made it; otherwise nothing.
+/// Returns the model's inputs and outputs if the graph's name shows that it is a body from this provider, else nothing.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

@@ -9,7 +9,7 @@
 /// Builds MIGraphX's operators from Weft's.
 namespace weft::mgx {
 
-/// The results of one instruction; several results are a tuple.
+/// The results of one instruction. More than one result stands for a tuple of MIGraphX.
 using Values = std::vector<weft_value>;
 
 /// The parts of a type of the graph, such as "f32[batch,3]".

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 MODEL = Path(__file__).resolve().parent / "text.onnx"
-CONTEXT = 256  # bytes that the model can look back
+CONTEXT = 256  # the most bytes that the model reads
 
 
 def load(engine):
@@ -28,8 +28,8 @@ def load(engine):
 
 
 def choose(logits, heat, random):
-    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so more heat gives
-    less likely bytes."""
+    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so with more heat
+    less likely bytes are chosen more often."""
     if heat == 0:
         return int(logits.argmax())
     chance = np.exp((logits - logits.max()) / heat, dtype=np.float64)
