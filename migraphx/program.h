@@ -65,7 +65,7 @@ class Compiled {
 
 }  // namespace weft::mgx
 
-/// The context of a program, with its stream: the driver's default stream.
+/// The context of a program: the compiled program and its stream, which is the driver's default stream.
 struct migraphx_context {
   void* queue = nullptr;
   std::shared_ptr<weft::mgx::Compiled> made = {};
@@ -77,7 +77,7 @@ struct migraphx_program {
   migraphx_program& operator=(const migraphx_program& other);
 
   migraphx_module* main();
-  /// Returns a new graph of the source, as `compile` uses it.
+  /// Returns a new graph of the source or of the main module.
   weft::Graph graph() const;
   void compile(const std::string& target, const migraphx_compile_options& how);
   weft::mgx::Compiled& compiled() const;

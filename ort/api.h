@@ -10,7 +10,7 @@
 /// The function tables of onnxruntime, and the functions that turn exceptions into statuses.
 namespace weft::ort {
 
-/// The tables; set once, when the library is registered.
+/// The function tables of onnxruntime, set once when the library is registered.
 struct Api {
   const OrtApi* ort = nullptr;
   const OrtEpApi* ep = nullptr;
@@ -18,7 +18,7 @@ struct Api {
 };
 extern Api api;
 
-/// The oldest supported version, 1.24: fused If and Loop nodes work from there on.
+/// The oldest supported version, 1.24, the first in which fused If and Loop nodes work.
 constexpr uint32_t oldest_version = 24;
 
 /// Fills `api`; returns a status if the runtime is too old.
@@ -40,10 +40,10 @@ inline void ok(OrtStatus* status) {
   if (status) throw Failure(status);
 }
 
-/// Returns a status for the exception that is being handled; `within` names the activity.
+/// Returns a status for the current exception; `within` names the activity that failed.
 OrtStatus* status_of_current_exception(const char* within) noexcept;
 
-/// Runs `body` and turns exceptions into a status, because none may leave the library.
+/// Runs `body` and turns exceptions into a status, because no exception may leave the library.
 template <class Body>
 OrtStatus* guarded(const char* within, const Body& body) noexcept {
   try {

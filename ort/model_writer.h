@@ -8,8 +8,8 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model, and the
-/// compiler fixes them to the tensors that onnxruntime holds.
+/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model;
+/// compiling makes them constants, with the values of onnxruntime's tensors.
 namespace weft::ort {
 
 struct Constant {
@@ -18,7 +18,7 @@ struct Constant {
   bool is_lent = false;                       ///< onnxruntime's memory, which lives as long as the graph
   std::optional<StoredConstant> stored = {};  ///< instead of `given`
 
-  /// Maps the file anew at each call, so that pages that were read do not stay in memory.
+  /// Returns the tensor. Maps a file anew at each call, so that pages do not stay in memory.
   Tensor tensor() const { return stored ? stored->map() : given; }
 };
 
@@ -30,18 +30,18 @@ struct ModelText {
   bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 
-/// The values, without constants, that a part of a graph reads from outside, and those that it makes for other nodes or
-/// for the graph's caller.
+/// The inputs and outputs of a part of a graph: the values, except constants, that the part reads from outside, and
+/// those that it makes for other nodes or for the caller of the graph.
 struct Boundary {
   std::vector<std::string> inputs, outputs;
 };
 
-/// Returns the node's name; if it has none, its operator and number.
+/// Returns the node's name; if it has none, a name made of its operator and `number`.
 std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Encodes the nodes, and notes why a node cannot be written. `quantization`: applied when a model is written.
+  /// Encodes the nodes; `fault` returns why a node cannot be encoded. `write` quantises the model by `quantization`.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
   /// Returns the reason why node number `node` cannot be written; "" if it can.

@@ -14,7 +14,7 @@ void OnlineTuning::begin() {
 
 void OnlineTuning::run() noexcept {
   auto tuned = tune_([this] { return stops_.load(); });
-  tune_ = {};  // also releases the weights that it held
+  tune_ = {};  // the function holds weights
   std::lock_guard lock(mutex_);
   tuned_ = std::move(tuned);
 }

@@ -425,7 +425,7 @@ def _parameters(parameters):
     arguments = {name: value if isinstance(value, argument) else argument(value) for name, value in parameters.items()}
     for name, value in arguments.items():
         call("program_parameters_add", result, name, value)
-    result.arguments = arguments  # keeps the memory alive that results may share
+    result.arguments = arguments  # keeps their memory alive, which is not copied
     return result
 
 
