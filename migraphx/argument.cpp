@@ -34,9 +34,7 @@ uint16_t half_bits(float value) { return static_cast<uint16_t>(0x3800 | static_c
 void fill_random(migraphx_argument& argument, size_t seed) {
   std::mt19937_64 engine(seed);
   auto real = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
-  auto whole = [&] {
-    return engine() % 8;
-  };  // small integers: sums of them are exact, and they are often valid indices
+  auto whole = [&] { return engine() % 8; };  // small: sums are exact, and many are valid indices
   switch (argument.shape.type) {
     case migraphx_shape_double_type: return fill<double>(argument, real);
     case migraphx_shape_float_type: return fill<float>(argument, real);

@@ -19,7 +19,7 @@ class Fields {
 
   struct Field {
     uint64_t number;
-    std::string_view bytes;  ///< of a text or message; empty for numbers
+    std::string_view bytes;  ///< of a string or message; empty for numbers
   };
 
   /// Returns the next field; nothing at the end, or if the bytes are not a protobuf field.

@@ -51,7 +51,7 @@ struct Use {
   std::shared_ptr<const CustomOp> op;
   migraphx_shapes inputs = {};
   migraphx_shape output = {};
-  int64_t aliased = -1;  ///< the operand whose memory the result takes
+  int64_t aliased = -1;  ///< the operand that shares memory with the result; -1: none
 };
 
 Use& keep(Use use) {

@@ -39,10 +39,10 @@ struct migraphx_shape {
 
   bool is_dynamic() const { return !dynamic.empty(); }
   size_t rank() const { return is_dynamic() ? dynamic.size() : lengths.size(); }
-  size_t elements() const;  ///< of a dynamic shape: the largest number
-  size_t bytes() const;     ///< with the gaps between rows
+  size_t elements() const;  ///< for a dynamic shape, the largest number
+  size_t bytes() const;     ///< including gaps between rows
   bool is_standard() const;
-  size_t index(size_t element) const;  ///< the index of element number `element`, counted row by row
+  size_t index(size_t element) const;  ///< offset, in elements, of an element in row-major order
 };
 
 struct migraphx_argument {

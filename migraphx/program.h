@@ -88,7 +88,7 @@ struct migraphx_program {
   std::optional<weft::mgx::Source> source = {};
   std::vector<std::unique_ptr<migraphx_module>> modules = {};  ///< main comes first
   weft_precision precision = WEFT_PRECISION_F32;
-  bool is_quantised = false;  ///< `source` is in 8 bits
+  bool is_quantised = false;  ///< `source` has quantised layers
   std::shared_ptr<weft::mgx::Compiled> made = {};
   std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by every call that needs the compiled program
   mutable migraphx_context context = {};

@@ -119,8 +119,7 @@ class Search {
     if (part.size() == 1) return refuse(part[0], reason);
     std::vector<size_t> culprits = named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()));
     for (size_t culprit : culprits) refuse(culprit, reason);
-    bool is_kind =
-        error.code() == "E120" || error.code() == "E121";  // this error names one node for all nodes of the operator
+    bool is_kind = error.code() == "E120" || error.code() == "E121";  // these name one node of each operator
     for (size_t node : part) {
       for (size_t culprit : culprits) {
         if (is_kind && graph_.nodes[node].full_op() == graph_.nodes[culprit].full_op()) refuse(node, reason);

@@ -22,7 +22,7 @@ struct Refusal {
 
 struct Capability {
   std::vector<Part> parts;
-  std::vector<Refusal> refusals;  ///< by node
+  std::vector<Refusal> refusals;  ///< in the order of the nodes
 };
 
 /// Compiles the whole graph. If the compiler refuses a node, splits the other nodes into as few convex parts as

@@ -18,9 +18,9 @@ class Memory;
 
 /// The memory that holds the inputs and outputs of a run (host or GPU), and the stream of the run.
 struct RunPlace {
-  const Device* gpu = nullptr;            ///< null: in the host's memory
-  bool waits_for_default_stream = false;  ///< the user's stream is the default one: runs wait for the work queued there
-  void* stream = nullptr;                 ///< the user's, on which runs are queued; null: runs end with the call
+  const Device* gpu = nullptr;            ///< null: host memory
+  bool waits_for_default_stream = false;  ///< runs wait for work on the default stream, the user's
+  void* stream = nullptr;                 ///< the user's stream for runs; null: runs are synchronous
 };
 
 /// A compiled part of a graph. Any number of threads may run it at once: each takes a context and gives it back.

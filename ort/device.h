@@ -11,8 +11,8 @@ constexpr uint32_t amd_vendor = 0x1002;
 /// A device that the provider offers.
 struct Device {
   std::string name = "cpu";  ///< Weft's name of the device: "nvidia:0"
-  std::string chip = "cpu";  ///< the chip of its programs: "nvidia:sm_90a"
-  int number = 0;            ///< among the devices; the value of the option device_id
+  std::string chip = "cpu";  ///< the chip for which programs are compiled: "nvidia:sm_90a"
+  int number = 0;            ///< index in devices(); the value of the option device_id
 
   bool is_gpu() const { return name != "cpu"; }
   /// Returns the vendor's PCI number. The CPU has AMD's, because applications expect it for these provider names.

@@ -22,7 +22,7 @@ struct NodeView {
   const OrtNode* handle = nullptr;
   std::string name = {}, op = {}, domain = {};
   std::string provider = {};             ///< the provider that has taken the node already
-  std::vector<std::string> inputs = {};  ///< "" for one that is left out
+  std::vector<std::string> inputs = {};  ///< "" for an omitted input
   std::vector<std::string> outputs = {};
   std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read
 
@@ -46,7 +46,7 @@ struct GraphView {
   const OrtNode* parent = nullptr;   ///< the If, Loop or Scan that this is a body of
   std::vector<NodeView> nodes = {};  ///< in topological order
   std::vector<std::string> inputs = {}, outputs = {};
-  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< all that nodes read or write
+  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< every value that nodes read or write, by name
   std::vector<std::pair<std::string, int64_t>> opsets = {};
 
   bool is_constant(const std::string& value) const;
@@ -64,7 +64,7 @@ GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 /// Returns the graph that contains a node; null while onnxruntime examines the body of a node.
 const OrtGraph* graph_of(const OrtNode* node);
 std::string name_of(const OrtValueInfo* value);
-const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null where it is not known
+const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null if the type is not known
 std::string op_of(const OrtNode* node);
 
 /// Returns the bodies of an If, Loop or Scan, each with the name of its attribute.

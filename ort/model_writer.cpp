@@ -144,8 +144,7 @@ Message tensor_message(const Tensor& tensor, const std::string& name) {
 template <class T>
 std::vector<T> read_attribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
   size_t bytes = 0;
-  api.ort->ReleaseStatus(
-      api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails without a buffer, but sets `bytes`
+  api.ort->ReleaseStatus(api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails, but sets `bytes`
   std::vector<T> values(bytes / sizeof(T));
   if (bytes > 0) ok(api.ort->ReadOpAttr(attribute, type, values.data(), bytes, &bytes));
   return values;

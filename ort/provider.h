@@ -20,8 +20,8 @@ namespace weft::ort {
 struct ContextOptions {
   bool is_enabled = false;
   bool is_embedded = false;
-  std::string model_path = {};  ///< path of the EPContext model to write, or of one read from memory
-  std::string prefix = {};      ///< prefix of its nodes' names
+  std::string model_path = {};  ///< of the EPContext model to write, or of one that was read from memory
+  std::string prefix = {};      ///< prefix of the names of EPContext nodes
 };
 
 struct ProviderSettings {
@@ -29,7 +29,7 @@ struct ProviderSettings {
   const Device& device;
   Options options;
   ContextOptions context = {};
-  bool is_strict = false;  ///< no node may run elsewhere
+  bool is_strict = false;  ///< it is an error if a node does not run on Weft
 };
 
 /// The execution provider of one session.

@@ -300,8 +300,7 @@ class Model {
     int64_t count = weft_dtype_bits(type) / 8;
     for (int64_t size : dims) count *= size;
     weft_tensor* tensor = nullptr;
-    const void* data =
-        address ? reinterpret_cast<const void*>(address) : this;  // an empty input may have any address but null
+    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // an empty input: any address does
     weft::check(
         weft_tensor_wrap(type, dims.data(), dims.size(), data, static_cast<size_t>(count), nullptr, nullptr, &tensor));
     return weft::Tensor(tensor);
@@ -347,7 +346,7 @@ using donations = texts;
 using constants = std::vector<std::pair<std::string, weft::Tensor>>;
 using operators = std::vector<std::shared_ptr<Operator>>;
 using progress = std::optional<Progress>;
-struct Absent {};  ///< C and C++ alone have this option
+struct Absent {};  ///< the type of an option that Python does not have
 using allocator = Absent;
 using executor = Absent;
 using borrow = Absent;

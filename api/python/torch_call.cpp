@@ -18,7 +18,7 @@ struct ExchangeTable {
   uint32_t major, minor;
   const ExchangeTable* older;
   void *allocate, *take, *give;
-  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< borrows; returns 0, or -1 with an exception set
+  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< borrows the tensor; 0, or -1 with an exception set
   void* stream;
 };
 

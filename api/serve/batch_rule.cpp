@@ -144,9 +144,7 @@ class Examples {
     else if (type == WEFT_F64) std::memcpy(to, &wide, sizeof wide);
     else if (type == WEFT_F16) put_small(to, is_mask, 0x3c00, 10);
     else if (type == WEFT_BF16) put_small(to, is_mask, 0x3f80, 7);
-    else
-      *to = std::byte{is_mask ||
-                      value > 0};  // 0 or 1: only the lowest byte is set (as an 8-bit float, 1 is a tiny number)
+    else *to = std::byte{is_mask || value > 0};  // the lowest byte: 1 as an integer, a tiny number as an 8-bit float
   }
 
   /// Writes a 16-bit float: 1 or a random value in [1, 2). `one` has the bits of 1.

@@ -12,7 +12,7 @@ struct Batcher::Request {
   std::optional<Clock::time_point> deadline = {};
   Done done = {};
   Clock::time_point arrival = Clock::now(), begin = {};
-  bool is_alone = false;  ///< gives an input that has a default, which is not joined
+  bool is_alone = false;  ///< the request gives an input that has a default; such inputs cannot be joined
   bool is_answered = false;
   std::atomic<bool> is_cancelled = false;
 

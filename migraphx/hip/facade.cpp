@@ -42,7 +42,7 @@ Error done(Error error) {
 
 struct Block {
   size_t bytes = 0;
-  bool is_host = false;  ///< of hipHostMalloc
+  bool is_host = false;  ///< allocated by hipHostMalloc
 };
 
 /// All allocated blocks. A wrong address is found here, so it causes an error, not a crash.
