@@ -432,16 +432,16 @@ def compile(
     cache: use the kernel cache on disk, and the measurements of `weft tune`.
     progress: a function that is called with (phase, done, total).
     constants: inputs with a fixed value, {"axes": np.array([0])}; the model lacks these inputs.
-    fixed_defaults: inputs (* and ? match) that become constants with the model's default value.
-    donate: {"past": "present"} lets the output "present" be written to the memory of the input "past", which the caller gives up.
-    report()["notes"] says whether the program does so.
+    fixed_defaults: inputs (* and ? match) that keep the model's default and are no inputs then.
+    donate: {"past": "present"} writes the output "present" to the memory of the input "past", which the caller gives up, if the program
+    allows that; report()["notes"] says whether it does.
     operators: custom operators (`weft.Operator`) that the model may use.
-    memory_limit: limit in bytes of the packed weights and the memory of one run together; 0: the memory of the device.
+    memory_limit: limit in bytes of packed weights and one run; 0: the memory of the device.
     tune: seconds for measuring which kernels are fastest here; later compiles use the measurements too.
     deadline: limit in seconds from the call (E403); kernels compiled before it passes are cached.
-    tag: tags of the graph in a SavedModel, such as "serve" or "serve,gpu". Default: the only graph, or "serve".
-    signature: the signature of a SavedModel or .tflite file. Default: the only signature, or "serving_default".
-    outputs: values of a TensorFlow graph to return in place of its outputs, such as "node" or "node:1".
+    tag: tags of the graph in a SavedModel: serve; serve,gpu; none: the only one, or serve.
+    signature: the signature of a SavedModel or .tflite file; none: the only one, or serving_default.
+    outputs: values of a TensorFlow graph to return in place of its outputs: node, node:1.
     channels_first: inputs and outputs of a TensorFlow graph with 4 axes are [n, c, h, w].
 
     Raises UsageError for a missing file or wrong options, ModelError for an invalid model, UnsupportedError for
