@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libweft-codegen: clang, LLVM and lld linked statically into one shared library that exports only weft_codegen_*.
-# Everything particular to LLVM's own build lives in this file.
+# All build rules that depend on LLVM are in this file.
 find_program(LLVM_CONFIG NAMES llvm-config-19 llvm-config-20 llvm-config-21 llvm-config-22
              DOC "llvm-config of LLVM 19 to 22" REQUIRED)
 

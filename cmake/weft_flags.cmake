@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler and linker flags that every target of Weft shares, as the interface library weft_flags.
+# The interface library weft_flags: compiler and linker flags for every target of Weft.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -40,7 +40,7 @@ if(WEFT_SANITIZE)
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
                                               -O0 -gline-tables-only)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
-  # Run-time compiled kernels are instrumented to match; the code generator reads this.
+  # The code generator reads this macro, and instruments kernels in the same way.
   target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE="${WEFT_SANITIZE}")
 else()
   target_compile_options(weft_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)

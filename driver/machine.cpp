@@ -90,7 +90,7 @@ constexpr int chains = 12;
     return 2.0 * rounds * chains * (sizeof(Vector) / sizeof(float));                     \
   }
 
-volatile float keep;  // volatile, so that the compiler does not remove the loops
+volatile float keep;  // volatile: the compiler must not remove the loops
 
 #if defined(__x86_64__)
 MULTIPLY_ADDS(multiply_adds_512, [[gnu::target("avx512f")]], __m512, _mm512_set1_ps, _mm512_fmadd_ps)

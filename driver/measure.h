@@ -53,13 +53,13 @@ Latency latency_of(const Measurement& measurement);
 /// run (a warm start).
 bool is_cold(const CompileReport& report);
 
-/// Writes all figures and the program's own report as JSON; the schema is "weft.perf.1".
+/// Returns all figures and the program's own report as JSON; the schema is "weft.perf.1".
 nlohmann::ordered_json to_json(const Measurement& measurement, const Executable& executable);
-/// Writes events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
+/// Returns events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
 std::string chrome_trace(const Measurement& measurement, const Executable& executable);
-/// Writes one row for each step: "kernel,source,device,microseconds,share,flops,bytes".
+/// Returns CSV text with one row for each step: "kernel,source,device,microseconds,share,flops,bytes".
 std::string csv_text(const Measurement& measurement);
-/// Writes a self-contained HTML page: figures, timeline, roofline, steps, graph.
+/// Returns a self-contained HTML page: figures, timeline, roofline, steps, graph.
 std::string html_page(const Measurement& measurement, const Executable& executable,
                       const nlohmann::ordered_json& graph);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft reduce shrinks a failing model by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating
-// failure-inducing input", 2002): it drops runs of nodes, half of them at first, as long as the rest fails in the same
-// way. A run of the whole model on the reference computes the inputs of the remaining nodes. Each try is a `weft
-// verify` in its own process, so a crash ends only that try.
+// failure-inducing input", 2002): it drops sequences of nodes, at first half of the nodes, as long as the rest fails in
+// the same way. A run of the whole model on the reference computes the inputs of the remaining nodes. Each try is a
+// `weft verify` in its own process, so a crash ends only that try.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>

@@ -34,7 +34,7 @@ Difference compare(const Tensor& value, const Tensor& reference, const Tolerance
 /// Returns the coordinates of element `index` as text: "[0, 3, 17]".
 std::string place(int64_t index, const std::vector<int64_t>& dims);
 
-/// Returns the value below which `fraction` of the sorted `values` lie.
+/// Returns the percentile `fraction` (0 to 1) of the sorted values.
 double percentile(const std::vector<double>& sorted, double fraction);
 
 }  // namespace weft::driver

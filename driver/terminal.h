@@ -12,10 +12,10 @@
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-/// Parses the level of the least important messages to show, the library's included: "error", "warning", "note",
-/// "info", "debug" or "trace".
+/// Parses the level of the least important messages to show: "error", "warning", "note", "info", "debug" or "trace". It
+/// applies to messages of the library too.
 LogLevel parse_log_level(std::string_view text);
-/// Makes all later messages on standard error lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// Writes all later messages on standard error as lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };

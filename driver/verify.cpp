@@ -25,7 +25,7 @@ struct VerifySettings {
   bool per_instruction = false, bisect = false;
 };
 
-/// Returns the default tolerance of each precision against exact arithmetic.
+/// Returns the default tolerance of a precision, relative to the reference.
 Tolerance default_tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
@@ -73,10 +73,10 @@ class OutputCheck {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-/// Maps a node to the values that came from it; a node may have several.
+/// Maps the name of a node to its values; a node may have several.
 using Observed = std::multimap<std::string, Tensor>;
 
-/// Returns the name of the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
+/// Returns the node's name from the name of a value, which the reference writes as "%12 of node 3 'conv' (Conv)".
 std::string node_in_name(const std::string& value) {
   size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
   return of == std::string::npos ? value : value.substr(of + 4);

@@ -9,7 +9,7 @@
 /// Reads attributes of operators in MIGraphX's notation: JSON without quotes around words, "{axis: 1, mode: max}".
 namespace weft::mgx {
 
-/// Adds the quotes that JSON requires. Throws E210 if the text is not JSON even then.
+/// Adds the quotes that JSON requires. Throws E210 if the result is not JSON.
 std::string to_json(std::string_view relaxed);
 
 /// The attributes of one operator. `end` throws if an attribute was never read.

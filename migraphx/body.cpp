@@ -6,7 +6,7 @@
 namespace weft::mgx {
 namespace {
 
-/// Start of the name that onnxruntime's MIGraphX provider gives to the graph of a body. Other graphs start with
+/// The prefix of the name that onnxruntime's MIGraphX provider gives to the graph of a body. Other graphs start with
 /// "MGXKernel_graph_".
 constexpr std::string_view name_of_bodies = "MGXKernel_subgraph_";
 // Field numbers of ModelProto, GraphProto and ValueInfoProto in onnx.proto.

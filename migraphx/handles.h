@@ -29,8 +29,8 @@ struct migraphx_dynamic_dimensions {
   std::vector<migraphx_dynamic_dimension> list = {};
 };
 
-/// A static shape has lengths and strides, in elements. A dynamic shape has a range for each axis; its lengths are the
-/// upper ends of the ranges.
+/// The type and sizes of an argument. A static shape has lengths and strides, in elements. A dynamic shape has a range
+/// for each axis; its lengths are the upper ends of the ranges.
 struct migraphx_shape {
   migraphx_shape_datatype_t type = migraphx_shape_float_type;
   std::vector<size_t> lengths = {}, strides = {};

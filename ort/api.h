@@ -54,7 +54,7 @@ OrtStatus* guarded(const char* within, const Body& body) noexcept {
   }
 }
 
-/// Calls the table's function `Member` to free an object.
+/// A deleter that frees an object by the function `Member` of onnxruntime's table.
 template <auto Member>
 struct Release {
   template <class T>
@@ -71,7 +71,7 @@ using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
 using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
-/// Reads a list from onnxruntime, which needs two calls: for the length and for the elements.
+/// Returns a list of onnxruntime. `count` gets its length, `fill` its elements.
 template <class T, class Count, class Fill, class Handle>
 std::vector<T> list(Count count, Fill fill, const Handle* handle) {
   size_t size = 0;

@@ -34,7 +34,7 @@ class DeviceMemory {
 };
 
 void free_allocator(OrtAllocator* allocator);
-/// Makes the object that copies between this memory and the host's; onnxruntime releases it.
+/// Makes the object by which onnxruntime copies between device and host memory; onnxruntime releases it.
 OrtDataTransferImpl* make_data_transfer();
 /// Copies one tensor. `stream` is the GPU stream that may still write to `from`, or null.
 void copy_tensor(const OrtValue* from, OrtValue* to, void* stream);

@@ -150,7 +150,7 @@ Factory::~Factory() {
 /// Offers device memory. For the CPU, memory is offered only under the provider name for which applications expect it.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
-    // onnxruntime-genai accepts only AMD's memory under that name, whichever vendor made the GPU.
+    // Under that name, onnxruntime-genai accepts only memory of the vendor AMD, even on an NVIDIA GPU.
     for (const Device& device : devices())
       memory_.emplace_back(device, name_ == "AMDGPUExecutionProvider" ? amd_vendor : device.vendor());
   }

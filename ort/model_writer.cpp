@@ -165,7 +165,7 @@ Message tensor_attribute(const OrtOpAttr* attribute) {
   return tensor_message(view_of(OwnedValue(value).get()), "");
 }
 
-/// Encodes an AttributeProto; returns "" for graphs, which are read as bodies of the node.
+/// Encodes an AttributeProto. Returns "" for an attribute that is a graph: bodies are written by write_body.
 Message write_attribute(const OrtOpAttr* attribute) {
   const char* name = nullptr;
   OrtOpAttrType type{};

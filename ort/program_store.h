@@ -18,7 +18,8 @@ namespace weft::ort {
 class Log;
 
 /// Compiles each part of a graph once: the program that shows whether the part compiles is also the one that runs it.
-/// Programs are found by a hash of the model, in memory and in files. So a saved program of another model is never used.
+/// Programs are found by a hash of the model, in memory and in files. So a saved program of another model is never
+/// used.
 class ProgramStore {
  public:
   /// `is_saved`: programs will be saved, regardless of the options. `memory` allocates the memory of the session's
@@ -35,7 +36,7 @@ class ProgramStore {
   std::shared_ptr<Compiled> load(const std::string& path) const;
   /// Saves a program of `get` to the files that the options name. Call it when the program is known to be used.
   void keep(const Compiled& program);
-  /// Drops all programs; those in use live on.
+  /// Removes all programs from the store; programs in use stay alive.
   void clear() { known_.clear(); }
 
  private:

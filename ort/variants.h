@@ -10,7 +10,7 @@
 namespace weft::ort {
 
 /// A cache of the 32 newest programs that were compiled for values known only at run time. The key is a text of these
-/// values. A caller keeps the program that it runs alive.
+/// values. A caller's shared_ptr keeps a removed program alive.
 template <class T>
 class Variants {
  public:

@@ -53,7 +53,7 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;      // set if inputs are static; `program` then has likely values
+  std::shared_ptr<weft::StaticModel> model;      // set if inputs are static; `program` then assumes likely values
   std::vector<weft::Instruction*> instructions;  // index: weft_value::instruction
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
@@ -86,7 +86,7 @@ weft_status* guarded(const Body& body) noexcept {
 /// Returns the bytes of a model, copied unless the caller lends them.
 Bytes given_bytes(const void* data, size_t size, const CompileOptions& options);
 
-/// Throws E210 if the pointer is NULL.
+/// Returns the object that `pointer` points to; throws E210 if it is NULL.
 template <class T>
 T& required(T* pointer, const char* name) {
   if (!pointer) usage_error("E210", cat("argument '", name, "' is NULL"));
@@ -118,7 +118,7 @@ T known_part(const T* given, const T& defaults) {
   return options;
 }
 
-/// Copies only the members that the caller's struct has.
+/// Copies `filled` to `out`, except members that the caller's version of the struct lacks.
 template <class T>
 void fill(T* out, T filled) {
   filled.struct_size = given_size(*out);

@@ -20,10 +20,10 @@ namespace weft {
 /// Throws E203.
 std::vector<ShapeRequest> parse_shapes(std::string_view text);
 
-/// "batch=4". Throws E203.
+/// Parses a symbol and its value: "batch=4". Throws E203.
 std::pair<std::string, int64_t> parse_symbol(std::string_view text);
 
-/// "past=present". Throws E203.
+/// Parses the names of an input and an output: "past=present". Throws E203.
 DonationRequest parse_donation(std::string_view text);
 
 /// Parses "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16" or "half". Throws E203.

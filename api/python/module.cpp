@@ -142,8 +142,8 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// Returns an array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`),
-/// because the caller may write to it.
+/// Returns an array over the tensor's memory. If something else uses that memory too, returns a copy (unless `is_own`),
+/// because the caller may write to the array.
 template <class Framework>
 nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
   bool copies = !is_own && weft_tensor_is_shared(tensor.get());
@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework, b
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// Returns the fields of an input or output for Python: name, type text, element type, sizes, kind.
+/// An input or output for Python: name, type text, element type, sizes, has_default, is_donated, is_static.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {

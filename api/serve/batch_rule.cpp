@@ -125,8 +125,8 @@ class Examples {
     return sizes;
   }
 
-  /// Makes a tensor of random floats. Masks are all 1, so they hide nothing. Other integers are 0 or 1, which are valid
-  /// indices of almost every embedding table.
+  /// Makes a random input. Integers are 0 or 1, which are valid indices of almost every embedding table. Masks are all
+  /// 1, so they hide nothing.
   Tensor fill(const Port& port, const std::vector<int64_t>& sizes) {
     int64_t count = 1;
     for (int64_t size : sizes) count *= size;

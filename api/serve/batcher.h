@@ -35,7 +35,7 @@ struct BatchOptions {
   size_t max_waiting = 256;                                       ///< requests in the queue; more are refused with E407
 };
 
-/// The number of runs of one size, and their total time.
+/// The number of runs with a certain number of rows, and their total time.
 struct Runs {
   uint64_t count = 0, ns = 0;
 };

@@ -5,7 +5,7 @@ basic-pitch contains the network as a SavedModel, as a TensorFlow Lite model and
     pip download --no-deps basic-pitch==0.4.0 && unzip -q basic_pitch-0.4.0-*.whl -d basic-pitch
     ./x python examples/tensorflow/pitches.py basic-pitch/basic_pitch/saved_models/icassp_2022
 
-This script makes three sounds, each a tone with two overtones. All formats must find the same notes.
+This script makes three sounds, each a tone with two overtones. The network must find the same notes in all formats.
 """
 import sys
 from pathlib import Path

@@ -15,7 +15,7 @@ CONTEXT = 256  # the most bytes that the model reads
 
 
 def load(engine):
-    """Returns a function from bytes, int64 [1, seq], to the logits of every next byte, f32 [1, seq, 256]."""
+    """Returns a function that maps bytes, int64 [1, seq], to the logits of the next byte at each position, f32 [1, seq, 256]."""
     if engine == "onnxruntime":
         import onnxruntime
 

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Size(NamedTuple):
-    """A size that each run decides."""
+    """An open size, which each run may choose from `min` to `max`."""
 
     name: str  #: "batch", "2*seq + 1"
     min: int
@@ -114,7 +114,7 @@ def _library(value: Any) -> str:
 
 
 def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
-    """Calls numpy.asarray. Imports numpy at the first use only, because that takes longer than the rest of this package."""
+    """Calls numpy.asarray. Imports numpy at its first use, because the import takes longer than that of the rest of this package."""
     import numpy
 
     return numpy.asarray(value, dtype=dtype)
@@ -132,7 +132,7 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """Converts `value` to an input: arrays of any library without copying, numbers and lists in the port's type."""
+    """Converts `value` to an input. Arrays of any library are not copied; numbers and lists get the port's type."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):

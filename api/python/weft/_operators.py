@@ -83,7 +83,7 @@ class _Rule:
         self.names = names
 
     def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
-        """Returns views of operands and results; those of sizes "..." are flat."""
+        """Returns views of operands and results; a view with sizes "..." in the rule is flat."""
         import numpy
 
         known = dict(zip(self.names, sizes, strict=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft.quantize: a float model becomes an ONNX file in 8 or 4 bits."""
+"""weft.quantize, which writes a float model as an ONNX file in 8 or 4 bits."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     serve.run(weft.ray.Deployment(["digits.onnx"], num_replicas=2))
     answers = weft.ray.map_batches(dataset, "digits.onnx", columns={"picture": "image"})
 
-Models travel as saved programs: a replica compiles nothing, and needs no file of this machine. `pip install 'ray[serve,data]'`.
+Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. `pip install 'ray[serve,data]'`.
 """
 
 from __future__ import annotations

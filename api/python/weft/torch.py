@@ -112,8 +112,8 @@ def _spell_flex(program: torch.export.ExportedProgram) -> None:
 
 
 def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any, Any] | None = None) -> fx.GraphModule:
-    """Traces a function of fake tensors. Open sizes stay open, also in composite operators and in tensors that are made
-    from sizes alone."""
+    """Traces a function of fake tensors. Open sizes stay open, also in composite operators and in tensors made only from
+    sizes."""
     from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -123,7 +123,7 @@ def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any
 
 
 def _spell_scalars(module: fx.GraphModule) -> None:
-    """Replaces results of nodes that the module holds as scalar tensors by constants in the graph."""
+    """Replaces get_attr nodes, which read scalar tensors of the module, by constants in the graph."""
     for node in list(module.graph.find_nodes(op="get_attr")):
         value = getattr(module, node.target)
         with module.graph.inserting_before(node):
@@ -340,8 +340,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """Returns the order in which a result's axes lie in memory, and the inverse permutation; None if the result is row-major.
-    Operators that follow in eager may take views that are valid for this order only."""
+    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major.
+    Later operators in eager may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -498,7 +498,7 @@ def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: 
     """Computes flex attention: scores, the model's functions on scores, softmax. torch's own formula applies the functions by vmap, which
     turns sizes into constants. Functions that broadcast are applied to whole tensors instead, so that sizes stay open.
 
-    Returns the attention, and the logarithm to base 2 of the sum of exponentials and the greatest score of each row."""
+    Returns the attention. For each row also returns the logarithm of the sum of exponentials, and the greatest score, divided by log(2)."""
     from torch._higher_order_ops.flex_attention import math_attention
 
     mask_mod = block_mask[-1]

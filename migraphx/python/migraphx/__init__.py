@@ -33,7 +33,7 @@ _NUMPY = {"bool": "|b1", "half": "<f2", "float": "<f4", "double": "<f8", "uint8"
 
 
 class shape(Handle):
-    """Element type, lengths and strides in elements; or, with `dyn_dims`, a range for each axis."""
+    """The element type and sizes of an argument: lengths and strides in elements, or with `dyn_dims`, a range for each axis."""
 
     kind = "shape"
     type_t = enum.IntEnum("type_t", [(name + "_type", number) for number, name in enumerate(_TYPES)])

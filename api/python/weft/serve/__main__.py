@@ -13,7 +13,7 @@ from ._options import LOOPBACK_NAMES, Options, parse
 
 
 def missing(options: Options) -> str:
-    """Returns the name of the extra that must be installed first; "" if nothing is missing."""
+    """Returns the extra of the package that must be installed first ("weft[serve]"); "" if nothing is missing."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "numpy")):
@@ -39,7 +39,7 @@ async def serve(options: Options) -> None:
     server, listening = uvicorn.Server(config), config.bind_socket()
     # An answer takes two writes. Without this option, the second waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops on them, then raises them again: ignored then
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops on a signal and then raises it again
         signal.signal(number, lambda *_: None)
     running = asyncio.ensure_future(server.serve([listening]))
     while not server.started and not running.done():

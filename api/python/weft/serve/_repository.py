@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models that are served, their versions, and the folder that is watched. All of it runs on one event loop; only
+"""The models that are served, their versions, and the folder that is watched. All functions run on one event loop; only
 loading a model uses another thread."""
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class Repository:
                     del self.models[name]
 
     def _outdated(self, name: str, found: dict[str, Path]) -> list[str]:
-        """Returns the versions to drop: those whose file is gone, and older ones if a newer one is ready."""
+        """Returns the versions to drop: versions without a file, and older versions if a newer one is ready."""
         entries = self.models[name]
         has_newer = any(entries[version].served for version in found)
         return [v for v, entry in entries.items() if v not in found and (has_newer or not entry.path.exists())]
@@ -281,10 +281,10 @@ class Repository:
             self._spawn(entry.served.retire())
         entry.served = None
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- lookup -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str, version: str = "") -> Served:
-        """Returns the version, by default the newest that is ready."""
+        """Returns a version of a model, by default the newest that is ready."""
         versions = self.models.get(name)
         if versions is None:
             raise Refused(404, f"there is no model '{name}'")

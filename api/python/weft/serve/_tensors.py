@@ -37,7 +37,7 @@ def is_whole(value: Any) -> bool:
 
 
 def checked_shape(shape: Any, name: str) -> list[int]:
-    """Returns the shape; refuses sizes that no tensor can have."""
+    """Returns the shape; raises Refused for sizes that no tensor can have."""
     is_list = isinstance(shape, list) and len(shape) <= MOST_AXES and all(is_whole(n) and 0 <= n < MOST_ELEMENTS for n in shape)
     if not is_list or count_of(shape) > MOST_ELEMENTS:
         raise bad(f"the shape of '{name}' is not a list of at most {MOST_AXES} whole numbers, or too large for memory")
@@ -69,7 +69,7 @@ def flat(data: Any, name: str) -> list[Any]:
 
 
 def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
-    """Converts elements to an array of the type; refuses numbers that the type cannot hold."""
+    """Converts elements to an array of the type; raises Refused for numbers that the type cannot hold."""
     kinds = set(map(type, data))
     allowed = {bool} if dtype == "bool" else {int, float} if dtype in ("f16", "f32", "f64", "bf16") else {int}
     if not kinds <= allowed:

@@ -88,7 +88,7 @@ def parsed(class_: Any, data: bytes) -> Any:
 
 
 class Service:
-    """The methods of the gRPC service. They read only the remaining time from `context`."""
+    """The methods of the gRPC service. From `context` they use only the time that is left until the deadline."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository

@@ -73,7 +73,7 @@ class Guard:
 
 
 async def body_of(request: Request, options: Options) -> bytes:
-    """Reads the body; refuses one that is compressed, too large or too slow."""
+    """Reads the body; refuses a body that is compressed, too large or too slow."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused(415, "compressed requests are not supported")
     too_large = Refused(413, f"a request may have {options.max_request} bytes; --max-request says how many")
@@ -128,7 +128,7 @@ def part_of(given: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def split_body(body: bytes, header: str | None) -> tuple[dict[str, Any], memoryview]:
-    """Splits a body into the JSON and the bytes of tensors that follow it."""
+    """Splits a body into its JSON and the bytes of tensors after the JSON."""
     if header is None:
         return json_of(body), memoryview(b"")
     if not header.isdecimal() or len(header) > 18 or int(header) > len(body):
