@@ -127,7 +127,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   return made;
 }
 
-/// Offers a device to onnxruntime. With MIGraphXExecutionProvider and the like, `cuda_device_id` selects the device.
+/// Offers a device to onnxruntime. The option device_id selects a device by the metadata `cuda_device_id`.
 OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);

@@ -111,7 +111,7 @@ void Batcher::cancel(uint64_t id) {
     auto at = open_.find(id);
     if (at == open_.end() || at->second->is_answered) return;
     at->second->is_cancelled = true;
-    if (std::erase(queue_, at->second) == 0) return;  // it is running: the end of the run checks the flag
+    if (std::erase(queue_, at->second) == 0) return;  // it is running: the run checks the flag
     found = at->second;
   }
   answer(found, {}, cancelled());
