@@ -22,7 +22,7 @@ class Memory {
   Memory(const Memory&) = delete;
   ~Memory();
 
-  /// Returns the table of functions for Weft. It is valid as long as this object.
+  /// Returns this object as an allocator for Weft's C interface, valid as long as this object.
   const weft_allocator* allocator() const { return &allocator_; }
   /// Returns null if there is no memory, or if the limit is reached.
   void* allocate(size_t bytes, size_t alignment);

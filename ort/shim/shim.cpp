@@ -102,7 +102,7 @@ const OrtEpDevice* find_device(OrtEnv* env, const char* provider, const std::str
   return nullptr;
 }
 
-/// A reference to the environment of the process: CreateEnv returns the existing one if there is one.
+/// A reference to onnxruntime's environment, of which a process has one: CreateEnv returns the existing environment.
 class Environment {
  public:
   Environment() { ok(real().api->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "weft", &env_)); }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft serve`, `python -m weft.serve`."""
+"""The command `weft serve`, also `python -m weft.serve`."""
 
 from __future__ import annotations
 

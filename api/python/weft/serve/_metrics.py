@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/metrics in Prometheus' text format."""
+"""Makes the page /metrics in Prometheus' text format."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The v2 protocol over gRPC, on the event loop of HTTP. Only `weft serve --grpc-port` imports it."""
+"""The v2 protocol over gRPC, on the same event loop as HTTP. Only `weft serve --grpc-port` imports it."""
 
 from __future__ import annotations
 
