@@ -33,7 +33,7 @@ std::vector<Tensor> Served::run(std::span<const Tensor> inputs, const RunOptions
   return results;
 }
 
-/// A context waits for its work before it is destroyed.
+/// Destroys the idle contexts, because a context waits for its queued work before it is destroyed.
 void Served::finish() const {
   std::vector<Context> idle;
   std::lock_guard lock(mutex_);

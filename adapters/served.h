@@ -9,7 +9,7 @@
 
 namespace weft::adapters {
 
-/// A program with contexts for as many threads as run it at once: each run takes one and returns it.
+/// A program with a pool of contexts, so that several threads can run it at once. Each run borrows a context.
 class Served {
  public:
   explicit Served(Program program) : program_(std::move(program)) {}

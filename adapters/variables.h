@@ -12,9 +12,8 @@ const std::string& nearest(std::string_view name, const std::vector<std::string>
 /// Returns the MIGRAPHX_ variables that AMD documents, with the prefix.
 std::vector<std::string> migraphx_variables();
 
-/// Returns a line about the set environment variables that begin with `prefix` and have no effect: those in `idle`, and
-/// those in neither list, each with the nearest known name. "" if there are none. Variables of `used` have an effect
-/// and are left out.
+/// Returns a line that names the environment variables with `prefix` that are set but have no effect; "" if there are
+/// none. These are the variables of `idle`, and unknown ones (in neither list), each with the nearest known name.
 std::string idle_variables(std::string_view prefix, const std::vector<std::string>& used,
                            const std::vector<std::string>& idle);
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# libweft-codegen: clang, LLVM and lld linked statically into one shared library that shows only weft_codegen_*.
-# Everything particular to LLVM's own build lives in this file.
+# libweft-codegen: clang, LLVM and lld linked statically into one shared library that exports only weft_codegen_*.
+# All build rules that depend on LLVM are in this file.
 find_program(LLVM_CONFIG NAMES llvm-config-19 llvm-config-20 llvm-config-21 llvm-config-22
              DOC "llvm-config of LLVM 19 to 22" REQUIRED)
 
@@ -10,7 +10,7 @@ function(ask_llvm out)
   set(${out} ${answer} PARENT_SCOPE)
 endfunction()
 
-# The archives of clang that a compiler without driver, tooling and static analyser pulls in, and lld's ELF linker.
+# The archives of clang that a compiler needs (without tooling and static analyser), and those of lld's ELF linker.
 set(clang_archives
     clangFrontend clangCodeGen clangParse clangSema clangSerialization clangDriver clangEdit clangAnalysis
     clangASTMatchers clangAST clangLex clangBasic clangAPINotes clangSupport clangExtractAPI clangInstallAPI
@@ -18,8 +18,8 @@ set(clang_archives
 set(targets X86 AArch64 AMDGPU NVPTX)
 set(llvm_components ${targets} passes lto coverage frontendhlsl frontendopenmp frontenddriver windowsdriver option)
 
-# leave_out_targets(OUT): lld sets up every target that LLVM was built with; empty set-up functions keep those we do not
-# use out of the library.
+# leave_out_targets(OUT): sets OUT to a source with empty LLVMInitialize functions for the targets that Weft does not use.
+# lld calls these functions for every target of LLVM, which would link all targets.
 function(leave_out_targets out)
   ask_llvm(built --targets-built)
   separate_arguments(built)
@@ -64,10 +64,10 @@ function(add_codegen_library)
   target_compile_definitions(weft-codegen PRIVATE WEFT_LLVM_VERSION="${version}")
   list(JOIN llvm_archives "," group)
   target_link_libraries(weft-codegen PRIVATE weft_base "$<LINK_GROUP:RESCAN,${group}>" z zstd)
-  # lld: seconds where GNU ld takes minutes, and it asks for a symbol only where a section that stays uses it, so that
-  # the archives' other needs (z3, libxml2) never become ours.
-  # Folding equal functions takes 8 MB off. Short relocations (-z pack-relative-relocs) would take off 9 more, 1 of them
-  # in a wheel, but Ubuntu 22.04 could not load them: glibc knows them from 2.36 on.
+  # lld links in seconds; GNU ld takes minutes. lld also ignores undefined symbols of removed sections, so the libraries
+  # that only these need (z3, libxml2) are not linked.
+  # --icf=all saves 8 MB. -z pack-relative-relocs would save 9 MB more (1 MB in a compressed wheel), but it needs
+  # glibc 2.36, which Ubuntu 22.04 lacks.
   target_link_options(weft-codegen PRIVATE -fuse-ld=lld $<$<CXX_COMPILER_ID:GNU>:-B${library_folder}/../bin>
                       $<$<CONFIG:Release>:-Wl,--strip-all,--icf=all>
                       -Wl,--build-id=sha1)  # the id is part of cache keys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# embed_files(OUT HEADER NAMESPACE FUNCTION ROOT FILE...): a source file that defines FUNCTION(), as HEADER declares it: a table of
-# these files of the folder ROOT, sorted by name; remade when one of them changes.
+# embed_files(OUT HEADER NAMESPACE FUNCTION ROOT FILE...): sets OUT to a source file that defines FUNCTION(), which HEADER declares. It
+# returns a table of the files, which are relative to ROOT, sorted by name. The source is made again when a file changes.
 if(CMAKE_SCRIPT_MODE_FILE)
   string(REPLACE "|" ";" files "${FILES}")
   list(SORT files)

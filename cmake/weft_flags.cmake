@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler and linker flags that every target of Weft shares, as the interface library weft_flags.
+# The interface library weft_flags: compiler and linker flags for every target of Weft.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -13,13 +13,13 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-# One layout for the build tree and for an installation, so that libweft finds libweft-codegen beside it in both.
+# The build tree has the same layout as an installation, so that libweft finds libweft-codegen beside it in both.
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../lib")
 
-# For code that runs once for a model the optimiser does less: these files compile in two thirds of the time.
+# Less optimisation for code that runs once for each model: such files compile in two thirds of the time.
 set(WEFT_RUNS_ONCE $<$<AND:$<CXX_COMPILER_ID:Clang>,$<CONFIG:Release>>:-O1;-mllvm=-inline-threshold=20>)
 
 find_program(CCACHE ccache)
@@ -36,21 +36,21 @@ target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now,--as-needed)
 
 if(WEFT_SANITIZE)
   set(WEFT_SANITIZE_FLAGS -fsanitize=${WEFT_SANITIZE})
-  # Without optimisation an instrumented build takes less than half the time, and kernels are optimised all the same.
+  # -O0 more than halves the time of an instrumented build. Weft optimises the kernels in any case.
   target_compile_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS} -fno-omit-frame-pointer -fno-sanitize-recover=all
                                               -O0 -gline-tables-only)
   target_link_options(weft_flags INTERFACE ${WEFT_SANITIZE_FLAGS})
-  # Run-time compiled kernels are instrumented to match; the code generator reads this.
+  # The code generator reads this macro, and instruments kernels in the same way.
   target_compile_definitions(weft_flags INTERFACE WEFT_SANITIZE="${WEFT_SANITIZE}")
 else()
   target_compile_options(weft_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)
   target_link_options(weft_flags INTERFACE -Wl,-z,defs)
 endif()
 
-# read_once(NAME FOLDER HEADER...): reading headers is most of a build, so the standard library and these headers of FOLDER are
-# precompiled as NAME; use_headers(TARGET NAME) takes them. A file includes what it uses all the same: g++ reads each header anew.
-# No command names the tree, as target_precompile_headers() would, so ccache serves all copies of it. Headers of the tree itself
-# must not be among them: a precompiled header holds their absolute paths.
+# read_once(NAME FOLDER HEADER...) precompiles the standard library and these headers of FOLDER as NAME, because a build mostly parses
+# headers. use_headers(TARGET NAME) uses them. Every file still includes what it uses, because g++ builds without them.
+# Unlike target_precompile_headers(), this puts no path of the source tree into commands, so ccache works across copies of the tree.
+# HEADER must not be in the source tree, because a precompiled header holds absolute paths.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_GENERATOR STREQUAL "Ninja")
   find_file(WEFT_STDCPP bits/stdc++.h PATHS ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES} NO_DEFAULT_PATH)
 endif()
@@ -76,8 +76,8 @@ function(use_headers target name)
   endif()
 endfunction()
 
-# batches(LIST...): replaces the sources in each list by files that include those of one folder, up to about 160 kB together, so that
-# headers are read and templates compiled once for all. CMake's UNITY_BUILD writes absolute paths, and ccache would serve one tree only.
+# batches(LIST...): with WEFT_BATCHES, replaces the sources in each list by files that include up to 160 kB of sources of one folder.
+# Headers and templates are then compiled once per batch. CMake's UNITY_BUILD writes absolute paths, which would tie ccache to one tree.
 function(batches)
   foreach(list IN LISTS ARGN)
     set(made "")
@@ -101,7 +101,7 @@ function(batches)
   endforeach()
 endfunction()
 
-# export_only(TARGET PATTERN): a shared library shows just the symbols of one pattern.
+# export_only(TARGET PATTERN): makes a shared library export only the symbols that match the pattern.
 function(export_only target pattern)
   set(script ${PROJECT_BINARY_DIR}/generated/${target}.map)
   file(CONFIGURE OUTPUT ${script} CONTENT "{ global: ${pattern}; local: *; };\n")

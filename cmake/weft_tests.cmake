@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The unit tests and the developers' tools. They link the objects of libweft rather than the library, to reach what it
-# hides.
+# The unit tests and the developers' tools. They link the objects of libweft, not the library, because the library
+# exports only weft_*.
 function(add_inner_program name)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE weft_base weft_core)
@@ -16,14 +16,14 @@ add_inner_program(weft_tests ${test_sources})
 target_include_directories(weft_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME unit COMMAND weft_tests)
 
-# tools/kc.cpp becomes weft-kc.
+# Each tool is a program: tools/kc.cpp becomes weft-kc.
 sources(tool_sources tools/*.cpp)
 foreach(source IN LISTS tool_sources)
   cmake_path(GET source STEM name)
   add_inner_program(weft-${name} ${source})
 endforeach()
 
-# Larger tests and the examples say in a CMakeLists.txt of their own how they are built.
+# Larger tests and the examples have their own CMakeLists.txt.
 file(GLOB folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*/CMakeLists.txt ${PROJECT_SOURCE_DIR}/examples/*/CMakeLists.txt)
 foreach(file IN LISTS folders)
   cmake_path(GET file PARENT_PATH folder)

@@ -60,7 +60,7 @@ int compile_verb(Words words) {
   report.kernels_compiled += executable->report().kernels_compiled;
   report.kernels_from_cache += executable->report().kernels_from_cache;
   report.kernels_from_pack += executable->report().kernels_from_pack;
-  if (!std::filesystem::is_regular_file(output)) return exit_done;  // a pipe holds the program and nothing else
+  if (!std::filesystem::is_regular_file(output)) return exit_done;  // a pipe has no size to report
   note(cat("wrote ", printable(output), ": ", show_bytes(static_cast<double>(std::filesystem::file_size(output))), ", ",
            report.kernels, " kernels (", report.kernels_compiled, " compiled, ", report.kernels_from_cache,
            " from the cache, ", report.kernels_from_pack, " from the pack), ", show_seconds(seconds.count())));

@@ -33,8 +33,8 @@ std::vector<DeviceRow> find_devices() {
   return rows;
 }
 
-/// Returns the driver's library and version, "libcuda.so.1 (570)"; or the libraries that were tried and why they cannot
-/// be used.
+/// Returns the driver's library and its number of devices, "libcuda.so.1, 2 devices"; or the libraries that were tried
+/// and why they cannot be used.
 std::string driver_text(const gpu::DriverSearch& search) {
   if (search.driver) return cat(search.driver->path(), ", ", search.driver->device_count(), " devices");
   return cat("none: ", search.why);

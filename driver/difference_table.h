@@ -8,7 +8,7 @@
 
 namespace weft::driver {
 
-/// Adds --rtol, --atol and --norm.
+/// Adds the options --rtol, --atol and --norm.
 void add_tolerance_options(CommandLine& line, Tolerance& tolerance);
 
 /// Prints one row for each compared pair of tensors. For each pair that differs, prints a line with its first bad

@@ -19,7 +19,7 @@ namespace {
                .hint = std::move(hint)});
 }
 
-/// Random numbers for a fill "rand" or "rand:LOW..HIGH" (integers include HIGH).
+/// Generates the random numbers of a fill "rand" or "rand:LOW..HIGH". The range includes HIGH for integers only.
 class Random {
  public:
   Random(const std::string& kind, DType type, uint64_t seed) : engine_(seed), is_whole_(!is_float(type)) {
@@ -28,7 +28,7 @@ class Random {
   }
   double operator()() {
     auto bits =
-        static_cast<double>(engine_() >> 11) * 0x1p-53;  // the same on every machine, unlike std's distributions
+        static_cast<double>(engine_() >> 11) * 0x1p-53;  // std's distributions differ between standard libraries
     return is_whole_ ? low_ + std::floor(bits * (high_ - low_ + 1)) : low_ + bits * (high_ - low_);
   }
 

@@ -7,7 +7,7 @@
 namespace weft::driver {
 namespace {
 
-/// Returns JSON for a <script> element, escaped so that nothing in it ends the element.
+/// Returns JSON for a <script> element, escaped so that no text in the JSON ends the element.
 std::string script_text(const nlohmann::ordered_json& json) {
   std::string text;
   for (char c : json.dump()) text += c == '<' ? "\\u003c" : std::string(1, c);

@@ -7,11 +7,11 @@
 #include "base/shape.h"
 #include "base/tensor.h"
 
-/// Converts pictures to inputs as (pixel - mean) * scale, by the model's metadata or the options.
+/// Converts pictures to inputs as (pixel - mean) * scale. The options, else the model's metadata, give mean and scale.
 namespace weft::driver {
 
 struct ImageOptions {
-  std::string mean;    ///< one number or one per channel, on the scale 0 to 255; default 0
+  std::string mean;    ///< one number or one per channel, for pixels from 0 to 255; default 0
   std::string scale;   ///< default 1/255
   std::string layout;  ///< "NCHW" or "NHWC"; default: NHWC when the last size is 1 or 3 and the second is not
 };

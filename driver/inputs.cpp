@@ -52,7 +52,7 @@ class Inputs {
   }
 
  private:
-  /// Returns the index of the port called `name`; E310 with the nearest names.
+  /// Returns the index of the port called `name`; throws E310 with the nearest names.
   size_t find(std::string_view name) const {
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (ports_[i].name == name) return i;
@@ -97,7 +97,7 @@ class Inputs {
     take_file(first_free(), file);
   }
 
-  /// A folder of ONNX test data: input_0.pb, input_1.pb, ...
+  /// Reads the inputs from a folder of ONNX test data: input_0.pb, input_1.pb, ...
   void take_folder(const std::filesystem::path& folder) {
     if (!std::filesystem::exists(folder / "input_0.pb"))
       refuse_inputs("E212", cat(printable(folder.string()), " is a folder without input_0.pb"),
@@ -187,8 +187,8 @@ class Inputs {
     return kind;
   }
 
-  /// Fills a static input (compile/specialise.h) with values that the model accepts, because not every number is
-  /// possible.
+  /// Fills a static input (compile/specialise.h) with the values that the compiler took as likely, because a model
+  /// rarely accepts random ones. Returns false if the input is not static.
   bool fill_static(size_t i) {
     auto known = std::ranges::find(statics_, i, &StaticInput::input);
     if (known == statics_.end()) return false;
@@ -221,8 +221,8 @@ class Inputs {
     tensors_[i] = filled(kind, port.type.shape.dtype, std::move(dims), seed);
   }
 
-  /// Throws E401 for an input that a model may declare but no machine can hold. A fill makes numbers in f64 and then
-  /// converts them, so memory for both is needed.
+  /// Throws E401 if filling the input needs more than the memory limit. A fill makes numbers in f64 and then converts
+  /// them, so it needs memory for both.
   static void check_room(const Port& port, std::span<const int64_t> dims) {
     int64_t bytes = 0, limit = default_memory_limit();
     bool overflows = __builtin_mul_overflow(element_count(dims), 8 + (bits(port.type.shape.dtype) + 7) / 8, &bytes);

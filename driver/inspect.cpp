@@ -117,7 +117,7 @@ std::string dot_text(const Program& program) {
   return text + "}\n";
 }
 
-/// Prints the nodes that the device does not run, with the reason; true if there are none.
+/// Prints the nodes that the device cannot run, with reasons. Returns true if there are none.
 bool print_support(const std::vector<NodeSupport>& nodes) {
   std::vector<std::vector<std::string>> rows{{"node", "why not"}};
   for (const NodeSupport& node : nodes) {

@@ -34,7 +34,7 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
-/// Returns the value of "key : value" lines, as in /proc/cpuinfo and /proc/meminfo.
+/// Returns the value of the first line "key : value" of a file such as /proc/cpuinfo.
 std::string proc_value(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -90,7 +90,7 @@ constexpr int chains = 12;
     return 2.0 * rounds * chains * (sizeof(Vector) / sizeof(float));                     \
   }
 
-volatile float keep;  // so that the loops are not removed
+volatile float keep;  // volatile: the compiler must not remove the loops
 
 #if defined(__x86_64__)
 MULTIPLY_ADDS(multiply_adds_512, [[gnu::target("avx512f")]], __m512, _mm512_set1_ps, _mm512_fmadd_ps)
@@ -112,8 +112,8 @@ MULTIPLY_ADDS(multiply_adds, , float, same, multiply_then_add)
 #endif
 #undef MULTIPLY_ADDS
 
-/// Returns the best rate of several short measurements, in `work()` per second, because other processes only ever slow
-/// it down.
+/// Returns the best rate of five measurements: the result of `work()` divided by its seconds. The best is taken because
+/// other processes can only slow a measurement down.
 template <class Work>
 double best_rate(const Work& work) {
   double best = 0;

@@ -12,7 +12,7 @@ struct Machine {
   int processors = 0;                 ///< allowed by the affinity mask
   double quota = 0;                   ///< processors that the cgroup's quota allows; 0: no limit
   int64_t memory = 0, available = 0;  ///< bytes
-  int64_t memory_limit = 0;           ///< by the cgroup; 0: no limit
+  int64_t memory_limit = 0;           ///< bytes that the cgroup allows; 0: no limit
   std::vector<std::string> caches;    ///< "L1 data 32 KiB"
   std::string system;                 ///< "Linux 6.1.0"
 };

@@ -14,7 +14,7 @@ struct MeasureOptions {
   int64_t iterations = 0;  ///< 0: as many as fit into `duration`
   double duration = 3;     ///< seconds
   double warmup = 0.3;     ///< seconds
-  bool on_device = false;  ///< GPUs: inputs and outputs stay on the device, and its clock measures
+  bool on_device = false;  ///< GPUs: inputs and outputs stay on the device, and its clock measures the time
   std::vector<DonationRequest> donations = {};
 };
 
@@ -22,7 +22,7 @@ struct MeasureOptions {
 struct StepFigures {
   StepInfo info;
   double seconds = 0;  ///< median over the runs
-  double share = 0;    ///< of the whole
+  double share = 0;    ///< of the time of all steps
   int64_t flops = 0, bytes = 0;
   double peak_gflops = 0;  ///< peak rate of the device for the step's type
   double roofline = 0;     ///< roofline time of this device / measured time; 0: not known
@@ -30,11 +30,11 @@ struct StepFigures {
 
 struct Measurement {
   std::vector<double> seconds;  ///< of each run, in order
-  double first_seconds = 0;     ///< of the first run ever, with page faults and lazy work
+  double first_seconds = 0;     ///< of the first run, with page faults and lazy initialisation
   double cpu_seconds = 0;       ///< per run, all threads
   double load_before = 0, load_after = 0;
-  int64_t peak_memory = 0;      ///< of the process
-  int64_t arena = 0;            ///< of the context
+  int64_t peak_memory = 0;      ///< of the process, in bytes
+  int64_t arena = 0;            ///< of the context, in bytes
   int64_t items = 1;            ///< first size of the first input
   std::vector<StepTime> trace;  ///< of the fastest profiled run
   std::vector<StepFigures> steps;
@@ -49,17 +49,17 @@ struct Latency {
 };
 Latency latency_of(const Measurement& measurement);
 
-/// True if kernels were compiled, or were taken from the pack or the cache and linked. False if the code was ready (a warm
-/// start).
+/// True if kernels were compiled, or taken from the pack or the cache and then linked. False if the code was ready to
+/// run (a warm start).
 bool is_cold(const CompileReport& report);
 
-/// Writes all figures and the program's own report as JSON; the schema is "weft.perf.1".
+/// Returns all figures and the program's own report as JSON; the schema is "weft.perf.1".
 nlohmann::ordered_json to_json(const Measurement& measurement, const Executable& executable);
-/// Writes events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
+/// Returns events for chrome://tracing and Perfetto: the phases of compiling, then the steps of one run.
 std::string chrome_trace(const Measurement& measurement, const Executable& executable);
-/// Writes one row for each step: "kernel,source,device,microseconds,share,flops,bytes".
+/// Returns CSV text with one row for each step: "kernel,source,device,microseconds,share,flops,bytes".
 std::string csv_text(const Measurement& measurement);
-/// Writes a self-contained HTML page: figures, timeline, roofline, steps, graph.
+/// Returns a self-contained HTML page: figures, timeline, roofline, steps, graph.
 std::string html_page(const Measurement& measurement, const Executable& executable,
                       const nlohmann::ordered_json& graph);
 

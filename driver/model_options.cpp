@@ -14,14 +14,14 @@ namespace weft::driver {
 
 namespace {
 
-/// A row of compile/options.def on the command line.
+/// The command-line form of an option of compile/options.def: flag, name of its value, help text.
 struct Row {
   std::string flag, value, sentence;
 
   std::string repeatable() const { return sentence + "; repeatable"; }
 };
 
-// One function for each type of option: adds its flag.
+// One overload for each type of option: adds the command-line flag that sets `target`.
 
 template <class T>
 void add_flag(CommandLine& line, const Row& row, T& target) {
@@ -93,7 +93,7 @@ void add_constant(std::string_view text, CompileOptions& compile) {
   compile.constant_numbers.insert_or_assign(name, std::move(numbers));
 }
 
-/// Adds the option of a row, if the command line has it.
+/// Adds the option of a row if it has a command-line flag.
 template <bool has_flag, auto member>
 void add_row(CommandLine& line, const Row& row, CompileOptions& compile) {
   if constexpr (!has_flag) return;

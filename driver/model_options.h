@@ -14,10 +14,10 @@ struct ModelOptions {
   CompileOptions compile;
 };
 
-/// Adds MODEL and the options that say how to compile it.
+/// Adds the argument MODEL and the options for compiling it.
 void add_model_options(CommandLine& line, ModelOptions& options, bool needs_model = true);
 
-/// Compiles the model and shows a progress line.
+/// Compiles the model while a progress line is shown.
 std::shared_ptr<Executable> compile_model(const ModelOptions& options);
 
 }  // namespace weft::driver

@@ -27,12 +27,12 @@ class ModelParts {
   std::string first_nodes(size_t count) const;
   std::vector<std::string> result_names(size_t count) const;
 
-  /// Some nodes as a model. Weights that they read stay weights, other values that they read become inputs; values that
-  /// none of them reads become outputs. `values` gives types and sizes, `open` the names of sizes that stay symbolic.
+  /// Some nodes as a model. Weights stay weights; other values that the nodes read become inputs. Results that no node
+  /// of the part reads become outputs. `values` gives types and sizes, `open` the sizes of values that stay symbolic.
   struct Part {
     std::string bytes;
     std::vector<std::string> inputs, outputs;
-    bool is_whole = true;  ///< every value that it reads is known
+    bool is_whole = true;  ///< each value that the nodes read is a weight or in `values`
   };
   Part part(std::span<const size_t> nodes, const std::map<std::string, Tensor>& values,
             const std::map<std::string, Dims>& open) const;
@@ -41,8 +41,8 @@ class ModelParts {
   std::string model_bytes(const std::string& graph) const;
 
   onnx::Model model_;
-  std::vector<std::span<const std::byte>> nodes_;  // as bytes of the model's file
-  std::vector<std::span<const std::byte>> rest_;   // fields of the model but its graph, with their tags
+  std::vector<std::span<const std::byte>> nodes_;  // the encoded nodes, in the model's file
+  std::vector<std::span<const std::byte>> rest_;   // the encoded other fields of the model, with their tags
   std::map<std::string_view, const onnx::TensorData*> weights_;
 };
 

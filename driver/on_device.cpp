@@ -28,7 +28,8 @@ static size_t port_number(const std::vector<Port>& ports, const std::string& nam
   return static_cast<size_t>(std::ranges::find(ports, name, &Port::name) - ports.begin());
 }
 
-/// Returns the suffix of a port's name for each rank that has a part of it: "@0", "@1"; empty where the port is whole.
+/// Returns the suffixes of the ports into which a split port is divided, one for each rank: "@0", "@1". For a port that
+/// is not split, returns one empty suffix.
 static std::vector<std::string> parts_of(const std::vector<Port>& ports, const std::string& name) {
   if (port_number(ports, name) < ports.size()) return {""};
   std::vector<std::string> parts;
@@ -75,7 +76,7 @@ OnDevice::OnDevice(const Executable& executable, std::span<const Tensor> inputs,
 }
 
 double OnDevice::timed_run() {
-  if (devices_.size() > 1) {  // it returns when all devices are done
+  if (devices_.size() > 1) {  // run() returns when all devices are done
     auto begin = std::chrono::steady_clock::now();
     context_->run(inputs_, options_);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

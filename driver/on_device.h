@@ -10,18 +10,19 @@ namespace weft::driver {
 
 std::shared_ptr<gpu::Device> device_of(const Executable& executable);
 
-/// Runs a program with inputs and outputs in GPU memory, so without copies, and times it by the device's clock.
+/// Runs a program whose inputs and outputs are in GPU memory, so that no copies are timed. The time is the device's;
+/// for several devices, the host's.
 class OnDevice {
  public:
   /// Uploads the inputs and runs once, which computes the sizes and captures the graph. Outputs are written to the
   /// memory of donated inputs.
   OnDevice(const Executable& executable, std::span<const Tensor> inputs, std::span<const DonationRequest> donations);
-  /// Runs once and returns the seconds.
+  /// Runs once and returns the duration in seconds.
   double timed_run();
 
  private:
-  std::vector<std::shared_ptr<gpu::Device>> devices_;  // of each rank
-  std::shared_ptr<gpu::Device> device_;                // the first
+  std::vector<std::shared_ptr<gpu::Device>> devices_;  // one for each rank
+  std::shared_ptr<gpu::Device> device_;                // that of rank 0
   std::unique_ptr<Context> context_;
   gpu::Stream stream_;
   gpu::Event begin_, end_;

@@ -17,7 +17,7 @@ extern char** environ;
 namespace weft::driver {
 namespace {
 
-// Inputs are named by position, because names of tensors may not be valid file names.
+// Files of inputs are named by position, because names of tensors may not be valid file names.
 constexpr const char* reference_script = R"(
 import sys
 import numpy, onnxruntime
@@ -38,7 +38,7 @@ numpy.savez(outputs, **{str(i): value for i, value in enumerate(session.run(None
                .hint = std::move(hint)});
 }
 
-/// A private folder, removed with everything in it.
+/// A private temporary folder; the destructor removes it with its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -8,7 +8,7 @@
 
 namespace weft::driver {
 
-/// Runs `model` with onnxruntime, in a process of a Python that can import it. Tensors pass through files in a private
+/// Runs `model` with onnxruntime, in a process of a Python that can import it. Tensors are passed in files of a private
 /// temporary folder. Throws E216 with the output of that process.
 std::vector<Tensor> run_onnxruntime(const std::string& python, const std::filesystem::path& model,
                                     const Executable& executable, std::span<const Tensor> inputs);

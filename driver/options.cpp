@@ -26,7 +26,7 @@ double parse_real(std::string_view text, std::string_view what) {
   return value;
 }
 
-/// `text` wrapped to the right column of the help.
+/// Returns `text` with line breaks and indentation for the right column of the help.
 std::string wrapped(std::string_view text) {
   std::string out;
   size_t column = help_column;
@@ -59,7 +59,7 @@ void CommandLine::declare(CLI::App& app, const Option& option) {
   CLI::Option* made = nullptr;
   if (option.metavar.empty()) {
     made = app.add_flag_callback(names, set_to_none)->disable_flag_override();
-  } else if (option.is_optional) {  // CLI11 gives "true" if there is no value
+  } else if (option.is_optional) {  // CLI11 passes "true" for an option without a value
     made =
         app.add_option_function<std::string>(names, [set](const std::string& text) { set(text == "true" ? "" : text); })
             ->expected(0);
@@ -188,8 +188,8 @@ void CommandLine::add_general_options() {
 bool CommandLine::parse(std::span<const std::string> words) {
   add_general_options();
   CLI::App app(info_.purpose, cat("weft ", info_.name));
-  app.set_help_flag();  // help() wraps lines and shows examples
-  app.allow_extras();   // refuse_word names the nearest options
+  app.set_help_flag();  // help() replaces CLI11's help, because it wraps lines and shows examples
+  app.allow_extras();   // unknown words reach refuse_word, which names the nearest options
   for (const Option& option : options_) {
     if (!option.is_heading) declare(app, option);
   }

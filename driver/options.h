@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-/// The command line of one verb, declared as data; parsing (by CLI11) and help follow from it:
+/// The command line of one verb. Options are declared as data, from which parsing (by CLI11) and help are derived:
 ///
 ///     CommandLine line({.name = "run", .purpose = "Run a model once.", .examples = {"weft run m.onnx"}});
 ///     line.positional("MODEL", path, "the model");
@@ -31,7 +31,7 @@ class CommandLine {
  public:
   explicit CommandLine(CommandInfo info);
 
-  /// Starts a heading in the help, above the options that follow. Options without a help text are not shown.
+  /// Adds a heading to the help, above the options that are added next. Options without a help text are not shown.
   void group(std::string title);
   void flag(std::string names, bool& target, std::string help);
   void flag(std::string names, std::function<void()> set, std::string help);
@@ -39,14 +39,15 @@ class CommandLine {
   void value(std::string names, std::string metavar, int& target, std::string help);
   void value(std::string names, std::string metavar, int64_t& target, std::string help);
   void value(std::string names, std::string metavar, double& target, std::string help);
-  /// An option that may be given several times.
+  /// Adds an option that may be given several times.
   void value(std::string names, std::string metavar, std::vector<std::string>& target, std::string help);
   void value(std::string names, std::string metavar, std::function<void(std::string_view)> set, std::string help);
-  /// Declares an option whose number may be left out: `--name` alone means `value`.
+  /// Declares an option with an optional number: `--name` alone means `value`.
   void value_or(std::string names, std::string metavar, double& target, double value, std::string help);
   void positional(std::string metavar, std::string& target, std::string help, bool required = true);
 
-  /// False if help was requested and printed. Throws E202 for words that fit no option, with the nearest names.
+  /// Parses the words and sets the targets. Returns false if help was requested and printed. Throws E202 for words that
+  /// fit no option, with the nearest names.
   bool parse(std::span<const std::string> words);
   std::string help() const;
 

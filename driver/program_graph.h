@@ -7,7 +7,8 @@
 namespace weft::driver {
 
 /// Returns the optimised main module for drawing: {"nodes": [{"op", "source", "type"}], "edges": [[from, to], ...]},
-/// without constants. Empty for a saved program, which holds no graph, and for a graph of more than 5,000 nodes.
+/// without constants. The result is empty for a saved program, which has no graph, and for a graph of
+/// more than 5,000 nodes.
 nlohmann::ordered_json program_graph(const ModelOptions& model);
 
 }  // namespace weft::driver

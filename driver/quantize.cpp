@@ -27,7 +27,7 @@ struct QuantizeSettings {
   quantise::Settings choices;
 };
 
-/// Parses a share: "0.5%" or "0.005".
+/// Parses a fraction: "0.5%" or "0.005".
 double parse_share(const std::string& text) {
   char* end = nullptr;
   double share = std::strtod(text.c_str(), &end);
@@ -116,7 +116,7 @@ void finish(QuantizeSettings& s) {
   if (s.output.empty()) s.output = std::filesystem::path(s.model).filename().replace_extension(s.to + ".onnx").string();
 }
 
-/// Prints the summary.
+/// Prints a summary of the quantisation report.
 void summarise(const nlohmann::ordered_json& report, const QuantizeSettings& s) {
   std::map<std::string, size_t> forms = {{s.to, 0}};
   for (const auto& layer : report["layers"]) ++forms[layer["becomes"].get<std::string>()];

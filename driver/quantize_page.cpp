@@ -32,7 +32,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// Bars from the bottom, the greatest 24 high.
+/// Returns the SVG of a bar chart. Each bar is `width` pixels wide; the greatest bar is 24 pixels high.
 std::string bars(const std::vector<double>& heights, int width) {
   double most = std::max(1e-300, std::ranges::max(heights));
   std::string svg = cat("<svg width=\"", width * static_cast<int>(heights.size()), "\" height=\"24\">");
@@ -44,7 +44,7 @@ std::string bars(const std::vector<double>& heights, int width) {
   return svg + "</svg>";
 }
 
-/// Draws the logarithm of counts, because the tails decide the range.
+/// Draws the logarithms of the counts, because the small counts of the tails matter for the range.
 std::string histogram(const Json& layer) {
   if (!layer.contains("histogram")) return "";
   std::vector<double> heights;

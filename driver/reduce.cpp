@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft reduce shrinks a failing model by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating
-// failure-inducing input", 2002): it drops runs of nodes, half of them at first, as long as the rest fails in the same
-// way. A run of the whole model on the reference gives the inputs of the rest. Each try is a `weft verify` in a process
-// of its own, so a crash ends only that try.
+// failure-inducing input", 2002): it drops sequences of nodes, at first half of the nodes, as long as the rest fails in
+// the same way. A run of the whole model on the reference computes the inputs of the remaining nodes. Each try is a
+// `weft verify` in its own process, so a crash ends only that try.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -43,7 +43,7 @@ struct ReduceSettings {
   int64_t seconds = 120;
 };
 
-/// How a model fails: by a signal, with different answers, or with an error of this code. Empty if it does not fail.
+/// How a model fails: a signal, "answers differ", or an error code such as "E402". Empty if it does not fail.
 using Failure = std::string;
 
 /// Runs `weft` with these words and its output in `log`. Returns the status of waitpid, or -1 if it took too long.
@@ -91,7 +91,7 @@ Failure failure_of(int status, const std::string& said) {
   return code == exit_differs ? "answers differ" : code_in(said);
 }
 
-/// Maps cannot be written as test data, so a model is not cut at a map.
+/// True if the value is or contains a map. Maps cannot be written as test data, so no part of a model may start there.
 bool holds_map(const Tensor& value) {
   return value.kind == Type::Kind::map || (!value.is_tensor() && std::ranges::any_of(*value.items, holds_map));
 }
@@ -108,7 +108,7 @@ class Reduction {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i] = i;
     wanted_ = failure(nodes);
     if (wanted_.empty()) {
-      open_.clear();  // with open sizes it does not fail: tries fixed ones
+      open_.clear();  // it does not fail with symbolic sizes, so fixed sizes are tried
       wanted_ = failure(nodes);
     }
     if (wanted_.empty())
@@ -148,8 +148,8 @@ class Reduction {
     return rest;
   }
 
-  /// Computes the inputs and the reference's values: of all nodes, or of as many leading nodes as the reference can
-  /// run.
+  /// Computes the inputs and the values of all nodes by the reference. If the reference cannot run all, uses as many
+  /// leading nodes as it can run.
   void find_values() {
     size_t known = 0, refused = parts_.node_count() + 1;
     if (try_values(refused - 1)) return;
@@ -157,7 +157,7 @@ class Reduction {
       size_t middle = (known + refused) / 2;
       (try_values(middle) ? known : refused) = middle;
     }
-    if (known == 0) find_values_of(0);  // throws errors that occur before the first node
+    if (known == 0) find_values_of(0);  // throws the error, which occurs before the first node
     note(cat("the reference takes the first ", known, " nodes only"));
   }
 

@@ -9,7 +9,7 @@
 namespace weft::driver {
 namespace {
 
-/// A row of a data sheet.
+/// Peak rates of a GPU, from its vendor's data sheet.
 struct Sheet {
   std::string_view chip;
   int least_gigabytes;
@@ -30,7 +30,7 @@ Peaks data_sheet(const gpu::DeviceInfo& device) {
   return {.f64 = s->f64 * 1e3, .f32 = s->f32 * 1e3, .f16 = s->f16 * 1e3, .i8 = s->i8 * 1e3, .gbytes = s->gbytes};
 }
 
-/// Returns the GFLOP/s of the type in a kernel's name.
+/// Returns the peak GFLOP/s for the element type in a kernel's name; without one, for `precision`.
 double gflops_of(const Peaks& peaks, std::string_view kernel, Precision precision) {
   for (std::string_view word : split(kernel, '_')) {
     if (word == "f64") return peaks.f64;

@@ -3,15 +3,15 @@
 #include "compile.h"
 #include "driver/measure.h"
 
-/// The peak rates of a device, and what share of them a kernel reaches.
+/// Finds the peak rates of a device and the fraction of them that a kernel reaches.
 namespace weft::driver {
 
-/// Returns the peaks of the program's device. A CPU is measured with `threads` threads. For a GPU they are the data
-/// sheet's figures of the largest product with its chip; all are zero for an unknown chip.
+/// Returns the peaks of the program's device. A CPU is measured with `threads` threads. A GPU has the
+/// figures of a data sheet: those of the fastest model with its chip. All are zero for an unknown chip.
 Peaks peaks_of(const Executable& executable, int threads);
 
-/// Sets the peak rate for the type in the kernel's name ("dot_bf16_add"; if it names none, `precision`), and the step's
-/// share of that peak.
+/// Sets `peak_gflops` for the type in the kernel's name ("dot_bf16_add"; if it names none, `precision`). Sets
+/// `roofline`: the least time that arithmetic or memory traffic needs at peak rate, divided by the measured time.
 void compare_with_peaks(StepFigures& step, const Peaks& peaks, Precision precision);
 
 }  // namespace weft::driver

@@ -27,7 +27,7 @@ struct RunSettings {
   bool check_numerics = false;
 };
 
-/// Reads a list of names: JSON, or one per line.
+/// Parses the names of classes: JSON, or one name per line.
 std::vector<std::string> parse_labels(const std::string& text) {
   auto json = nlohmann::json::parse(text, nullptr, false);
   if (json.is_array() && std::ranges::all_of(json, [](const auto& item) { return item.is_string(); }))
@@ -79,7 +79,7 @@ bool is_classification(const Tensor& tensor, size_t classes) {
          tensor.dims.back() == static_cast<int64_t>(classes) && tensor.elements() > 0;
 }
 
-/// Prints the top classes of each row of the last axis.
+/// Prints the `top` best classes of each row; the last axis counts classes.
 void print_classification(const Port& port, const Tensor& tensor, const std::vector<std::string>& labels, int top) {
   auto scores = to_doubles(tensor);
   size_t rows = scores.size() / labels.size();
@@ -110,7 +110,7 @@ void print_description(const Port& port, const Tensor& tensor) {
     print(cat("  ", statistics(tensor)));
 }
 
-/// Throws E310 if `text` names an output that does not exist.
+/// Throws E310 if `text` ("output=file") names an output that does not exist.
 void check_output(const std::string& text, const std::vector<Port>& ports) {
   size_t equals = text.find('=');
   std::vector<std::string> names;
@@ -122,7 +122,7 @@ void check_output(const std::string& text, const std::vector<Port>& ports) {
                .hint = cat("its outputs: ", printable(cat(names)))});
 }
 
-/// Writes an output to a file, as `text` says: "y=f.npy", "f.npz", "f.npy" (the only output).
+/// Writes outputs to a file as `text` says: output y for "y=f.npy", all for "f.npz", the only output for "f.npy".
 void write_output(const std::string& text, const std::vector<Port>& ports, const std::vector<Tensor>& tensors) {
   size_t equals = text.find('=');
   NamedTensors chosen;
@@ -135,7 +135,7 @@ void write_output(const std::string& text, const std::vector<Port>& ports, const
   note_written(file);
 }
 
-/// Warns of the first value that is not finite, and not again after that.
+/// Prints a warning for the first tensor with NaN or infinity, and none for later tensors.
 class NumericsCheck {
  public:
   explicit NumericsCheck(const Executable& executable) : steps_(executable.steps()) {}

@@ -31,7 +31,7 @@ void collect(const fs::path& path, std::vector<fs::path>& files) {
   for (const fs::path& entry : inside) collect(entry, files);
 }
 
-/// Returns how many items an array holds for this input; 0: it does not fit.
+/// Returns the number of samples that an array holds for this input; 0 if its sizes do not fit.
 size_t items_in(const Tensor& array, const Port& port) {
   const Dims& dims = port.type.shape.dims;
   if (array.dims.size() == dims.size() + 1) return static_cast<size_t>(array.dims[0]);
@@ -50,7 +50,7 @@ Tensor item_of(const Tensor& array, const Port& port, size_t item, size_t count)
   return part;
 }
 
-/// Assigns arrays to inputs by name; a single array may go to a model's only input.
+/// Assigns arrays to inputs by name. If there is one array and one input, names need not match.
 std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const fs::path& file) {
   std::vector<Tensor> values(model.inputs().size());
   for (auto& [name, array] : arrays) {
@@ -63,7 +63,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
            .what = cat(printable(file.string()), " holds '", printable(name), "', the model has no such input")});
     size_t place = is_only ? 0 : static_cast<size_t>(port - model.inputs().begin());
     DType wanted = model.inputs()[place].type.shape.dtype;
-    bool is_narrow = wanted == DType::f16 || wanted == DType::bf16;  // numpy has no bf16
+    bool is_narrow = wanted == DType::f16 || wanted == DType::bf16;  // numpy has no bf16, so f32 is accepted
     if (is_narrow && array.dtype == DType::f32) array = make_tensor(wanted, array.dims, to_doubles(array));
     values[place] = std::move(array);
   }
@@ -78,7 +78,7 @@ std::vector<Tensor> by_input(NamedTensors arrays, const Executable& model, const
                .hint = "an array holds one item, or items along an axis before those of the input"});
 }
 
-/// Returns the number of items that the arrays hold; an array of one item serves all items of the others.
+/// Returns the number of samples that the arrays hold. An array with one item is used for every sample.
 size_t item_count(const std::vector<Tensor>& arrays, const Executable& model, const fs::path& file) {
   size_t count = 1;
   for (size_t i = 0; i < arrays.size(); ++i) {

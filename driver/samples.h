@@ -16,7 +16,7 @@ namespace weft::driver {
 /// that axis. If the input's first size is fixed, an array whose first size is a multiple of it holds several items.
 class FileSamples : public quantise::Samples {
  public:
-  /// Throws E106 for a path that is not there.
+  /// Throws E106 for a path that does not exist.
   FileSamples(const std::vector<std::string>& paths, ImageOptions image);
 
   void rewind() override;
@@ -28,7 +28,7 @@ class FileSamples : public quantise::Samples {
   std::vector<std::filesystem::path> files_;
   ImageOptions image_;
   size_t next_file_ = 0;
-  std::deque<std::vector<Tensor>> items_;  // of the file that was read last
+  std::deque<std::vector<Tensor>> items_;  // the items of the file that was read last
 };
 
 }  // namespace weft::driver

@@ -25,8 +25,8 @@ from weft.serve.__main__ import main
 sys.exit(main(sys.argv[1:]))
 )";
 
-/// In a build tree, adds the package beside the command to Python's path; an installed command uses the package of its
-/// Python.
+/// In a build tree, adds the build's Python package to PYTHONPATH. An installed command uses the package that is
+/// installed for its Python.
 void find_package_of_build() {
   std::error_code none;
   auto package = std::filesystem::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "python";
@@ -35,7 +35,7 @@ void find_package_of_build() {
   ::setenv("PYTHONPATH", (before.empty() ? package.string() : cat(package.string(), ":", before)).c_str(), 1);
 }
 
-/// Takes `--python PATH` or `--python=PATH` out of the words.
+/// Removes `--python PATH` or `--python=PATH` from the words and returns PATH, else the default Python.
 std::string take_python(std::vector<std::string>& words) {
   std::string python = own_program().size() > 1 ? own_program()[0] : "python3", prefix = "--python=";
   for (auto at = words.begin(); at != words.end();) {

@@ -56,7 +56,7 @@ Difference compare_strings(const Tensor& value, const Tensor& reference) {
   return d;
 }
 
-/// Compares items in pairs; returns the first difference.
+/// Compares the items of two containers in pairs; returns the first difference.
 Difference compare_items(const Tensor& value, const Tensor& reference, const Tolerance& tolerance) {
   if (value.kind != reference.kind || value.items->size() != reference.items->size())
     return unequal(cat("values differ: ", describe(value, 0), " and ", describe(reference, 0)));

@@ -9,7 +9,7 @@
 namespace weft::driver {
 
 struct Tolerance {
-  double norm = 1e-4;  ///< of ||y - r|| / ||r||
+  double norm = 1e-4;  ///< the greatest ||y - r|| / ||r||; y: the values, r: the reference
   double rtol = -1;    ///< with atol: each element |y - r| <= atol + rtol |r|; negative: not used
   double atol = -1;
   /// Used without rtol and atol: the largest allowed error of an element, as a multiple of the largest |r|.
@@ -21,10 +21,10 @@ struct Difference {
   double max_abs = 0, max_rel = 0, rms = 0, cosine = 1;
   int64_t elements = 0;
   int64_t mismatches = 0;  ///< elements outside the tolerance
-  int64_t first_bad = -1;  ///< linear index of the first of them
+  int64_t first_bad = -1;  ///< linear index of the first such element
   double first_value = 0, first_reference = 0;
   bool is_equal = true;  ///< within the tolerance in every respect
-  std::string reason{};  ///< why not: "shapes differ: ..."
+  std::string reason{};  ///< why the tensors are not equal: "shapes differ: ..."
 };
 
 /// Compares element by element. NaN equals NaN, an infinity the same infinity. Whole numbers, booleans and strings must
@@ -34,7 +34,7 @@ Difference compare(const Tensor& value, const Tensor& reference, const Tolerance
 /// Returns the coordinates of element `index` as text: "[0, 3, 17]".
 std::string place(int64_t index, const std::vector<int64_t>& dims);
 
-/// Returns the value below which `fraction` of the sorted `values` lie.
+/// Returns the percentile `fraction` (0 to 1) of the sorted values.
 double percentile(const std::vector<double>& sorted, double fraction);
 
 }  // namespace weft::driver

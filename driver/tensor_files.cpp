@@ -28,7 +28,7 @@ T little_endian(std::span<const std::byte> bytes, size_t at, const std::string& 
   return value;
 }
 
-// --- .npy: a magic, the length of a Python dictionary as text, the dictionary, the data ------------------------------
+// --- .npy: a magic, the length of a header, the header (text of a Python dictionary), the data -----------------------
 
 struct NpyType {
   std::string_view code;
@@ -153,9 +153,9 @@ Bytes inflate_member(std::span<const std::byte> packed, size_t size, const std::
   return Bytes(std::move(plain));
 }
 
-/// Reads the member whose entry in the archive's directory is at `at`; moves `at` to the next entry. Deducts its bytes
-/// from `left`, the number of bytes of the file that no earlier member used. So members cannot share bytes, which would
-/// let a small file unpack to any size.
+/// Reads the member with the directory entry at `at`, and moves `at` to the next entry. Deducts the member's packed
+/// bytes from `left`, the bytes of the file that no earlier member used. If members could share bytes, a small file
+/// could unpack to any size.
 std::pair<std::string, Bytes> read_member(const Bytes& file, size_t& at, size_t& left, const std::string& where) {
   if (little_endian<uint32_t>(file, at, where) != central_magic) refuse(where, "is damaged: its directory is broken");
   auto method = little_endian<uint16_t>(file, at + 10, where);
@@ -188,7 +188,7 @@ NamedTensors read_npz(const Bytes& file, const std::string& where) {
       end = at;
       break;
     }
-    if (file.size() - at > UINT16_MAX + 22) break;  // the comment after it has at most so many bytes
+    if (file.size() - at > UINT16_MAX + 22) break;  // the record has 22 bytes and a comment of at most UINT16_MAX
   }
   if (end == file.size()) refuse(where, "is a zip archive without its end");
   size_t count = little_endian<uint16_t>(file, end + 10, where), at = little_endian<uint32_t>(file, end + 16, where);
@@ -235,7 +235,7 @@ std::string npz_text(const NamedTensors& tensors, const std::string& where) {
 // --- .pb: an ONNX TensorProto ----------------------------------------------------------------------------------------
 
 NamedTensors read_proto(const Bytes& file, const std::filesystem::path& path) {
-  frontend::ExternalFiles external;  // test data holds its numbers itself
+  frontend::ExternalFiles external;  // test data has no external files
   onnx::TensorSource source{file, external};
   std::string name = path.string();
   onnx::TensorData data = onnx::read_tensor(onnx::Wire(file, file.data(), name), source);

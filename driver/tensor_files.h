@@ -7,7 +7,7 @@
 
 #include "base/tensor.h"
 
-/// Tensors in files: NumPy's .npy and .npz, and ONNX's .pb test data.
+/// Reads and writes tensors in files: NumPy's .npy and .npz. Also reads ONNX's .pb test data.
 namespace weft::driver {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;

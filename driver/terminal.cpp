@@ -43,7 +43,7 @@ std::string_view ink_code(Ink ink) {
   return "";
 }
 
-/// Returns the number of columns that a text takes on a terminal: one for each UTF-8 character.
+/// Returns the number of terminal columns of a text: one for each UTF-8 character.
 size_t cells(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }

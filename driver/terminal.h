@@ -12,10 +12,10 @@
 /// terminal (NO_COLOR, CLICOLOR_FORCE and TERM=dumb are honoured).
 namespace weft::driver {
 
-/// Parses the level of the least important messages to show, the library's included: "error", "warning", "note",
-/// "info", "debug" or "trace".
+/// Parses the level of the least important messages to show: "error", "warning", "note", "info", "debug" or "trace". It
+/// applies to messages of the library too.
 LogLevel parse_log_level(std::string_view text);
-/// Makes all later messages on standard error lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
+/// Writes all later messages on standard error as lines of JSON: {"level": "error", "text": "...", "code": "E143"}.
 void write_log_as_json();
 
 enum class Ink : uint8_t { plain, bold, dim, red, green, yellow, cyan };
@@ -25,10 +25,10 @@ std::string paint(std::string_view text, Ink ink, bool on_stderr = false);
 void print(std::string_view text);   ///< a line on standard output
 void note(std::string_view text);    ///< a line on standard error, unless -q asks for errors only
 void detail(std::string_view text);  ///< a line on standard error with -v
-/// Prints an error, with the line that suggests `weft explain`.
+/// Prints an error, and a line that suggests `weft explain CODE`.
 void print_error(std::string_view message, std::string_view code);
 
-/// Writes a file atomically and reports it; "-" is standard output.
+/// Writes a file atomically and reports its name and size on standard error; "-" is standard output.
 void write_result_file(const std::string& file, std::string_view text);
 /// Reports on standard error the name and size of a written file.
 void note_written(const std::string& file);

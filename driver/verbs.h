@@ -36,12 +36,12 @@ struct Verb {
 };
 std::span<const Verb> verbs();
 
-/// Runs the verb that `words` name, reports errors on standard error and returns the exit code. `program` is the words
-/// that start this command again with the same executable, {"weft"} or {"python3", "-m", "weft"}.
+/// Runs the verb that `words` name, reports errors on standard error and returns the exit code. `program` has the words
+/// by which this command can start itself again: {"weft"} or {"python3", "-m", "weft"}.
 int command(Words words, std::vector<std::string> program);
 const std::vector<std::string>& own_program();
 
-/// The exit codes that are not of an ErrorKind.
+/// The exit codes that do not stand for an ErrorKind.
 constexpr int exit_done = 0, exit_differs = 1;
 
 }  // namespace weft::driver

@@ -25,7 +25,7 @@ struct VerifySettings {
   bool per_instruction = false, bisect = false;
 };
 
-/// Returns the default tolerance of each precision against exact arithmetic.
+/// Returns the default tolerance of a precision, relative to the reference.
 Tolerance default_tolerance(Precision precision) {
   switch (precision) {
     case Precision::f32: return {.norm = 1e-4, .peak = 1e-3};
@@ -73,10 +73,10 @@ class OutputCheck {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-/// Maps a node to the values that came from it; a node may have several.
+/// Maps the name of a node to its values; a node may have several.
 using Observed = std::multimap<std::string, Tensor>;
 
-/// Returns the name of the node in a value's name, which the reference writes as "%12 of node 3 'conv' (Conv)".
+/// Returns the node's name from the name of a value, which the reference writes as "%12 of node 3 'conv' (Conv)".
 std::string node_in_name(const std::string& value) {
   size_t of = value.starts_with('%') ? value.find(" of ") : std::string::npos;
   return of == std::string::npos ? value : value.substr(of + 4);
@@ -87,7 +87,7 @@ Observed observe(const Executable& executable, std::span<const Tensor> inputs) {
   RunOptions options;
   options.observe = [&](size_t, const std::string& name, const Tensor& tensor) {
     Tensor copy = tensor;
-    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // because the arena is overwritten
+    if (tensor.dtype != DType::string) copy.data = Bytes::copy(tensor.data);  // later steps overwrite the arena
     values.emplace(node_in_name(name), std::move(copy));
   };
   executable.new_context()->run(inputs, options);
@@ -116,8 +116,8 @@ void keep_nearer(std::optional<Difference>& best, Difference d) {
     best = std::move(d);
 }
 
-/// Compares `tensor` with the reference's elements in every order of its axes (up to five), whatever the sizes, because
-/// a target may choose another layout (channels last).
+/// Compares `tensor` with every transpose of `reference` (of up to five axes), taken with the sizes of `tensor`,
+/// because a target may choose another layout, such as channels last. Keeps the smallest difference in `best`.
 void compare_layouts(std::optional<Difference>& best, const Tensor& tensor, const Tensor& reference,
                      const Tolerance& tolerance) {
   if (tensor.elements() != reference.elements() || bits(reference.dtype) % 8 != 0 || bits(reference.dtype) == 0) return;
@@ -141,7 +141,8 @@ Tensor as_signed(const Tensor& reference) {
   return out.tensor;
 }
 
-/// Returns the smallest difference between `tensor` and a value of its node; nothing if none has as many elements.
+/// Returns the smallest difference between `tensor` and the reference's values of the same node; nothing if none of
+/// them has as many elements.
 std::optional<Difference> nearest(const Observed& reference, const std::string& name, const Tensor& tensor,
                                   const Tolerance& tolerance) {
   std::optional<Difference> best;

@@ -28,20 +28,19 @@ void fill(migraphx_argument& argument, const Make& make) {
   for (size_t i = 0; i < argument.shape.bytes() / sizeof(T); ++i) values[i] = static_cast<T>(make());
 }
 
-/// Encodes a 16-bit float: the upper half of an f32 is a bf16; f16 is assembled from its fields, for numbers in [0.5,
-/// 1).
+/// Encodes a number in [0.5, 1) as f16: a constant exponent and 10 bits of fraction.
 uint16_t half_bits(float value) { return static_cast<uint16_t>(0x3800 | static_cast<uint32_t>((value - 0.5f) * 2048)); }
 
 void fill_random(migraphx_argument& argument, size_t seed) {
   std::mt19937_64 engine(seed);
   auto real = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
-  auto whole = [&] { return engine() % 8; };  // small, so that sums of them are exact and indices often valid
+  auto whole = [&] { return engine() % 8; };  // small: sums are exact, and many are valid indices
   switch (argument.shape.type) {
     case migraphx_shape_double_type: return fill<double>(argument, real);
     case migraphx_shape_float_type: return fill<float>(argument, real);
     case migraphx_shape_half_type: return fill<uint16_t>(argument, [&] { return half_bits(float(0.5 + real() / 2)); });
     case migraphx_shape_bf16_type:
-      return fill<uint16_t>(argument, [&] { return 0x3f00 + engine() % 128; });  // [0.5, 1)
+      return fill<uint16_t>(argument, [&] { return 0x3f00 + engine() % 128; });  // bf16 numbers in [0.5, 1)
     case migraphx_shape_bool_type: return fill<uint8_t>(argument, [&] { return engine() % 2; });
     default: break;
   }

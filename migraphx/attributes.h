@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
-/// Reads attributes of operators in MIGraphX's notation: JSON whose words need no quotes, "{axis: 1, mode: max}".
+/// Reads attributes of operators in MIGraphX's notation: JSON without quotes around words, "{axis: 1, mode: max}".
 namespace weft::mgx {
 
-/// Adds the quotes that JSON requires. Throws E210 if the text is not JSON even then.
+/// Adds the quotes that JSON requires. Throws E210 if the result is not JSON.
 std::string to_json(std::string_view relaxed);
 
-/// The attributes of one operator. `end` throws if one was not read.
+/// The attributes of one operator. `end` throws if an attribute was never read.
 class Attributes {
  public:
   Attributes(std::string_view op, const std::string& json);
@@ -25,7 +25,7 @@ class Attributes {
   std::vector<int64_t> numbers(const char* name, std::vector<int64_t> otherwise = {});
   /// Returns one of `words`, which the attribute gives by name or by index.
   std::string choice(const char* name, const std::vector<std::string>& words, const std::string& otherwise);
-  /// Marks an attribute as read that changes nothing here.
+  /// Marks an attribute that has no effect in Weft as read.
   void ignore(const char* name);
   void end() const;
 

@@ -6,9 +6,10 @@
 namespace weft::mgx {
 namespace {
 
-/// The name that the provider gives to a graph inside a node; a model's main graph is "MGXKernel_graph_".
+/// The prefix of the name that onnxruntime's MIGraphX provider gives to the graph of a body. Other graphs start with
+/// "MGXKernel_graph_".
 constexpr std::string_view name_of_bodies = "MGXKernel_subgraph_";
-// Numbers of fields in onnx.proto: of a model, of a graph, of an input.
+// Field numbers of ModelProto, GraphProto and ValueInfoProto in onnx.proto.
 constexpr uint64_t graph_of_model = 7, name_of_graph = 2, input_of_graph = 11, output_of_graph = 12, name_of_value = 1;
 
 /// Reads protobuf fields one after the other.
@@ -18,7 +19,7 @@ class Fields {
 
   struct Field {
     uint64_t number;
-    std::string_view bytes;  ///< of a text or message; empty for numbers
+    std::string_view bytes;  ///< of a string or message; empty for numbers
   };
 
   /// Returns the next field; nothing at the end, or if the bytes are not a protobuf field.
@@ -44,7 +45,8 @@ class Fields {
     return std::nullopt;
   }
 
-  /// Bytes that are left of a field of this wire type.
+  /// Returns the number of bytes of a field's value, after its tag, for a wire type. Reads the length or the varint, if
+  /// any.
   std::optional<uint64_t> length_of(uint64_t wire_type) {
     if (wire_type == 0) return varint() ? std::optional<uint64_t>(0) : std::nullopt;
     if (wire_type == 1) return 8;
@@ -55,7 +57,7 @@ class Fields {
   std::string_view rest_;
 };
 
-/// Returns the last field of this number, as protobuf reads fields that come once.
+/// Returns the last field of this number: protobuf takes the last of repeated entries of a single field.
 std::string_view field_of(std::string_view message, uint64_t number) {
   std::string_view bytes;
   Fields fields(message);

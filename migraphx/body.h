@@ -6,8 +6,8 @@
 #include <vector>
 
 /// onnxruntime's MIGraphX provider compiles the nodes inside an If, Loop or Scan as separate models when the session is
-/// created, even those of a branch that never runs. ONNX allows such a branch to be invalid. So errors in such a model
-/// are reported only when it runs.
+/// created, even those of a branch that never runs. ONNX allows such a branch to be invalid. So an error in such a
+/// model is reported only when the model runs.
 namespace weft::mgx {
 
 struct Body {
@@ -15,7 +15,7 @@ struct Body {
   size_t results = 0;
 };
 
-/// Returns the model's inputs and outputs if the graph's name shows that this provider made it; otherwise nothing.
+/// Returns the model's inputs and outputs if the graph's name shows that it is a body from this provider, else nothing.
 std::optional<Body> body_of(std::string_view model);
 
 }  // namespace weft::mgx

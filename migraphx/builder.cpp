@@ -15,7 +15,7 @@ namespace {
 
 std::vector<int64_t> dims_of(const std::vector<size_t>& lengths) { return {lengths.begin(), lengths.end()}; }
 
-/// Declares a parameter of the graph; sizes with a range become symbols named after it.
+/// Returns the type of a parameter as text, and declares a symbol in the graph for each size that is a range.
 std::string declare(Graph& graph, const Step& step) {
   std::vector<std::string> dims;
   if (!step.shape.is_dynamic())
@@ -40,7 +40,7 @@ Values append(Graph& graph, const Step& step, const std::vector<Values>& known) 
   return append_operator(graph, step.name, step.attributes, operands);
 }
 
-/// Returns the elements in row-major order, whatever the strides.
+/// Copies a tensor with any strides to row-major order.
 Tensor dense_copy(const migraphx_shape& shape, const char* data) {
   size_t size = static_cast<size_t>(weft_dtype_bits(dtype_of(shape.type))) / 8, count = shape.elements();
   std::vector<std::byte> bytes(count * size);
@@ -76,7 +76,7 @@ std::vector<size_t> Builder::results() const {
 migraphx_shape Builder::shape(size_t step) const {
   const Values& values = item(values_, step);
   if (values.size() != 1) return {migraphx_shape_tuple_type, {}, {}, {}};
-  Builder copy(*this);  // the text of a type has no ranges, but a port does
+  Builder copy(*this);  // a port has the ranges of sizes; a type as text has not
   copy.graph_.output("y", values[0]);
   return shape_of(copy.graph_.outputs()[0]);
 }
@@ -134,7 +134,7 @@ void give(migraphx_instruction_t* out, migraphx_module_t module, Step step) {
   *out = new migraphx_instruction{module, number};
 }
 
-/// printf's text.
+/// Returns the text that printf would write.
 std::string formatted(const char* format, va_list list) {
   va_list again;
   va_copy(again, list);
@@ -221,7 +221,7 @@ migraphx_status migraphx_module_add_parameter(migraphx_instruction_t* out, migra
       [&] { give(out, module, {.kind = Step::Kind::parameter, .name = &given(name), .shape = given(shape)}); });
 }
 
-/// Sets the module's results. Also returns a handle, as MIGraphX does, which must not be read.
+/// Sets the module's results. As in MIGraphX, also returns a handle, but the caller must not use it.
 migraphx_status migraphx_module_add_return(migraphx_instruction_t* out, migraphx_module_t module,
                                            migraphx_instructions_t args) {
   return guarded([&] {

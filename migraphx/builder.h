@@ -11,8 +11,8 @@ namespace weft::mgx {
 
 class CustomOperators;
 
-/// A step (instruction) that was added to a module. The steps build the module again, for a copy of the program and for
-/// each compilation.
+/// A step (instruction) of a module. The steps are kept to build the graph again for a copy of the program and for each
+/// compilation.
 struct Step {
   enum class Kind : uint8_t { parameter, literal, allocation, operation };
   Kind kind = Kind::operation;
@@ -29,13 +29,13 @@ class Builder {
   explicit Builder(std::string name) : name_(std::move(name)), graph_(name_) {}
   Builder(const Builder& other);
 
-  /// Adds the step to the graph at once, so that errors are reported at once; returns the step's index.
+  /// Adds the step to the graph and returns its index. Throws at once for a step that is not valid.
   size_t add(Step step);
   void set_results(std::vector<size_t> steps);
 
   const std::string& name() const { return name_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// Returns the steps that main returns; the last step if none were named.
+  /// Returns the indices of the steps that the module returns; the last step if `set_results` was not called.
   std::vector<size_t> results() const;
   const Graph& graph() const { return graph_; }
   const Values& values(size_t step) const { return item(values_, step); }
@@ -51,7 +51,7 @@ class Builder {
   std::vector<Values> values_ = {};
 };
 
-/// Returns the shape of a program's port for MIGraphX; sizes that only a run knows become ranges.
+/// Converts the type of a port to a shape of MIGraphX; a symbolic size becomes its range.
 migraphx_shape shape_of(const Port& port);
 
 }  // namespace weft::mgx
@@ -59,7 +59,7 @@ migraphx_shape shape_of(const Port& port);
 struct migraphx_module {
   explicit migraphx_module(std::string name) : builder(std::move(name)) {}
   weft::mgx::Builder builder;
-  bool is_read = false;  ///< the main module of a model from a file; nothing can be added to it
+  bool is_read = false;  ///< main module of a model that was read; nothing can be added to it
 };
 
 struct migraphx_instruction {

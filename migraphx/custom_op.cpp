@@ -37,7 +37,7 @@ std::map<std::string, std::shared_ptr<const CustomOp>>& registry() {
   return *made;
 }
 
-/// Calls a function of the operator. If it fails, throws E302 with the message that it wrote.
+/// Calls a callback of the operator. If the callback fails, throws E302 with the message that it wrote.
 template <class Function>
 void call(const CustomOp& op, const char* what, const Function& function) {
   char message[1024] = {};
@@ -45,13 +45,13 @@ void call(const CustomOp& op, const char* what, const Function& function) {
   throw Error(WEFT_UNSUPPORTED, "E302", what + (" of operator '" + op.name + "' failed: ") + message);
 }
 
-/// One use of an operator, with the shapes that it was added for. Uses live as long as the process, because programs
-/// that call them may.
+/// A use of an operator, for fixed shapes. A use is never freed, because a program that calls it may live as long as
+/// the process.
 struct Use {
   std::shared_ptr<const CustomOp> op;
   migraphx_shapes inputs = {};
   migraphx_shape output = {};
-  int64_t aliased = -1;  ///< the operand whose memory the result takes
+  int64_t aliased = -1;  ///< the operand that shares memory with the result; -1: none
 };
 
 Use& keep(Use use) {
@@ -64,7 +64,8 @@ migraphx_argument view(const migraphx_shape& shape, void* memory) {
   return {shape, {memory, [](void*) {}}};
 }
 
-/// Runs a use. Operands must not be written to, so an operand whose place the result takes is copied there first.
+/// Runs a use. If the result aliases an operand, the operand is first copied to the result's memory, because operands
+/// must not be written to.
 void compute(const Use& use, void* const* buffers) {
   void* result = buffers[use.inputs.list.size()];
   migraphx_arguments inputs;
@@ -171,8 +172,7 @@ migraphx_status migraphx_experimental_custom_op_set_output_alias(migraphx_experi
                                                                  migraphx_experimental_custom_op_output_alias input) {
   return guarded([&] { given(obj).op.output_alias = input; });
 }
-/// Ignores where the operator shall run: custom operators run on the host, and compiling for a GPU refuses one that
-/// requires it.
+/// Has no effect: custom operators always run on the host, and a program for a GPU that has one is refused.
 migraphx_status migraphx_experimental_custom_op_set_runs_on_offload_target(
     migraphx_experimental_custom_op_t obj, migraphx_experimental_custom_op_runs_on_offload_target) {
   return guarded([&] { given(obj); });

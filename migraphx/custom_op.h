@@ -12,7 +12,7 @@ namespace weft::mgx {
 
 struct CustomOp;
 
-/// Returns null if no operator of this name was registered.
+/// Returns the operator registered under this name; null if there is none.
 std::shared_ptr<const CustomOp> find_custom_op(const std::string& name);
 Values append_custom_op(Graph& graph, const std::shared_ptr<const CustomOp>& op, const std::vector<Values>& operands);
 

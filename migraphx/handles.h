@@ -12,8 +12,8 @@
 
 #include "weft/weft.hpp"
 
-/// The objects behind those opaque handles of migraphx.h that hold plain data, and the functions that turn exceptions
-/// into statuses. program.h and builder.h have programs and modules.
+/// The objects behind the opaque handles of migraphx.h, and the functions that turn exceptions into statuses. Programs
+/// are in program.h, modules in builder.h.
 
 struct migraphx_optimals {
   std::set<size_t> values = {};
@@ -29,8 +29,8 @@ struct migraphx_dynamic_dimensions {
   std::vector<migraphx_dynamic_dimension> list = {};
 };
 
-/// A static shape has lengths and strides, in elements. A dynamic shape has a range for each axis; its lengths are the
-/// upper ends of the ranges.
+/// The type and sizes of an argument. A static shape has lengths and strides, in elements. A dynamic shape has a range
+/// for each axis; its lengths are the upper ends of the ranges.
 struct migraphx_shape {
   migraphx_shape_datatype_t type = migraphx_shape_float_type;
   std::vector<size_t> lengths = {}, strides = {};
@@ -39,10 +39,10 @@ struct migraphx_shape {
 
   bool is_dynamic() const { return !dynamic.empty(); }
   size_t rank() const { return is_dynamic() ? dynamic.size() : lengths.size(); }
-  size_t elements() const;  ///< of a dynamic shape: the largest number
-  size_t bytes() const;     ///< with the gaps between rows
+  size_t elements() const;  ///< for a dynamic shape, the largest number
+  size_t bytes() const;     ///< including gaps between rows
   bool is_standard() const;
-  size_t index(size_t element) const;  ///< the index of element number `element`, counted row by row
+  size_t index(size_t element) const;  ///< offset, in elements, of an element in row-major order
 };
 
 struct migraphx_argument {
@@ -111,7 +111,7 @@ struct migraphx_quantize_fp8_options {
 
 namespace weft::mgx {
 
-/// The error for an unknown target, which has a status code of its own.
+/// The error for an unknown target; its status code is migraphx_status_unknown_target.
 struct UnknownTarget : Error {
   using Error::Error;
 };
@@ -119,10 +119,10 @@ struct UnknownTarget : Error {
 [[noreturn]] void refuse(const std::string& what, const std::string& hint = {});         ///< E210, a bad parameter
 [[noreturn]] void not_supported(const std::string& what, const std::string& hint = {});  ///< E218
 
-/// Prints a warning, the same text only once for the process.
+/// Prints a warning; the same text is printed only once per process.
 void warn(const std::string& what);
 
-/// Stores and prints the message of the exception that is being handled; returns its status.
+/// Stores and prints the message of the current exception; returns its status.
 migraphx_status status_of_current_exception() noexcept;
 
 /// Runs `body` and turns exceptions into a status. Every function of migraphx.h calls it.
@@ -143,7 +143,7 @@ T& given(T* pointer) {
   return *pointer;
 }
 
-/// Gives the caller a copy.
+/// Stores a new object with this value in *out; the caller owns it.
 template <class T>
 void give(T** out, T value) {
   given(out);
@@ -158,20 +158,20 @@ const T& item(const std::vector<T>& list, size_t index) {
 }
 
 migraphx_shape make_shape(migraphx_shape_datatype_t type, std::vector<size_t> lengths);
-/// Throws for a dynamic shape: elements have offsets only if sizes are fixed.
+/// Throws for a dynamic shape, because its elements have no fixed offsets.
 void check_fixed(const migraphx_shape& shape);
 /// Makes an argument that owns its memory, filled with zeros.
 migraphx_argument make_argument(migraphx_shape shape);
 /// Converts element types in both directions; throws for tuples and types that Weft lacks.
 weft_dtype dtype_of(migraphx_shape_datatype_t type);
 migraphx_shape_datatype_t type_of(weft_dtype type);
-/// "float[1, 3, 224, 224]"
+/// Returns text such as "float[1, 3, 224, 224]".
 std::string to_string(const migraphx_shape& shape);
 std::string name_of(migraphx_shape_datatype_t type);
 
 }  // namespace weft::mgx
 
-/// Defines the two functions that every handle has: destroy and assign.
+/// Defines the functions `destroy` and `assign`, which every handle has.
 #define WEFT_MGX_HANDLE(name)                                                                                \
   migraphx_status migraphx_##name##_destroy(migraphx_##name##_t handle) {                                    \
     return weft::mgx::guarded([&] { delete handle; });                                                       \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// numpy.lib.format, version 1.0: magic, length of the header, a Python literal of the array's type and sizes, the
-// bytes.
+// The file format numpy.lib.format, version 1.0: a magic, the length of the header, the header (a Python literal with
+// the array's type and sizes), the bytes.
 #include "migraphx/npy.h"
 
 #include <algorithm>

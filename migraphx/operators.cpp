@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-/// One instruction while it is translated.
+/// The instruction that is being translated.
 struct Call {
   Graph& graph;
   const std::string& name;
@@ -23,7 +23,7 @@ struct Call {
   std::span<const Values> operands;
 
   size_t count() const { return operands.size(); }
-  /// Operand `i`, which must not be a tuple.
+  /// Returns operand `i`; throws if it is a tuple.
   weft_value in(size_t i) const {
     if (i >= operands.size())
       refuse(name + " takes at least " + std::to_string(i + 1) + " operands, " + std::to_string(count()) +
@@ -46,7 +46,7 @@ struct Call {
   }
   weft_value broadcast(weft_value v, const std::string& dims) const { return op("broadcast {dims=" + dims + "}", {v}); }
   weft_value reshape(weft_value v, const std::string& dims) const { return op("reshape {dims=" + dims + "}", {v}); }
-  /// Returns one number with the type and sizes of `like`.
+  /// Returns a constant with the type and sizes of `like`; every element is `value`.
   weft_value number(double value, weft_value like) const {
     char text[40];
     std::snprintf(text, sizeof text, "%.17g", value);
@@ -74,7 +74,7 @@ Handler same(const char* fn, size_t arity) {
   };
 }
 
-/// In MIGraphX, true is 1 of the operands' own type.
+/// As in MIGraphX, a comparison returns 1 or 0 in the type of its operands.
 Handler comparison(const char* fn) {
   return [fn = std::string(fn)](Call& c) -> Values {
     c.expect(2);
@@ -146,7 +146,7 @@ Values convert(Call& c) {
   return {c.convert(c.in(0), weft_dtype_name(dtype_of(static_cast<migraphx_shape_datatype_t>(number))))};
 }
 
-// --- quantisation: scales and zero points are as large as the value --------------------------------------------------
+// --- quantisation: scales and zero points have the sizes of the value ------------------------------------------------
 
 Values quantize_linear(Call& c) {
   weft_value x = c.in(0), scale = c.in(1);
@@ -186,7 +186,8 @@ Values dot(Call& c) {
   return {c.op("dot {type=" + type + "}", {c.in(0), c.in(1)})};
 }
 
-/// Reads padding, which is given once for both sides, or as begins and then ends.
+/// Returns the padding before and after each axis. The attribute has one number per axis for both sides, or all begins
+/// and then all ends.
 std::pair<Numbers, Numbers> both_sides(Call& c, size_t spatial) {
   Numbers given = c.attributes.numbers("padding", Numbers(spatial, 0));
   if (given.size() == spatial) return {given, given};
@@ -293,7 +294,7 @@ Values tuple_element(Call& c) {
 
 // --- views ---------------------------------------------------------------------------------------------------------
 
-/// 0 copies the operand's size, -1 is inferred.
+/// Reshapes to `dims`: 0 keeps the operand's size at this axis, -1 is inferred.
 Values reshape(Call& c) {
   ValueType type = c.type(c.in(0));
   std::vector<std::string> dims;
@@ -352,7 +353,7 @@ Values transpose(Call& c) {
   return {c.op("transpose {permutation=" + list_of(c.attributes.numbers("permutation")) + "}", {c.in(0)})};
 }
 
-/// The operand's axes begin at `axis` of the result.
+/// Broadcasts to `out_lens`: the operand's first axis is axis `axis` of the result.
 Values broadcast(Call& c) {
   ValueType type = c.type(c.in(0));
   Numbers out = c.attributes.numbers("out_lens");
@@ -365,7 +366,7 @@ Values broadcast(Call& c) {
   return {c.broadcast(c.reshape(c.in(0), list_of(dims)), list_of(out))};
 }
 
-/// A second operand gives the sizes.
+/// Broadcasts to `out_lens`, or to the sizes of a second operand.
 Values multibroadcast(Call& c) {
   Numbers out = c.attributes.numbers("out_lens");
   c.attributes.ignore("out_dyn_dims");
@@ -375,7 +376,7 @@ Values multibroadcast(Call& c) {
 
 Values scalar(Call& c) { return {c.broadcast(c.in(0), list_of(c.attributes.numbers("scalar_bcst_dims")))}; }
 
-/// Starts and ends beyond the axis are clamped to its end; negative ones count from its end.
+/// Slices the named axes. Negative starts and ends count from the end of the axis; all are clamped to the axis.
 Values slice(Call& c) {
   c.expect(1);
   ValueType type = c.type(c.in(0));
@@ -448,7 +449,7 @@ Values concat(Call& c) {
   return {c.graph.append("concat {axis=" + std::to_string(axis) + "}", in)};
 }
 
-// --- where data says -----------------------------------------------------------------------------------------------
+// --- indices from data ---------------------------------------------------------------------------------------------
 
 Values gather(Call& c) {
   int64_t axis = c.axis(c.attributes.number("axis", 0), c.rank(c.in(0)));

@@ -9,10 +9,10 @@
 /// Builds MIGraphX's operators from Weft's.
 namespace weft::mgx {
 
-/// The results of one instruction; several results are a tuple.
+/// The results of one instruction. More than one result stands for a tuple of MIGraphX.
 using Values = std::vector<weft_value>;
 
-/// The parts of a type of the graph, such as "f32[batch,3]".
+/// The element type and sizes of a type of the graph, such as "f32[batch,3]".
 struct ValueType {
   std::string dtype = {};
   std::vector<std::string> dims = {};

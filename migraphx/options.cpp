@@ -95,7 +95,7 @@ migraphx_status migraphx_onnx_options_set_default_dyn_dim_value(migraphx_onnx_op
     onnx_options->default_range = given(dd);
   });
 }
-/// Has no effect: loops run their own number of trips, and their results have that size.
+/// Has no effect: the model and its inputs decide the trip count of a loop.
 migraphx_status migraphx_onnx_options_set_default_loop_iterations(migraphx_onnx_options_t onnx_options, int64_t) {
   return guarded([&] {
     given(onnx_options);
@@ -131,7 +131,7 @@ migraphx_status migraphx_file_options_set_file_format(migraphx_file_options_t fi
 migraphx_status migraphx_compile_options_set_offload_copy(migraphx_compile_options_t compile_options, bool value) {
   return guarded([&] { given(compile_options).offload_copy = value; });
 }
-/// Functions have one implementation each, which is both fast and accurate.
+/// Has no effect: every function has one implementation, which is both fast and accurate.
 migraphx_status migraphx_compile_options_set_fast_math(migraphx_compile_options_t compile_options, bool) {
   return guarded([&] { given(compile_options); });
 }

@@ -11,7 +11,7 @@ namespace {
 
 const std::string output_prefix = "main:#output_";
 
-/// Returns the memory of an argument as a tensor; rows with gaps between them are copied together.
+/// Returns a tensor over the memory of an argument. An argument that is not row-major is copied.
 Tensor tensor_of(const migraphx_argument& argument) {
   const migraphx_shape& shape = argument.shape;
   check_fixed(shape);
@@ -39,7 +39,7 @@ Tensor as_port(const Port& port, const migraphx_argument& argument) {
 
 namespace {
 
-/// Results of a program that was not asked to copy them: in GPU memory, like its arguments.
+/// The memory of results that stay on the GPU, as arguments do, when offload copies are off.
 struct GpuResults {
   std::string gpu;
   std::vector<std::shared_ptr<void>> memory;
@@ -83,7 +83,7 @@ migraphx_argument owned(Tensor tensor) {
   return {std::move(shape), std::shared_ptr<void>(std::move(keeper), data)};
 }
 
-/// Returns a result in the caller's memory, with the caller's shape if that fits.
+/// Returns the argument `place`, which now holds the result. Its shape is the caller's if that fits, else the result's.
 migraphx_argument placed(const migraphx_argument& place, const Tensor& result) {
   std::vector<size_t> lengths(result.dims().begin(), result.dims().end());
   migraphx_shape shape = make_shape(type_of(result.dtype()), lengths);
@@ -136,7 +136,7 @@ std::string Compiled::amd_gpu() const {
   return device.starts_with("amd:") ? device.substr(0, device.find(' ')) : std::string();
 }
 
-/// Programs for MIGraphX hold memory of AMD's GPUs only.
+/// Only an AMD GPU can hold the arguments, because the caller of MIGraphX allocates them with HIP.
 std::string Compiled::gpu() const { return gives_outputs_ ? amd_gpu() : std::string(); }
 
 void Compiled::wait_for(void* stream) const {
@@ -204,8 +204,8 @@ weft::Graph migraphx_program::graph() const {
 
 namespace {
 
-/// Returns the device for a target: for "gpu" the first GPU or, without GPUs, the CPU. If arguments are memory of a
-/// GPU, the program must run there.
+/// Returns the device for a target: for "gpu" the first GPU or, without GPUs, the CPU. If arguments are in GPU memory,
+/// the program must run on that GPU.
 std::string device_for(const std::string& target, bool has_host_memory) {
   if (target != "gpu") return target;
   const char* first = weft_gpu(0);
@@ -243,8 +243,8 @@ void migraphx_program::set_precision(weft_precision wanted) {
   precision = wanted;
 }
 
-/// Returns the parameters. Those of a refused body have no elements, so that a caller with arguments of other sizes
-/// parses the model again.
+/// Returns the shapes of the parameters. For a refused body all shapes are empty: the caller's arguments then differ in
+/// size, and the caller parses the model again.
 migraphx_program_parameter_shapes migraphx_program::parameters() const {
   if (made) return made->parameters();
   if (refusal) {
@@ -253,7 +253,7 @@ migraphx_program_parameter_shapes migraphx_program::parameters() const {
       shapes.list.emplace_back(name, make_shape(migraphx_shape_float_type, {0}));
     return shapes;
   }
-  weft::Graph wanted = graph();  // the ports point into it
+  weft::Graph wanted = graph();  // the ports below point into it
   return named_shapes(wanted.inputs());
 }
 

@@ -11,13 +11,13 @@
 #include "migraphx/builder.h"
 #include "migraphx/handles.h"
 
-/// A program is a recipe (a model in a file or in memory, or a module built by hand; its precision) and, once compiled,
-/// Weft's program. A copy has its own recipe and shares the compiled program.
+/// A program of MIGraphX: its source (a model, or a module that the caller built), its precision and, once compiled, a
+/// program of Weft. A copy has its own source and precision, and shares the compiled program.
 namespace weft::mgx {
 
-/// A model as it was given. It is read again for each graph; weights are not copied.
+/// A model as the caller gave it. Every graph is read from it anew; weights are not copied.
 struct Source {
-  std::string path = {};                          ///< of a model in a file
+  std::string path = {};                          ///< of the model's file
   std::shared_ptr<const std::string> bytes = {};  ///< of a model in memory
   bool is_onnx = true;
   CompileOptions options = {};  ///< sizes, folder
@@ -28,7 +28,7 @@ struct Source {
 /// Returns a tensor for the port that views the argument's memory, so it is valid as long as the argument.
 Tensor as_port(const Port& port, const migraphx_argument& argument);
 
-/// An error in the body of an If, Loop or Scan that was compiled before it was known to run (body.h).
+/// An error in the body of an If, Loop or Scan, kept until the body runs (body.h).
 struct Refusal {
   Error error;
   Body body;
@@ -39,15 +39,15 @@ class Compiled {
  public:
   Compiled(Program program, bool gives_outputs, std::shared_ptr<const std::string> bytes);
 
-  /// True if the caller gives the memory for outputs, as parameters "main:#output_0" ... of the program.
+  /// True if the caller gives the memory for outputs, by parameters "main:#output_0", "main:#output_1", ...
   bool gives_outputs() const { return gives_outputs_; }
   const Program& program() const { return served_.program(); }
   migraphx_program_parameter_shapes parameters() const;
   migraphx_shapes results() const;
-  /// Runs the program. With a stream (null: the driver's default), a program over memory of an AMD GPU queues its work
-  /// there and returns. Otherwise this waits for the stream's earlier work and returns when the run is done.
+  /// Runs the program. With a stream (null: the driver's default) and arguments in memory of an AMD GPU, queues the
+  /// work on the stream and returns. Else waits for the stream's earlier work and returns when the run is done.
   migraphx_arguments run(const migraphx_program_parameters& parameters, std::optional<void*> stream = {}) const;
-  /// Waits for all work that runs have queued.
+  /// Waits until all queued work of runs is done.
   void finish() const { served_.finish(); }
   /// Returns the device, such as "amd:0"; "" if the program does not run on an AMD GPU.
   std::string amd_gpu() const;
@@ -65,7 +65,7 @@ class Compiled {
 
 }  // namespace weft::mgx
 
-/// The context of a program: its executable and its stream, which is the driver's default one.
+/// The context of a program: the compiled program and its stream, which is the driver's default stream.
 struct migraphx_context {
   void* queue = nullptr;
   std::shared_ptr<weft::mgx::Compiled> made = {};
@@ -77,7 +77,7 @@ struct migraphx_program {
   migraphx_program& operator=(const migraphx_program& other);
 
   migraphx_module* main();
-  /// Returns the graph as it will be compiled.
+  /// Returns a new graph of the source or of the main module.
   weft::Graph graph() const;
   void compile(const std::string& target, const migraphx_compile_options& how);
   weft::mgx::Compiled& compiled() const;
@@ -88,7 +88,7 @@ struct migraphx_program {
   std::optional<weft::mgx::Source> source = {};
   std::vector<std::unique_ptr<migraphx_module>> modules = {};  ///< main comes first
   weft_precision precision = WEFT_PRECISION_F32;
-  bool is_quantised = false;  ///< `source` is in 8 bits
+  bool is_quantised = false;  ///< `source` has quantised layers
   std::shared_ptr<weft::mgx::Compiled> made = {};
   std::optional<weft::mgx::Refusal> refusal = {};  ///< thrown by every call that needs the compiled program
   mutable migraphx_context context = {};

@@ -11,7 +11,7 @@ using namespace weft::mgx;
 
 namespace {
 
-/// "x=1,3,224,224", "x=1..8,3"
+/// Returns the text of a request for an input's sizes: "x=1,3,224,224", "x=1..8,3".
 std::string request(const std::string& name, const std::vector<migraphx_dynamic_dimension>& sizes) {
   std::string text;
   for (const auto& [min, max, optimals] : sizes) {
@@ -27,7 +27,7 @@ std::vector<migraphx_dynamic_dimension> fixed(const std::vector<size_t>& lengths
   return sizes;
 }
 
-/// Returns the sizes of an input that the options do not name: those of the model, or the defaults for open axes.
+/// Returns the sizes of an input for which the options give none: the model's sizes, with defaults for open ones.
 std::vector<migraphx_dynamic_dimension> by_default(const weft::Port& port, const migraphx_onnx_options& options) {
   std::vector<migraphx_dynamic_dimension> sizes;
   migraphx_dynamic_dimension otherwise{options.default_length, options.default_length, {}};
@@ -43,8 +43,8 @@ bool is_open(const weft::Port& port) {
   return port.is_tensor && std::ranges::any_of(weft::dims(port), [](const weft_dim& dim) { return dim.value < 0; });
 }
 
-/// Returns the sizes requested for the input, else those of the model, with defaults for open sizes. A scalar is {1} in
-/// MIGraphX.
+/// Returns the request for the sizes that the options give the input, else for the defaults of open sizes; "" if there
+/// is nothing to request. A scalar is {1} in MIGraphX.
 std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& options) {
   auto lengths = options.lengths.find(port.name);
   bool is_scalar = port.is_tensor && port.rank == 0;
@@ -57,14 +57,14 @@ std::string sizes_of(const weft::Port& port, const migraphx_onnx_options& option
   return is_open(port) ? request(port.name, by_default(port, options)) : "";
 }
 
-/// Adds a request; returns false if it existed already.
+/// Adds a request; returns false if the list has it already.
 bool add(std::vector<std::string>& shapes, const std::string& shape) {
   if (std::ranges::find(shapes, shape) != shapes.end()) return false;
   shapes.push_back(shape);
   return true;
 }
 
-/// True if an error says that this input has no rank: E134 of ONNX models, E151 of TensorFlow's.
+/// True if the error says that this input has no rank (E134 for an ONNX model, E151 for TensorFlow).
 bool is_about(const weft::Error& error, const std::string& name) {
   return error.facts() == "input '" + name + "' has no rank" ||
          error.facts() == "input '" + name + "' has no fixed number of axes";
@@ -96,16 +96,16 @@ weft::Graph read_graph(Source& source, const migraphx_onnx_options& options) {
 std::unique_ptr<migraphx_program> read(Source source, const migraphx_onnx_options& options) {
   source.options.borrow = true;
   source.options.fixed_defaults = {"*"};
-  weft::Graph graph = read_graph(source, options);  // the ports point into it
+  weft::Graph graph = read_graph(source, options);  // the ports below point into it
   for (const weft::Port& port : graph.inputs())
     if (std::string sizes = sizes_of(port, options); !sizes.empty()) add(source.options.shapes, sizes);
-  if (!source.options.shapes.empty()) read_graph(source, options);  // sizes that do not fit are refused now
+  if (!source.options.shapes.empty()) read_graph(source, options);  // throws now if the requested sizes do not fit
   auto program = std::make_unique<migraphx_program>();
   program->source = std::move(source);
   return program;
 }
 
-/// Reads a graph of TensorFlow.
+/// Reads a frozen graph or a SavedModel of TensorFlow.
 std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_options* options) {
   const migraphx_tf_options asked = options ? *options : migraphx_tf_options{};
   source.is_onnx = false;
@@ -114,7 +114,7 @@ std::unique_ptr<migraphx_program> read_tf(Source source, const migraphx_tf_optio
   return read(std::move(source), {.lengths = asked.lengths, .default_length = asked.default_length});
 }
 
-/// Does what `read` does, but a fault in a body of control flow is reported when the program runs.
+/// Reads a model as `read` does. But an error in the body of an If, Loop or Scan is reported when the program runs.
 std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_onnx_options& options) {
   auto bytes = source.bytes;
   try {
@@ -128,7 +128,7 @@ std::unique_ptr<migraphx_program> read_in_memory(Source source, const migraphx_o
   }
 }
 
-/// Returns the program's text; of a loaded program the report, because its graph is not kept.
+/// Returns the program as text; for a loaded program, which has no graph, its report.
 std::string text_of(const migraphx_program& program) {
   bool is_loaded = program.made && !program.source && program.modules.empty();
   return is_loaded ? program.made->program().report() + "\n" : program.graph().print();
@@ -226,7 +226,7 @@ migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t 
   });
 }
 
-/// Changes nothing: instructions are always in order.
+/// Has no effect: instructions are always sorted.
 migraphx_status migraphx_program_sort(migraphx_program_t program) {
   return guarded([&] { given(program); });
 }
@@ -239,8 +239,8 @@ migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program
   });
 }
 
-/// Queues a run on the stream `s` of the kind `name`. Only AMD's streams can hold pending work; the HIP facade's never
-/// do.
+/// Queues a run on the stream `s`; `name` is the type of the stream. For a program on the CPU, `name` is not checked,
+/// because streams of the HIP facade never hold pending work.
 migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, void* s, const char* name) {
   return guarded([&] {
@@ -252,8 +252,8 @@ migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_p
   });
 }
 
-/// Runs the program and then gives the callback each output of the program: instructions inside kernels have no
-/// results.
+/// Runs the program, then calls the callback for each output of the program. Other instructions are fused into kernels,
+/// so they have no results to pass.
 migraphx_status migraphx_program_run_trace(migraphx_arguments_t* out, migraphx_program_t program,
                                            migraphx_program_parameters_t params, migraphx_trace_callback_t callback,
                                            void* data) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int dots = 1, convolutions = 2;
 
-/// MIGraphX's names of the products that are quantised.
+/// Converts MIGraphX's names of operators to bits of weft_quantize_options::products.
 int products_of(const std::vector<std::string>& names, bool may_be_all) {
   int products = 0;
   for (const std::string& name : names) {
@@ -25,15 +25,15 @@ int products_of(const std::vector<std::string>& names, bool may_be_all) {
   return products;
 }
 
-/// Products and convolutions go together in f16 and bf16.
+/// Refuses names other than "all" or both of dot and convolution: f16 and bf16 apply to both at once.
 void check_names(const migraphx_quantize_op_names& names) {
   bool is_all = std::ranges::find(names.list, "all") != names.list.end();
   if (!is_all && products_of(names.list, true) != (dots | convolutions))
     not_supported("half precision is for matrix products and convolutions together", "name both, or 'all'");
 }
 
-/// Refuses samples that lack an input: for models with fixed sizes, AMD's provider of onnxruntime passes numbers of a
-/// calibration table instead of examples.
+/// Refuses samples that lack an input. AMD's provider of onnxruntime passes such samples for models with fixed sizes:
+/// numbers of a calibration table in place of examples.
 void check_sample(const weft::Graph& graph, const migraphx_program_parameters& sample) {
   for (const weft::Port& port : graph.inputs())
     if (!sample.map.contains(port.name))
@@ -41,7 +41,7 @@ void check_sample(const weft::Graph& graph, const migraphx_program_parameters& s
              "ranges from a table are not examples; Weft's own provider of onnxruntime reads tables");
 }
 
-/// The examples in the order of the program's parameters.
+/// The calibration examples; `give` passes one of them, with its arguments in the order of the program's parameters.
 struct Examples {
   std::vector<weft::Port> ports;
   const std::vector<migraphx_program_parameters>& samples;
@@ -60,7 +60,7 @@ struct Examples {
   }
 };
 
-/// Returns the program's model as ONNX.
+/// Returns the program's model as the bytes of an ONNX file.
 weft::Tensor model_of(const migraphx_program& program, const weft::Graph& graph) {
   const auto& source = program.source;
   if (!source || !source->is_onnx) return graph.to_onnx();
@@ -70,14 +70,14 @@ weft::Tensor model_of(const migraphx_program& program, const weft::Graph& graph)
   return weft::Tensor::view(WEFT_U8, std::as_bytes(std::span(*source->bytes)), {{std::ssize(*source->bytes)}});
 }
 
-/// Makes the program that of the quantised model.
+/// Quantises the program's model and makes the result the program's source.
 void quantize(migraphx_program& program, const weft::Graph& graph, weft_quantize_options options) {
   Source made = program.source.value_or(Source{});
   std::string folder =
       made.path.empty() ? made.options.folder : std::filesystem::path(made.path).parent_path().string();
   if (!folder.empty()) options.folder = folder.c_str();
   weft::Tensor model = weft::quantize(model_of(program, graph).bytes(), options);
-  if (!made.is_onnx || !program.source) made = {};  // the model now contains these choices
+  if (!made.is_onnx || !program.source) made = {};  // the options for reading are now part of the model
   made.path.clear(), made.options.folder = folder;
   made.bytes =
       std::make_shared<const std::string>(reinterpret_cast<const char*>(model.bytes().data()), model.bytes().size());
@@ -89,13 +89,14 @@ void check_unsettled(const migraphx_program& program) {
   if (program.is_quantised) refuse("the program is quantised already");
 }
 
-/// Calibrates as MIGraphX does: inputs by their greatest magnitude, around 0.
+/// Quantises the program to `to`. As in MIGraphX, ranges of inputs are symmetric around 0, up to the greatest
+/// magnitude.
 void calibrate(migraphx_program& program, const char* to, int products,
                const std::vector<migraphx_program_parameters>& samples) {
   check_unsettled(program);
   if (program.refusal) return;
   if (samples.empty()) refuse("8 bits need calibration data", "give examples of the inputs with add_calibration_data");
-  weft::Graph graph = program.graph();  // the ports point into it
+  weft::Graph graph = program.graph();  // the ports below point into it
   for (const migraphx_program_parameters& sample : samples) check_sample(graph, sample);
   Examples examples{graph.inputs(), samples};
   weft_quantize_options options = WEFT_QUANTIZE_OPTIONS_INIT;
@@ -125,7 +126,7 @@ migraphx_status migraphx_quantize_bf16_with_op_names(migraphx_program_t prog, mi
   });
 }
 
-/// Without names all products are quantised.
+/// Quantises to int8. Without names, quantises all products and convolutions.
 migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_t target,
                                        migraphx_quantize_int8_options_t options) {
   return guarded([&] {
@@ -144,7 +145,7 @@ migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t
   });
 }
 
-/// Needs no data. (MIGraphX has this in its own C++ and its command only.)
+/// Rounds weights to 4 bits, without calibration data. MIGraphX's C interface has no such function.
 migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog) {
   return guarded([&] {
     migraphx_program& program = given(prog);
@@ -156,7 +157,7 @@ migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog) {
   });
 }
 
-/// Returns operator names without domains, as in MIGraphX, each once.
+/// Returns the names of ONNX operators, without domains and duplicates, as MIGraphX does.
 static const std::vector<std::string>& onnx_operators() {
   static const std::vector<std::string> names = [] {
     std::set<std::string, std::less<>> bare;

@@ -11,7 +11,7 @@ namespace weft::ort {
 Api api;
 
 OrtStatus* connect(const OrtApiBase& base) {
-  unsigned runtime = 0;  // "1.27.0" serves version 27 of the interface
+  unsigned runtime = 0;  // "1.27.0" has version 27 of the interface
   std::sscanf(base.GetVersionString(), "%*u.%u", &runtime);
   uint32_t version = std::min<uint32_t>(ORT_API_VERSION, runtime);
   const OrtApi* table = version < oldest_version ? nullptr : base.GetApi(version);

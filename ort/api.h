@@ -10,15 +10,15 @@
 /// The function tables of onnxruntime, and the functions that turn exceptions into statuses.
 namespace weft::ort {
 
-/// The tables; set once, when the library is registered.
+/// The function tables of onnxruntime, set once when the library is registered.
 struct Api {
   const OrtApi* ort = nullptr;
   const OrtEpApi* ep = nullptr;
-  uint32_t version = 0;  ///< the lower one of headers and runtime; every struct states it
+  uint32_t version = 0;  ///< the lower version of headers and runtime; Weft's structs declare it
 };
 extern Api api;
 
-/// The oldest supported version, 1.24: fused If and Loop nodes work from there on.
+/// The oldest supported version, 1.24, the first in which fused If and Loop nodes work.
 constexpr uint32_t oldest_version = 24;
 
 /// Fills `api`; returns a status if the runtime is too old.
@@ -40,10 +40,10 @@ inline void ok(OrtStatus* status) {
   if (status) throw Failure(status);
 }
 
-/// Returns a status for the exception that is being handled; `within` names the activity.
+/// Returns a status for the current exception; `within` names the activity that failed.
 OrtStatus* status_of_current_exception(const char* within) noexcept;
 
-/// Runs `body` and turns exceptions into a status, because none may leave the library.
+/// Runs `body` and turns exceptions into a status, because no exception may leave the library.
 template <class Body>
 OrtStatus* guarded(const char* within, const Body& body) noexcept {
   try {
@@ -54,7 +54,7 @@ OrtStatus* guarded(const char* within, const Body& body) noexcept {
   }
 }
 
-/// Calls the table's function `Member` to free an object.
+/// A deleter that frees an object by the function `Member` of onnxruntime's table.
 template <auto Member>
 struct Release {
   template <class T>
@@ -71,7 +71,7 @@ using OwnedTypeInfo = OrtOwned<OrtTypeInfo, &OrtApi::ReleaseTypeInfo>;
 using OwnedExternalInfo = OrtOwned<OrtExternalInitializerInfo, &OrtApi::ReleaseExternalInitializerInfo>;
 using OwnedShape = OrtOwned<OrtTensorTypeAndShapeInfo, &OrtApi::ReleaseTensorTypeAndShapeInfo>;
 
-/// Reads a list from onnxruntime, which needs two calls: for the length and for the elements.
+/// Returns a list of onnxruntime. `count` gets its length, `fill` its elements.
 template <class T, class Count, class Fill, class Handle>
 std::vector<T> list(Count count, Fill fill, const Handle* handle) {
   size_t size = 0;

@@ -14,11 +14,11 @@
 namespace weft::ort {
 namespace {
 
-/// Operators of negligible cost, which alone are not worth a call.
+/// Operators of negligible cost. A part that has only these is not worth a call.
 constexpr std::array<std::string_view, 10> cheap_operators = {
     "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Cast", "Shape", "Size", "Constant", "ConstantOfShape"};
 
-/// From 1.27 on, the inputs of a fused node include the outer values that its bodies read.
+/// The first version, 1.27, in which the inputs of a fused node include the outer values that its bodies read.
 constexpr uint32_t whole_nodes_version = 27;
 
 class Search {
@@ -56,7 +56,7 @@ class Search {
     return std::ranges::any_of(node.implicit, [&](const std::string& name) { return !graph_.is_constant(name); });
   }
 
-  /// False if a node was refused meanwhile, so that the parts have changed.
+  /// Compiles the parts that the accepted nodes form. Returns false if this refuses a node: the parts then change.
   bool try_parts(std::vector<Part>& parts) {
     std::vector<bool> is_ours;
     for (const std::string& reason : reasons_) is_ours.push_back(reason.empty());
@@ -74,8 +74,8 @@ class Search {
     return true;
   }
 
-  /// Compiles the program of a part. It may be specialised for values of the graph's own inputs, except for conditions:
-  /// a branch that does not compile is left to the CPU provider.
+  /// Compiles the program of a part. It may be specialised for values of inputs of the whole graph. Inputs of type bool
+  /// are excepted, so that all branches are compiled and one that fails is left to the CPU provider.
   std::shared_ptr<Compiled> compile(const std::vector<size_t>& part, const Boundary& boundary) {
     ModelText model = writer_.write(part, boundary);
     for (const std::string& input : boundary.inputs) {
@@ -89,7 +89,8 @@ class Search {
     if (reasons_[node].empty()) reasons_[node] = reason.empty() ? "refused" : reason;
   }
 
-  /// Refuses nodes whose values onnxruntime cannot pass to or from a plug-in.
+  /// Refuses nodes of a part that read inputs or make outputs of a kind that onnxruntime cannot pass to or from a
+  /// plug-in. Returns true if there are any.
   bool refuse_ports(const std::vector<size_t>& part, const Boundary& boundary) {
     bool found = false;
     auto check = [&](const std::vector<std::string>& ports, bool is_input) {
@@ -118,7 +119,7 @@ class Search {
     if (part.size() == 1) return refuse(part[0], reason);
     std::vector<size_t> culprits = named_nodes(part, std::string(error.where()) + "\n" + std::string(error.why()));
     for (size_t culprit : culprits) refuse(culprit, reason);
-    bool is_kind = error.code() == "E120" || error.code() == "E121";  // named once for all nodes of the kind
+    bool is_kind = error.code() == "E120" || error.code() == "E121";  // these name one node of each operator
     for (size_t node : part) {
       for (size_t culprit : culprits) {
         if (is_kind && graph_.nodes[node].full_op() == graph_.nodes[culprit].full_op()) refuse(node, reason);
@@ -127,8 +128,8 @@ class Search {
     if (culprits.empty()) refuse(find_culprit(part), reason);
   }
 
-  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". For a node in a body the
-  /// number counts the body's nodes, so only its name counts.
+  /// Returns the nodes of the part that a message names: "node 12 '/conv1/Conv' (Conv)". A node in a body has its
+  /// number within the body, so it is found by its name only.
   std::vector<size_t> named_nodes(const std::vector<size_t>& part, std::string_view text) const {
     std::vector<size_t> found;
     for (size_t at = text.find("node "); at != text.npos; at = text.find("node ", at + 1)) {
@@ -144,14 +145,15 @@ class Search {
     return found;
   }
 
-  /// Finds a node by number unless nodes were inserted, by name unless two nodes share it.
+  /// Returns node `number` of the part if it has the name, else the first node with the name. The numbers shift if the
+  /// compiler inserts nodes, and several nodes may have one name.
   std::optional<size_t> node_called(const std::vector<size_t>& part, size_t number, std::string_view name) const {
     if (number < part.size() && writer_.written_name(part[number]) == name) return part[number];
     auto found = std::ranges::find_if(part, [&](size_t node) { return writer_.written_name(node) == name; });
     return found == part.end() ? std::nullopt : std::optional(*found);
   }
 
-  /// Returns the node of the part whose body has a node of this name.
+  /// Returns the node of the part that has a node of this name in its body.
   std::optional<size_t> holder_of(const std::vector<size_t>& part, std::string_view name) const {
     for (size_t node : part) {
       if (has_inside(graph_.nodes[node].handle, name)) return node;
@@ -169,8 +171,8 @@ class Search {
     return false;
   }
 
-  /// Handles messages that name no node: bisects the part down to one node. If both halves compile, the part is cut
-  /// between them.
+  /// Returns the node to refuse for an error that names none: bisects the part. If both halves compile, returns the
+  /// first node of the second half, which splits the part.
   size_t find_culprit(std::vector<size_t> part) {
     while (part.size() > 1) {
       std::vector<size_t> first(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(part.size() / 2));

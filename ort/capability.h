@@ -22,11 +22,12 @@ struct Refusal {
 
 struct Capability {
   std::vector<Part> parts;
-  std::vector<Refusal> refusals;  ///< by node
+  std::vector<Refusal> refusals;  ///< in the order of the nodes
 };
 
-/// Compiles the whole graph. If the compiler refuses a node, compiles the others in as few convex parts as possible,
-/// until every part compiles. Leaves out parts of only views and casts, which are not worth a call.
+/// Compiles the whole graph. If the compiler refuses a node, splits the other nodes into as few convex parts as
+/// possible and compiles these, until every part compiles. Leaves out parts of only views and casts, which are not
+/// worth a call.
 Capability find_capability(const GraphView& graph, ProgramStore& programs);
 
 /// Returns the refusals as text, one line for each operator and reason: "3 x NonZero: ...".

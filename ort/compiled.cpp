@@ -18,7 +18,7 @@ std::vector<std::string> port_names(const std::vector<Port>& ports) {
   return names;
 }
 
-/// One run's outputs: onnxruntime makes each when its sizes are known, and Weft writes into it.
+/// The outputs of one run. When the sizes of an output are known, onnxruntime allocates it, and Weft writes to it.
 struct Outputs {
   OrtKernelContext* kernel;
   const std::vector<size_t>& places;
@@ -33,9 +33,10 @@ struct Outputs {
   }
 
   /// Returns the memory for an output. A caller may bind the same memory to an input and an output, as generators do
-  /// with their key-value cache. The run updates it in place if possible, and copies the input first if necessary.
+  /// with their key-value cache. The run then updates the memory in place if possible, else copies the input
+  /// first.
   void* memory_for_run(size_t index, const int64_t* dims, size_t rank, size_t bytes) {
-    alignas(64) static char nothing;  // the address of an empty output may be null
+    alignas(64) static char nothing;  // used for an empty output, whose address may be null
     void* data = make(index, dims, rank);
     return data && bytes > 0 ? data : &nothing;
   }
@@ -58,7 +59,7 @@ struct Outputs {
     ok(api.ort->FillStringTensor(value, strings.data(), strings.size()));
   }
 
-  /// Copies a result to onnxruntime's output, unless the run has already written it there, as usual.
+  /// Copies a result to onnxruntime's output, unless the run has written it there, as runs mostly do.
   void deliver(size_t index, const Tensor& result) {
     if (result.dtype() == WEFT_STRING) return write_strings(index, result);
     if (!memory[index]) make(index, result.dims().data(), result.dims().size());

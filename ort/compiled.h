@@ -16,32 +16,32 @@ namespace weft::ort {
 struct Device;
 class Memory;
 
-/// Where the inputs and outputs of a run lie: host or device memory.
+/// The memory that holds the inputs and outputs of a run (host or GPU), and the stream of the run.
 struct RunPlace {
-  const Device* gpu = nullptr;            ///< null: in the host's memory
-  bool waits_for_default_stream = false;  ///< the user's stream is the default one: runs wait for the work queued there
-  void* stream = nullptr;                 ///< the user's, on which runs are queued; null: runs end with the call
+  const Device* gpu = nullptr;            ///< null: host memory
+  bool waits_for_default_stream = false;  ///< runs wait for work on the default stream, the user's
+  void* stream = nullptr;                 ///< the user's stream for runs; null: runs are synchronous
 };
 
 /// A compiled part of a graph. Any number of threads may run it at once: each takes a context and gives it back.
 ///
-/// Sizes that neither the model nor onnxruntime names become symbols. Where an operator needs two of them to be equal,
-/// the program is compiled for equal sizes. If they differ in a run (one is 1 and broadcasts), the part is compiled
-/// again for the sizes of that run.
+/// Sizes that neither the model nor onnxruntime names become symbols. Where an operator relates two such sizes, the
+/// program is compiled for equal ones. If they differ in a run (one is 1 and broadcasts), the part is compiled again
+/// for the sizes of that run.
 class Compiled {
  public:
   /// Compiles the same part again with these sizes of its inputs ("x=2,3").
   using Again = std::function<Program(const std::vector<std::string>& shapes)>;
-  /// `memory` allocates for the program; null: the library does.
+  /// `memory` allocates the program's memory; if null, the library does.
   Compiled(Program program, std::shared_ptr<Memory> memory, const RunPlace& place, Again again = {});
-  /// Tunes in the background from the first run on; then the program that `tune` returns replaces this one.
+  /// Starts `tune` in the background at the first run. The program that it returns then replaces this one.
   void tune_while_serving(OnlineTuning::Tune tune) { tuning_ = std::make_unique<OnlineTuning>(std::move(tune)); }
 
-  /// The index, among a fused node's inputs and outputs, of each input and output of the program; matched by name.
+  /// For each input and output of the program, its index among the inputs or outputs of the fused node.
   struct Binding {
     std::vector<size_t> inputs, outputs;
   };
-  /// Throws E310 if the node lacks an input or has an output that the program does not compute.
+  /// Matches inputs and outputs by name. Throws E310 if the node lacks an input or an output of the program.
   Binding bind(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) const;
   void run(OrtKernelContext* kernel, const Binding& binding) const;
   const Program& program() const { return served_.program(); }
@@ -49,7 +49,7 @@ class Compiled {
  private:
   void run(OrtKernelContext* kernel, const Binding& binding, const std::vector<Tensor>& inputs) const;
   std::shared_ptr<const Compiled> variant_for_sizes(const std::vector<Tensor>& inputs) const;
-  /// Runs the program, or the faster one if tuning has found one.
+  /// Runs the tuned program if there is one, else the first program.
   std::vector<Tensor> run_best(const std::vector<Tensor>& inputs, const RunOptions& options) const;
 
   std::shared_ptr<Memory> memory_;  // outlives the program
@@ -57,7 +57,7 @@ class Compiled {
   RunPlace place_;
   Again again_;
   std::vector<std::string> inputs_, outputs_;
-  std::vector<bool> is_optional_;  // of the inputs
+  std::vector<bool> is_optional_;  // for each input
   mutable Variants<Compiled> variants_;
   std::unique_ptr<OnlineTuning> tuning_;  // null: nothing is tuned
 };

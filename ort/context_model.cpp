@@ -37,7 +37,7 @@ std::string text_attribute(const OrtNode* node, const char* name) {
   return text;
 }
 
-/// Returns the attribute's string, without the 0 at its end.
+/// Returns the string of an attribute without its terminating 0.
 std::string name_attribute(const OrtNode* node, const char* name) {
   std::string text = text_attribute(node, name);
   return text.substr(0, text.find('\0'));
@@ -64,7 +64,8 @@ fs::path path_of_context_model(const OrtGraph* graph, const ContextOptions& opti
   return source.parent_path() / (source.stem().string() + "_ctx.onnx");
 }
 
-/// Returns the path of a program that a model names. Models are not trusted, so it must be in the model's folder.
+/// Returns the path of a program's file that a model names. The file must be in the model's folder, because models are
+/// not trusted.
 fs::path beside(const fs::path& folder, const std::string& name) {
   fs::path path(name);
   if (path.empty() || path.has_parent_path() || path.is_absolute() || name == "..")
@@ -78,7 +79,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A file that this object removes at its end.
+/// A temporary file; the destructor removes it.
 class TemporaryFile {
  public:
   TemporaryFile() {

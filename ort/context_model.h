@@ -8,7 +8,7 @@
 
 #include "ort/provider.h"
 
-/// EPContext models: ONNX models whose nodes contain a compiled program, or name the file of one beside the model.
+/// EPContext models: ONNX models with nodes that contain a compiled program, or the name of its file beside the model.
 namespace weft::ort {
 
 /// True if the node contains a program of Weft.
@@ -24,7 +24,7 @@ OrtNode* make_context_node(const Compiled& program, const std::string& provider,
                            const OrtGraph* graph, const ContextOptions& options, const std::vector<std::string>& inputs,
                            const std::vector<std::string>& outputs);
 
-/// Returns what a program saved now requires; a session compares this before it loads an EPContext model.
+/// Returns Weft's version as text. A session compares it with that of an EPContext model before it loads the model.
 std::string compatibility_text();
 
 }  // namespace weft::ort

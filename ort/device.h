@@ -10,9 +10,9 @@ constexpr uint32_t amd_vendor = 0x1002;
 
 /// A device that the provider offers.
 struct Device {
-  std::string name = "cpu";  ///< Weft's name of it: "nvidia:0"
-  std::string chip = "cpu";  ///< the chip of its programs: "nvidia:sm_90a"
-  int number = 0;            ///< among the devices; the value of the option device_id
+  std::string name = "cpu";  ///< Weft's name of the device: "nvidia:0"
+  std::string chip = "cpu";  ///< the chip for which programs are compiled: "nvidia:sm_90a"
+  int number = 0;            ///< index in devices(); the value of the option device_id
 
   bool is_gpu() const { return name != "cpu"; }
   /// Returns the vendor's PCI number. The CPU has AMD's, because applications expect it for these provider names.
@@ -22,7 +22,7 @@ struct Device {
 /// Returns the GPUs of this machine, or its processor if there are none.
 const std::vector<Device>& devices();
 
-/// Returns the device of this name, or the first device if there is none.
+/// Returns the device called `name`; the first device if no device has this name.
 const Device& device_named(const std::string& name);
 
 }  // namespace weft::ort

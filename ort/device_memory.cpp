@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t alignment = 64;
 
-/// Describes the memory with alignment 0, because onnxruntime treats memory of another alignment as that of another
-/// device.
+/// Returns onnxruntime's description of the memory. Its alignment is 0, because onnxruntime treats memory with another
+/// alignment as memory of another device.
 OwnedMemoryInfo describe(const Device& device, uint32_t vendor, const char* name, OrtDeviceMemoryType type) {
   OrtMemoryInfo* info = nullptr;
   ok(api.ort->CreateMemoryInfo_V2(name, OrtMemoryInfoDeviceType_GPU, vendor, device.number, type, 0, OrtDeviceAllocator,
@@ -46,7 +46,7 @@ class Allocator : public OrtAllocator {
   std::shared_ptr<Pool> pool_;
 };
 
-/// Returns the GPU that owns this memory; null for host memory, even if onnxruntime calls its device a GPU.
+/// Returns the GPU that owns this memory. Null for host memory, also if it is offered under a GPU's name.
 const Device* gpu_of(const OrtMemoryDevice* memory) {
   if (api.ep->MemoryDevice_GetDeviceType(memory) != OrtMemoryInfoDeviceType_GPU || !devices()[0].is_gpu())
     return nullptr;

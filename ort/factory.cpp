@@ -61,8 +61,8 @@ ProviderSettings read_settings(const std::string& name, const Device& device, co
   return settings;
 }
 
-/// Returns the device to use. An application that names no device gets all devices of the name; the first one is used,
-/// unless device_id asks for another.
+/// Returns the device for a session. `offered` has the devices of the provider's name that onnxruntime selected: all if
+/// the application named none. The first is used unless the option device_id (`id`) names another.
 const Device& chosen_device(std::span<const OrtKeyValuePairs* const> offered, const std::string& id) {
   const char* first = nullptr;
   for (const OrtKeyValuePairs* metadata : offered) {
@@ -84,8 +84,8 @@ std::string asked_id(const OrtSessionOptions* session, const std::string& name) 
 
 }  // namespace
 
-/// Makes a provider for a session. If this throws, onnxruntime's Python runs the session on the CPU, unless told not
-/// to.
+/// Makes a provider for a session. If this throws, onnxruntime's Python runs the session on the CPU unless fallback is
+/// disabled.
 OrtEp* Factory::create(std::span<const OrtKeyValuePairs* const> offered, const OrtSessionOptions* session,
                        const OrtLogger* logger) const {
   try {
@@ -106,8 +106,8 @@ const DeviceMemory* Factory::memory_of(const Device& device) const {
   return number < memory_.size() ? &memory_[number] : nullptr;
 }
 
-/// Finds the device in onnxruntime's list: a GPU by its vendor and its place among the vendor's GPUs, a processor by
-/// its type.
+/// Returns the device's entry in onnxruntime's list. A GPU is found by its vendor and its index among the vendor's
+/// GPUs, a CPU by its type. Makes an entry for a GPU that is not in the list.
 const OrtHardwareDevice* Factory::hardware_of(const Device& device,
                                               std::span<const OrtHardwareDevice* const> hardware) {
   auto wanted = device.is_gpu() ? OrtHardwareDeviceType_GPU : OrtHardwareDeviceType_CPU;
@@ -127,7 +127,7 @@ const OrtHardwareDevice* Factory::hardware_of(const Device& device,
   return made;
 }
 
-/// Offers a device to onnxruntime. Classic provider names select it by `cuda_device_id`.
+/// Offers a device to onnxruntime. The option device_id selects a device by the metadata `cuda_device_id`.
 OrtEpDevice* Factory::offer(const Device& device, const OrtHardwareDevice* hardware) {
   OrtKeyValuePairs *metadata = nullptr, *options = nullptr;
   api.ort->CreateKeyValuePairs(&metadata);
@@ -147,10 +147,10 @@ Factory::~Factory() {
   for (OrtHardwareDevice* hardware : made_) api.ep->ReleaseHardwareDevice(hardware);
 }
 
-/// Offers device memory. The cpu target works in host memory and needs this only if an application expects it.
+/// Offers device memory. For the CPU, memory is offered only under the provider name for which applications expect it.
 void Factory::set_up_memory() {
   if (devices()[0].is_gpu() || name_ == "AMDGPUExecutionProvider") {
-    // onnxruntime-genai accepts only AMD's memory under that name, whichever vendor made the GPU.
+    // Under that name, onnxruntime-genai accepts only memory of the vendor AMD, even on an NVIDIA GPU.
     for (const Device& device : devices())
       memory_.emplace_back(device, name_ == "AMDGPUExecutionProvider" ? amd_vendor : device.vendor());
   }

@@ -12,7 +12,7 @@
 
 namespace weft::ort {
 
-/// The names of the provider; all run the same engine. The first three are those of AMD's providers. onnxruntime for
+/// The names of the provider, which all run Weft. The first three are those of AMD's providers. onnxruntime for
 /// Python reserves the first name for itself, so a session by name needs the fourth (docs/onnxruntime.md).
 constexpr std::array<std::string_view, 4> provider_names = {"MIGraphXExecutionProvider", "ROCMExecutionProvider",
                                                             "AMDGPUExecutionProvider", "WeftExecutionProvider"};

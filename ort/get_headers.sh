@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Finds onnxruntime's public C headers (interface 24 or newer), fetching them if need be; nothing of them is kept in the
-# repository and nothing is installed.
+# Finds onnxruntime's public C headers (interface 24 or newer), and downloads them if necessary. Installs nothing.
 #
-#     ort/get_headers.sh FOLDER      prints the folder to include from; the reason and exit code 1 when there is none
+#     ort/get_headers.sh FOLDER      prints the include folder; if there is none, the reason, and returns 1
 #
-# Looked at in turn: $ORT_INCLUDE, FOLDER from an earlier call, the usual system folders, and Debian's package
-# libonnxruntime-dev: of the machine's own release first, then of experimental and sid through an apt configuration of
-# its own. $DEBIAN_MIRROR names a mirror where the machine's sources are not Debian's.
+# Tries in order: $ORT_INCLUDE; FOLDER from an earlier call; the usual system folders; Debian's package
+# libonnxruntime-dev, first of the machine's own release, then of experimental and sid, for which it writes a separate
+# apt configuration. Set $DEBIAN_MIRROR to a mirror of Debian if the machine's own sources are not Debian's.
 set -uo pipefail
 oldest=24
 [ -n "${1:-}" ] || { echo "usage: ort/get_headers.sh FOLDER" >&2; exit 2; }
@@ -29,7 +28,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 
-# download [APT OPTION...]: fetches the package with these settings and unpacks it into the folder.
+# download [APT OPTION...]: downloads the package with these options of apt and unpacks it into the folder.
 download() {
   (cd "$work" && rm -f ./*.deb && apt-get -qq "$@" download libonnxruntime-dev) >/dev/null 2>&1 || return
   rm -rf "${folder:?}/usr"
@@ -53,7 +52,7 @@ for suite in experimental sid; do
   echo "deb [signed-by=$keyring] $mirror $suite main" >"$state/sources"
   settings=(-o "Dir::Etc::SourceList=$state/sources" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$state/lists"
     -o Dir::State::Status=/dev/null -o "Dir::Cache=$state/cache" -o "APT::Default-Release=$suite"
-    -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false)  # a mirror may lag; signatures are checked all the same
+    -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false)  # a mirror may be out of date; apt still checks signatures
   apt-get -qq "${settings[@]}" update >/dev/null 2>&1 && download "${settings[@]}"
 done
 give_up "libonnxruntime-dev with interface $oldest or newer is nowhere to be had; set ORT_INCLUDE"

@@ -19,7 +19,8 @@ struct Queue {
   }
 };
 
-/// A point in the work for another stream to wait for. The host waits instead, because only one stream has work.
+/// A point in a stream's work, for which another stream or the host can wait. The host waits in both cases, because a
+/// session has only one stream.
 class Notification : public OrtSyncNotificationImpl {
  public:
   explicit Notification(const Queue& queue) : OrtSyncNotificationImpl{}, queue_(queue) {

@@ -9,8 +9,8 @@
 /// providers.
 namespace weft::ort {
 
-/// Makes the stream object for the user's stream, on which work is queued. If `users` is null, runs and copies are
-/// synchronous, so waiting for it does nothing. Its Release deletes it.
+/// Makes onnxruntime's object for the user's stream, on which work is queued. If `users` is null, runs and copies are
+/// synchronous, and waiting for the stream does nothing. The object's Release deletes it.
 OrtSyncStreamImpl* make_stream(const Device& device, void* users);
 
 /// Makes the copy kernels of a provider; free them with OrtEpApi::ReleaseKernelRegistry.

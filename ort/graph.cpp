@@ -54,14 +54,14 @@ std::vector<std::pair<std::string, int64_t>> read_opsets(const OrtGraph* graph) 
   return opsets;
 }
 
-/// Weft's types, indexed by their number in onnxruntime; -1 for types that Weft lacks.
+/// Maps onnxruntime's number of a type to Weft's type; -1 for types that Weft lacks.
 constexpr int dtypes[] = {
     -1,       WEFT_F32,    WEFT_U8,     WEFT_I8,       WEFT_U16,        WEFT_I16,    WEFT_I32,
     WEFT_I64, WEFT_STRING, WEFT_BOOL,   WEFT_F16,      WEFT_F64,        WEFT_U32,    WEFT_U64,
     WEFT_C64, WEFT_C128,   WEFT_BF16,   WEFT_F8E4M3FN, WEFT_F8E4M3FNUZ, WEFT_F8E5M2, WEFT_F8E5M2FNUZ,
     WEFT_U4,  WEFT_I4,     WEFT_F4E2M1, WEFT_U2,       WEFT_I2,         WEFT_F8E8M0};
 
-/// onnxruntime numbers the types after f4e2m1 differently from onnx.proto: f8e8m0, u2, i2.
+/// Numbers in onnx.proto of onnxruntime's types from 24 on: f8e8m0, u2, i2. Lower numbers are equal in both.
 constexpr int proto_types_from_24[] = {25, 26, 24};
 
 Tensor string_tensor(const OrtValue* value, std::span<const int64_t> dims) {
@@ -86,10 +86,10 @@ Tensor copy_of(const OrtValue* value) {
   return tensor.dtype() == WEFT_STRING ? tensor : Tensor::copy(tensor.dtype(), tensor.bytes(), tensor.dims());
 }
 
-/// The least bytes of a constant that is mapped; smaller ones are not worth a mapping.
+/// Constants of at least this many bytes are mapped from their file; for smaller ones a mapping costs too much.
 constexpr size_t least_mapped = 65536;
 
-/// Returns type and sizes of a tensor; nothing for other values or unknown sizes.
+/// Returns type and sizes of a tensor; nothing if the value is no tensor or a size is unknown.
 std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const OrtValueInfo* value) {
   const OrtTypeInfo* type = type_info(value);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
@@ -105,7 +105,7 @@ std::optional<std::pair<weft_dtype, std::vector<int64_t>>> fixed_shape(const Ort
   return std::pair(dtype_of(element), dims);
 }
 
-/// Copies a sequence or map. GetValue of onnxruntime makes a new value for each item, freed here.
+/// Copies a sequence or map. Frees the value that onnxruntime's GetValue makes for each item.
 Tensor container_of(const OrtValue* value, weft_kind kind) {
   OrtAllocator* allocator = nullptr;
   ok(api.ort->GetAllocatorWithDefaultOptions(&allocator));
@@ -169,10 +169,10 @@ std::optional<StoredConstant> GraphView::stored_constant(const std::string& valu
                         .dims = shape->second};
   try {
     size_t bytes = stored.map().bytes().size(), said = api.ort->ExternalInitializerInfo_GetByteSize(info);
-    bool is_same = said == 0 || said == bytes;  // models need not state it
+    bool is_same = said == 0 || said == bytes;  // 0: the model does not give the length
     return is_same && bytes >= least_mapped ? std::optional(stored) : std::nullopt;
   } catch (const Error&) {
-    return std::nullopt;  // onnxruntime has it, or reports the error
+    return std::nullopt;  // onnxruntime reads the constant itself, or reports the error
   }
 }
 

@@ -14,14 +14,15 @@
 
 #include "weft/weft.hpp"
 
-/// A graph of onnxruntime, read once into plain data. Its handles are valid as long as the call that passed the graph.
+/// A graph of onnxruntime as plain data. The handles in it are valid until the callback that received the graph
+/// returns.
 namespace weft::ort {
 
 struct NodeView {
   const OrtNode* handle = nullptr;
   std::string name = {}, op = {}, domain = {};
   std::string provider = {};             ///< the provider that has taken the node already
-  std::vector<std::string> inputs = {};  ///< "" for one that is left out
+  std::vector<std::string> inputs = {};  ///< "" for an omitted input
   std::vector<std::string> outputs = {};
   std::vector<std::string> implicit = {};  ///< values of this graph that the bodies of an If, Loop or Scan read
 
@@ -30,7 +31,7 @@ struct NodeView {
   bool has_bodies() const;
 };
 
-/// Where a file holds a constant.
+/// A constant in a file: path, offset in bytes, type and sizes.
 struct StoredConstant {
   std::string path;
   size_t offset = 0;
@@ -45,31 +46,31 @@ struct GraphView {
   const OrtNode* parent = nullptr;   ///< the If, Loop or Scan that this is a body of
   std::vector<NodeView> nodes = {};  ///< in topological order
   std::vector<std::string> inputs = {}, outputs = {};
-  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< all that nodes read or write
+  std::unordered_map<std::string, const OrtValueInfo*> values = {};  ///< every value that nodes read or write, by name
   std::vector<std::pair<std::string, int64_t>> opsets = {};
 
   bool is_constant(const std::string& value) const;
   /// Returns the tensor of a constant initialiser; the pointer lives as long as the graph.
   const OrtValue* constant(const std::string& value) const;
-  /// Returns the place of a large constant that onnxruntime has left in a file; nothing for other constants.
+  /// Returns the file and offset of a large constant that onnxruntime has not loaded; nothing for other constants.
   std::optional<StoredConstant> stored_constant(const std::string& value) const;
 };
 
 GraphView read_graph(const OrtGraph* graph);
 
-/// Reads one node as a graph of its own. An If is compiled this way as a trial, before its bodies are left alone.
+/// Reads one node as a separate graph. An If is compiled as such a graph, to decide whether Weft runs it as a whole.
 GraphView graph_of_node(const GraphView& graph, const OrtNode* node);
 
 /// Returns the graph that contains a node; null while onnxruntime examines the body of a node.
 const OrtGraph* graph_of(const OrtNode* node);
 std::string name_of(const OrtValueInfo* value);
-const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null where it is not known
+const OrtTypeInfo* type_info(const OrtValueInfo* value);  ///< null if the type is not known
 std::string op_of(const OrtNode* node);
 
-/// Returns the bodies of an If, Loop or Scan with their attribute names.
+/// Returns the bodies of an If, Loop or Scan, each with the name of its attribute.
 std::vector<std::pair<std::string, const OrtGraph*>> bodies(const OrtNode* node);
 
-/// Counts the nodes of the graph and of the bodies inside.
+/// Returns the number of nodes of the graph, including the nodes of bodies.
 size_t count_nodes(const GraphView& graph);
 
 /// Makes a tensor that views onnxruntime's data (strings are copied). Throws E149 for element types that Weft lacks.

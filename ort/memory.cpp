@@ -39,8 +39,8 @@ Memory::~Memory() {
   if (empty_cache_) empty_cache_();
 }
 
-/// Takes aligned memory from the user's function, which knows no alignment. The host may be unable to access that
-/// memory, so the start of each block is recorded here.
+/// Allocates aligned memory by the user's function, which has no parameter for the alignment. `bases_` records the
+/// start of each block, because the host may be unable to write to the block itself.
 void* Memory::take_users(size_t bytes, size_t alignment) {
   void* base = external_allocate_(bytes + alignment);
   if (!base) return nullptr;
@@ -87,7 +87,7 @@ size_t Pool::rounded(size_t bytes) const {
   return strategy_ == ArenaStrategy::same_as_requested ? least : std::bit_ceil(least);
 }
 
-/// Returns the smallest idle block that is large enough, unless most of it would be wasted.
+/// Returns the smallest idle block that is large enough; null if more than half of it would be unused.
 void* Pool::reuse(size_t bytes) {
   auto piece = idle_.lower_bound(bytes);
   if (piece == idle_.end() || piece->first / 2 > bytes) return nullptr;

@@ -13,16 +13,16 @@
 
 namespace weft::ort {
 
-/// The memory of a session on its device, for packed weights and working memory, on a GPU also for inputs and outputs.
-/// It comes from the library, the driver or the user's functions, and counts towards the session's limit. On the CPU,
-/// onnxruntime owns the results.
+/// Allocates the memory of a session on its device: packed weights, working memory and, on a GPU, inputs and outputs.
+/// The memory comes from the library, the driver or the user's functions, and counts towards the session's limit. On
+/// the CPU, onnxruntime allocates inputs and outputs.
 class Memory {
  public:
   Memory(const Options& options, const Device& device);
   Memory(const Memory&) = delete;
   ~Memory();
 
-  /// Valid as long as this object.
+  /// Returns this object as an allocator for Weft's C interface, valid as long as this object.
   const weft_allocator* allocator() const { return &allocator_; }
   /// Returns null if there is no memory, or if the limit is reached.
   void* allocate(size_t bytes, size_t alignment);
@@ -40,11 +40,11 @@ class Memory {
   int64_t limit_;
   std::mutex mutex_;
   int64_t used_ = 0;
-  std::unordered_map<void*, void*> bases_;  // blocks from the user's functions, by the aligned address returned
+  std::unordered_map<void*, void*> bases_;  // aligned address to start, of blocks from the user's functions
 };
 
-/// A pool of GPU memory. onnxruntime allocates each input and output in each run, and a captured graph can be replayed
-/// only if they have the same addresses again.
+/// A pool of GPU memory that reuses blocks. onnxruntime allocates inputs and outputs anew for each run, but a captured
+/// graph can be replayed only if their addresses are the same again.
 class Pool {
  public:
   Pool(std::shared_ptr<Memory> memory, ArenaStrategy strategy) : memory_(std::move(memory)), strategy_(strategy) {}
@@ -64,7 +64,7 @@ class Pool {
   ArenaStrategy strategy_;
   std::mutex mutex_;
   std::multimap<size_t, void*> idle_;
-  std::unordered_map<void*, size_t> sizes_;  // of all blocks, idle or not
+  std::unordered_map<void*, size_t> sizes_;  // of idle and used blocks
 };
 
 }  // namespace weft::ort

@@ -13,7 +13,7 @@
 namespace weft::ort {
 namespace {
 
-// Field numbers of onnx.proto, where a name helps.
+// Field numbers of onnx.proto that are used several times.
 enum NodeField { node_input = 1, node_output = 2, node_name = 3, node_op = 4, node_attribute = 5, node_domain = 7 };
 enum GraphField { graph_node = 1, graph_name = 2, graph_initializer = 5, graph_input = 11, graph_output = 12 };
 enum ModelField { model_ir = 1, model_graph = 7, model_opset = 8 };
@@ -26,7 +26,7 @@ constexpr int64_t ir_version = 10;
 Message tensor_type(const OrtTensorTypeAndShapeInfo* info) {
   ONNXTensorElementDataType element{};
   ok(api.ort->GetTensorElementType(info, &element));
-  dtype_of(element);  // refuses types that Weft lacks
+  dtype_of(element);  // throws for types that Weft lacks
   Message type = Message().number(1, proto_type_of(element));
   if (!api.ort->TensorTypeAndShape_HasShape(info)) return type;
   size_t rank = 0;
@@ -93,7 +93,7 @@ Message value_info(const OrtValueInfo* value) {
   return info ? message.message(2, type_of(info)) : message;
 }
 
-/// Returns null for a value that is not a tensor.
+/// Returns type and sizes of a value; null if it is not a tensor.
 const OrtTensorTypeAndShapeInfo* tensor_info(const OrtValueInfo* value) {
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ok(api.ort->CastTypeInfoToTensorInfo(type_info(value), &tensor));
@@ -115,7 +115,7 @@ bool has_nameless_size(const OrtValueInfo* value) {
   return false;
 }
 
-/// Encodes a ValueInfoProto with a constant's exact type.
+/// Encodes a ValueInfoProto for a constant, with its type and sizes.
 Message constant_info(const Constant& constant) {
   const Tensor tensor = constant.tensor();
   Message shape;
@@ -144,13 +144,13 @@ Message tensor_message(const Tensor& tensor, const std::string& name) {
 template <class T>
 std::vector<T> read_attribute(const OrtOpAttr* attribute, OrtOpAttrType type) {
   size_t bytes = 0;
-  api.ort->ReleaseStatus(api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails, but returns the size
+  api.ort->ReleaseStatus(api.ort->ReadOpAttr(attribute, type, nullptr, 0, &bytes));  // fails, but sets `bytes`
   std::vector<T> values(bytes / sizeof(T));
   if (bytes > 0) ok(api.ort->ReadOpAttr(attribute, type, values.data(), bytes, &bytes));
   return values;
 }
 
-/// Each text ends with a 0.
+/// Writes the strings of an attribute. In `strings`, each ends with a 0.
 void write_strings(Message& message, const std::vector<char>& strings) {
   for (auto begin = strings.begin(); begin != strings.end();) {
     auto end = std::find(begin, strings.end(), '\0');
@@ -165,7 +165,7 @@ Message tensor_attribute(const OrtOpAttr* attribute) {
   return tensor_message(view_of(OwnedValue(value).get()), "");
 }
 
-/// Encodes an AttributeProto; returns "" for graphs, which are read as bodies of the node.
+/// Encodes an AttributeProto. Returns "" for an attribute that is a graph: bodies are written by write_body.
 Message write_attribute(const OrtOpAttr* attribute) {
   const char* name = nullptr;
   OrtOpAttrType type{};
@@ -309,7 +309,7 @@ void ModelWriter::add_ports(Message& graph, const std::vector<std::string>& valu
   for (const std::string& value : values) graph.message(field, value_info(graph_.values.at(value)));
 }
 
-/// Writes a constant into the model if the model is to be quantised; returns whether it did.
+/// Writes an f32 constant into the model if the model is to be quantised; returns true if it did.
 bool ModelWriter::add_weight(Message& graph, const Constant& constant) const {
   if (!quantization_.is_wanted()) return false;
   Tensor tensor = constant.tensor();

@@ -8,40 +8,40 @@
 #include "ort/message.h"
 #include "ort/quantize.h"
 
-/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model, and the
-/// compiler fixes them to the tensors that onnxruntime holds.
+/// Writes a part of onnxruntime's graph as an ONNX model for Weft's compiler. Weights are inputs of the model;
+/// compiling makes them constants, with the values of onnxruntime's tensors.
 namespace weft::ort {
 
 struct Constant {
   std::string name;
   Tensor given = {};
-  bool is_lent = false;                       ///< onnxruntime's memory, which lives as long as the graph
-  std::optional<StoredConstant> stored = {};  ///< instead of `given`
+  bool is_lent = false;                       ///< `given` views onnxruntime's memory, valid as long as the graph
+  std::optional<StoredConstant> stored = {};  ///< the place in a file; then `given` is empty
 
-  /// Maps the file anew at each call, so that pages that were read do not stay in memory.
+  /// Returns the tensor. Maps a file anew at each call, so that pages do not stay in memory.
   Tensor tensor() const { return stored ? stored->map() : given; }
 };
 
 struct ModelText {
   std::string bytes = {};                ///< a ModelProto
-  std::vector<Constant> constants = {};  ///< inputs of the model that are fixed
+  std::vector<Constant> constants = {};  ///< inputs that compiling makes constants
   std::vector<std::string> inputs = {}, outputs = {};
   std::vector<std::string> static_inputs = {};  ///< inputs whose values the program may be specialised for
   bool has_nameless_size = false;               ///< an input has a size that neither the model nor onnxruntime names
 };
 
-/// The values, without constants, that a part of a graph reads from outside, and those that it makes for other nodes or
-/// for the graph's caller.
+/// The inputs and outputs of a part of a graph: the values, except constants, that the part reads from outside, and
+/// those that it makes for other nodes or for the caller of the graph.
 struct Boundary {
   std::vector<std::string> inputs, outputs;
 };
 
-/// Returns the node's name; if it has none, its operator and number.
+/// Returns the node's name; if it has none, a name made of its operator and `number`.
 std::string name_or_number(const NodeView& node, size_t number);
 
 class ModelWriter {
  public:
-  /// Encodes the nodes, and notes why a node cannot be written. `quantization`: applied when a model is written.
+  /// Encodes the nodes; `fault` returns why a node cannot be encoded. `write` quantises the model by `quantization`.
   ModelWriter(const GraphView& graph, const Quantization& quantization);
 
   /// Returns the reason why node number `node` cannot be written; "" if it can.
@@ -51,13 +51,13 @@ class ModelWriter {
   /// Returns the reason why `value` cannot be an input or output of a program; "" if it can.
   std::string port_fault(const std::string& value, bool is_input) const;
   bool is_condition(const std::string& value) const;  ///< a tensor of bool
-  bool is_of_host(const std::string& value) const;    ///< strings or no tensor: onnxruntime has no such value on a GPU
+  bool is_of_host(const std::string& value) const;    ///< true for strings and non-tensors, which cannot be on a GPU
   Boundary boundary(std::span<const size_t> part) const;
   /// Writes the nodes numbered `part`, which are in topological order, as a model.
   ModelText write(std::span<const size_t> part, const Boundary& boundary) const;
 
  private:
-  ONNXTensorElementDataType element_of(const std::string& value) const;  ///< undefined: no tensor
+  ONNXTensorElementDataType element_of(const std::string& value) const;  ///< UNDEFINED if the value is no tensor
   bool add_weight(Message& graph, const Constant& constant) const;
   void add_nodes(Message& graph, ModelText& model, std::span<const size_t> part) const;
   void add_ports(Message& graph, const std::vector<std::string>& values, int field) const;

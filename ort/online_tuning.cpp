@@ -14,7 +14,7 @@ void OnlineTuning::begin() {
 
 void OnlineTuning::run() noexcept {
   auto tuned = tune_([this] { return stops_.load(); });
-  tune_ = {};  // also releases the weights that it held
+  tune_ = {};  // frees the weights that the function holds
   std::lock_guard lock(mutex_);
   tuned_ = std::move(tuned);
 }

@@ -10,8 +10,8 @@
 
 namespace weft::ort {
 
-/// Looks for faster kernels while a program is in use. It starts to measure at the program's first run, in its own
-/// thread; later runs use the program that it finds.
+/// Measures kernels in a thread of its own while a program is in use, from the first run on. Runs after the
+/// measurements use the tuned program.
 class OnlineTuning {
  public:
   /// Makes the tuned program, or null if there is none. Returns soon after `stop` returns true. Does not throw.
@@ -21,7 +21,7 @@ class OnlineTuning {
   ~OnlineTuning();
 
   void begin();
-  /// Returns null until tuning has ended.
+  /// Returns the tuned program; null until tuning has ended.
   std::shared_ptr<const adapters::Served> result() const {
     std::lock_guard lock(mutex_);
     return tuned_;

@@ -46,7 +46,7 @@ bool parse_number(std::string_view text, Number& out) {
 }
 
 void parse(const std::string& name, const std::string& text, int64_t& out) {
-  uint64_t value = 0;  // "no limit" is often written as the largest size_t
+  uint64_t value = 0;  // may be the largest size_t, which often stands for "no limit"
   if (!parse_number(text, value)) refuse_value(name, text, "a whole number of at least 0");
   out = static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
 }
@@ -142,7 +142,7 @@ void check_memory(const Options& o) {
     refuse("E502", "an external allocator needs both functions", "set external_alloc and external_free");
 }
 
-/// Notes options of the ROCm provider that have no effect alone.
+/// Adds notes about tuning options of the ROCm provider that have no effect as they are set.
 void note_tuning(Options& o) {
   if (o.tunable_op_tuning_enable && !o.tunable_op_enable)
     o.notes.push_back("option tunable_op_tuning_enable changes nothing: tunable_op_enable is not set");
@@ -204,7 +204,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
     std::string name = variable_of(row.name), text = variable(name);
     if (!text.empty()) set(options, device, row, name, text);
   }
-  arena_limit(options.default_memory_arena_cfg);  // parses, or throws
+  arena_limit(options.default_memory_arena_cfg);  // throws if it does not parse
   options.disable_caching |= options.disable_compiled_model_caching;
   if (options.fp8_enable)
     options.notes.emplace_back("fp8_enable is simulated on CPUs: values are rounded to e4m3 and multiplied in f32");
@@ -217,7 +217,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
   return options;
 }
 
-/// Variables of AMD's providers without an option of Weft.
+/// Variables of AMD's providers that Weft has no option for.
 static const std::vector<std::string> idle = {
     "ORT_MIGRAPHX_ALLOCATOR_POOL",         "ORT_MIGRAPHX_ALLOW_CROSS_BATCH_OPS", "ORT_MIGRAPHX_BATCH_SHAPE_PROFILE",
     "ORT_MIGRAPHX_BORROW_OUTPUTS",         "ORT_MIGRAPHX_COMPILE_TARGET",        "ORT_MIGRAPHX_DUMP_EP_CONTEXT_MODEL",

@@ -21,28 +21,29 @@ struct Options {
 #include "ort/options.def"
 #undef OPTION
 
-  /// Messages for the user about options that change nothing here, and why.
+  /// Messages for the user: options that have no effect here, and why.
   std::vector<std::string> notes = {};
 
-  /// Returns the smallest of all given limits; 0: none.
+  /// Returns max_mem of default_memory_arena_cfg; without it, the smaller of mem_limit and gpu_mem_limit; 0: no limit.
   int64_t memory_limit() const;
-  /// True if kernels are measured while a program is compiled; false: while it runs, if at all.
+  /// True if kernels are measured while a program is compiled.
   bool tunes_at_once() const { return exhaustive_tune || miopen_conv_exhaustive_search; }
   bool tunes_while_serving() const { return tunable_op_enable && tunable_op_tuning_enable && !tunes_at_once(); }
-  /// Returns the time limit of measuring.
+  /// Returns the limit, in seconds, of the time for measuring kernels.
   double tune_seconds() const;
   /// Returns the folder of saved programs, which are found by content; "" for none.
   std::string cache_folder() const;
   Address allocate() const { return external_alloc ? external_alloc : gpu_external_alloc; }
   Address free() const { return external_free ? external_free : gpu_external_free; }
   Address empty_cache() const { return external_empty_cache ? external_empty_cache : gpu_external_empty_cache; }
-  /// Returns the user's stream for the work. Null: none, or the driver's default stream; runs are then synchronous.
+  /// Returns the user's stream. Null if there is none or if it is the driver's default stream; runs are then
+  /// synchronous.
   void* stream() const { return reinterpret_cast<void*>(user_compute_stream); }
   /// Returns all options that change the code of a program as text, which is part of the program's identity.
   std::string identity() const;
 };
 
-/// Reads `given`, the options by name as the user spelt them, for a session on `device`. `variable` reads an
+/// Reads `given`, the options by name as the user wrote them, for a session on `device`. `variable` reads an
 /// environment variable ("" if not set); variables win over options. Throws E202 for an unknown name (with the
 /// nearest), E203 for a value that does not parse, E502 for options that contradict each other or the device.
 Options read_options(const std::map<std::string, std::string>& given, const Device& device,
@@ -51,7 +52,7 @@ Options read_options(const std::map<std::string, std::string>& given, const Devi
 /// Returns the names of all options.
 std::vector<std::string> option_names();
 
-/// Returns a line about AMD's variables that are set but change nothing; "" if there are none.
+/// Returns a line about variables of AMD's providers that are set but have no effect; "" if there are none.
 std::string idle_variables();
 
 }  // namespace weft::ort

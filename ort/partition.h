@@ -6,12 +6,13 @@
 
 namespace weft::ort {
 
-/// Gathers the nodes of one side (ours or not) into as few convex parts as possible: no path leaves a part and comes
-/// back, so each can run as one node. Nodes are numbered in topological order; `reads[i]` are the nodes whose values
-/// node i reads. Each part is in topological order, and so are the parts.
+/// Groups our nodes into as few convex parts as possible. No path leaves a convex part and comes back, so the part can
+/// run as one node. Nodes are numbered in topological order; reads[i] has the nodes that make the operands of node i.
+/// Parts, and the nodes in each part, are in topological order.
 ///
-/// A node's level counts how often a path to it changes sides, at most. A path that leaves a part returns at least two
-/// levels higher, so all nodes of one level and side are convex together.
+/// There are two sides, our nodes and the others. The level of a node is the greatest number of changes between sides
+/// on a path to it. A path that leaves a part comes back at least two levels higher, so our nodes of one level are
+/// convex.
 std::vector<std::vector<size_t>> convex_parts(std::span<const std::vector<size_t>> reads,
                                               const std::vector<bool>& is_ours);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two functions that onnxruntime looks for in a plug-in.
+// The two functions that onnxruntime calls in a plug-in library.
 #include "ort/api.h"
 #include "ort/factory.h"
 

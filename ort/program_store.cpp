@@ -11,10 +11,10 @@
 namespace weft::ort {
 namespace {
 
-constexpr const char* content_key = "weft.content";  // in the metadata of the model, and so of the saved program
+constexpr const char* content_key = "weft.content";  // a key of the metadata of the model and of the saved program
 constexpr int model_metadata = 14;
 
-/// Adds the fingerprint to the model's metadata. It is appended: protobuf allows the fields of a message in any order.
+/// Adds the identity to the model's metadata. Appending it is valid, because protobuf allows fields in any order.
 std::string with_identity(const std::string& model, const std::string& identity) {
   return Message{model}.message(model_metadata, Message().text(1, content_key).text(2, identity)).data;
 }
@@ -23,7 +23,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Logs the measurements, if there were any.
+/// Compiles the model; if kernels were measured, logs the number of rounds.
 Program compile_and_say(const std::string& model, CompileOptions options, const Log& log) {
   size_t rounds = 0;
   options.progress = [&](std::string_view phase, size_t round, size_t) { rounds = phase == "tune" ? round : rounds; };
@@ -78,8 +78,8 @@ std::shared_ptr<Compiled> ProgramStore::make(Program program, Compiled::Again ag
   return std::make_shared<Compiled>(std::move(program), memory_, place, std::move(again));
 }
 
-/// Returns the weights for the program, which releases or copies them: onnxruntime's tensors live only as long as the
-/// call that passes them. Strings are read once.
+/// Returns the weights by name. If `are_kept`, copies weights that onnxruntime lends, which live only until its call
+/// returns. Strings need no copy, because the program reads them at once.
 std::vector<std::pair<std::string, Tensor>> ProgramStore::weights(const ModelText& model, bool are_kept) const {
   std::vector<std::pair<std::string, Tensor>> weights;
   for (const Constant& constant : model.constants) {
@@ -113,7 +113,7 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   CompileOptions options = compile_options();
   options.constants = weights(model, !lets_go);
   if (!is_saved_) options.static_inputs = model.static_inputs;  // a saved program cannot depend on a value of a run
-  options.static_inputs.emplace_back();                         // not an input: an empty list would mean any
+  options.static_inputs.emplace_back();  // a name that no input has: an empty list would allow all inputs
   std::string bytes = with_identity(model.bytes, identity);
   if (options_.dump_subgraphs) std::ofstream("weft_" + identity.substr(0, 32) + ".onnx", std::ios::binary) << bytes;
   Program program = compile_and_say(bytes, options, log_);
@@ -122,7 +122,7 @@ std::shared_ptr<Compiled> ProgramStore::compile(const ModelText& model, const st
   auto again = [bytes, options](const std::vector<std::string>& shapes) {
     CompileOptions exact = options;
     exact.shapes = shapes;
-    exact.tune_seconds = 0;  // because a run waits for it
+    exact.tune_seconds = 0;  // no measuring, because a run waits for this program
     return weft::compile(bytes_of(bytes), exact);
   };
   auto made = is_once ? make(std::move(program)) : make(std::move(program), again);
@@ -159,7 +159,7 @@ std::shared_ptr<Compiled> ProgramStore::find_in_cache(const std::string& identit
   std::string path = options_.force_recompile ? std::string() : cache_path(identity);
   if (path.empty() || !std::filesystem::exists(path)) return nullptr;
   auto program = try_load(path);
-  if (program && program->program().metadata(content_key) != identity) program = nullptr;  // not the file of this model
+  if (program && program->program().metadata(content_key) != identity) program = nullptr;  // a file of another model
   if (program) loaded_.insert(program.get());
   return program;
 }

@@ -17,25 +17,26 @@ namespace weft::ort {
 
 class Log;
 
-/// Compiles each part of a graph once: the program that shows that a part compiles also runs it. Programs are found by
-/// content, in memory and in files, so that a saved program of another model is never used.
+/// Compiles each part of a graph once: the program that shows whether the part compiles is also the one that runs it.
+/// Programs are found by a hash of the model, in memory and in files. So a saved program of another model is never
+/// used.
 class ProgramStore {
  public:
-  /// `is_saved`: programs will be saved, whatever the options say. `memory` allocates for the session's programs; null:
-  /// the library does.
+  /// `is_saved`: programs will be saved, regardless of the options. `memory` allocates the memory of the session's
+  /// programs; if null, the library does.
   ProgramStore(const Options& options, const Device& device, const Log& log, bool is_saved,
                std::shared_ptr<Memory> memory);
 
   const Quantization& quantization() const { return quantization_; }
   bool is_on_gpu() const { return device_.is_gpu(); }
-  /// Returns the program of a part. Throws the compiler's error, also at later calls for the same part.
+  /// Returns the program of a part, compiled if necessary. Throws the compiler's error, also at later calls.
   std::shared_ptr<Compiled> get(const ModelText& model);
   /// Loads a program that was saved inside or beside an EPContext model.
   std::shared_ptr<Compiled> load(std::span<const std::byte> saved) const;
   std::shared_ptr<Compiled> load(const std::string& path) const;
-  /// Saves a program returned by `get` as the options ask, once it is known to be used.
+  /// Saves a program of `get` to the files that the options name. Call it when the program is known to be used.
   void keep(const Compiled& program);
-  /// Drops the programs that nobody else holds.
+  /// Removes all programs from the store; programs in use stay alive.
   void clear() { known_.clear(); }
 
  private:
@@ -54,9 +55,9 @@ class ProgramStore {
   const Options& options_;
   const Device& device_;
   const Log& log_;
-  bool is_saved_;  // programs may be saved, so they keep all of their weights
+  bool is_saved_;  // programs may be saved, so they keep their weights
   Quantization quantization_;
-  std::shared_ptr<Memory> memory_;  // null: the library's own
+  std::shared_ptr<Memory> memory_;  // null: the library allocates
   std::map<std::string, std::variant<std::shared_ptr<Compiled>, Error>> known_;
   std::set<const Compiled*> loaded_;  // loaded from cache_dir, so not saved again
   int kept_ = 0;                      // programs saved as save_compiled_path

@@ -13,14 +13,14 @@
 namespace weft::ort {
 namespace {
 
-/// The first version, 1.27, in which onnxruntime reports when a session is ready.
+/// The first version, 1.27, in which onnxruntime calls the provider when a session is ready.
 constexpr uint32_t end_call_version = 27;
 
-/// Returns freed memory to the system. onnxruntime has freed the weights that our programs hold, but glibc keeps blocks
-/// of a few MiB while memory above them on the heap is in use.
+/// Returns freed memory to the system: onnxruntime has freed its copies of the weights by now. glibc by itself would
+/// keep freed blocks of a few MiB if a block behind them on the heap is in use.
 void return_free_memory() { ::malloc_trim(0); }
 
-/// A compiled part as a node of the session's graph.
+/// A node of the session's graph that runs a compiled part.
 class FusedNode : public OrtNodeComputeInfo {
  public:
   FusedNode(std::shared_ptr<Compiled> program, Compiled::Binding binding)
@@ -124,7 +124,7 @@ Provider::~Provider() {
   if (copies_) api.ep->ReleaseKernelRegistry(copies_);
 }
 
-/// Tells that inputs and outputs lie on the device, in memory of the session's own pool.
+/// Declares to onnxruntime that inputs and outputs are in GPU memory, from a pool of this session.
 void Provider::set_up_gpu() {
   auto memory = memory_ ? memory_ : std::make_shared<Memory>(Options{}, settings_.device);
   pool_ = std::make_shared<Pool>(std::move(memory), settings_.options.arena_extend_strategy);
@@ -149,7 +149,7 @@ void Provider::set_up_gpu() {
 #endif
 }
 
-/// Drops unused trial programs, which hold memory.
+/// Frees the programs of parts that were compiled as a trial and are not used.
 void Provider::end_initialisation() {
   programs_.clear();
   return_free_memory();
@@ -162,7 +162,7 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
     log_.warning("operators of the model:" + operators_text(graph));
   Capability found = find_capability(graph, programs_);
   if (settings_.is_strict && !found.refusals.empty()) {
-    // Thrown later: onnxruntime skips a provider that fails here, but reports one that fails to compile its nodes.
+    // Thrown later, by compile(): onnxruntime ignores an error here and skips the provider, but reports an error there.
     strict_failure_ = "not all nodes run on Weft (" + settings_.device.chip + "):" + describe(graph, found.refusals);
     return claim(graph, free_nodes(graph), support);
   }
@@ -177,12 +177,12 @@ void Provider::get_capability(const OrtGraph* handle, OrtEpGraphSupportInfo* sup
 void Provider::claim(const GraphView& graph, const std::vector<size_t>& nodes, OrtEpGraphSupportInfo* support) const {
   std::vector<const OrtNode*> handles;
   for (size_t node : nodes) handles.push_back(graph.nodes[node].handle);
-  // The program holds the weights, so onnxruntime need not keep them.
+  // The program has the weights, so onnxruntime need not keep them.
   OrtNodeFusionOptions options{.ort_version_supported = api.version, .drop_constant_initializers = true};
   ok(api.ep->EpGraphSupportInfo_AddNodesToFuse(support, handles.data(), handles.size(), &options));
 }
 
-/// Claims Weft's EPContext nodes; false if there are none. A graph with such nodes has no other nodes for Weft.
+/// Claims Weft's EPContext nodes; returns false if there are none. A graph that has some has no other nodes for Weft.
 bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo* support) const {
   bool found = false;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -193,8 +193,8 @@ bool Provider::claim_context_nodes(const GraphView& graph, OrtEpGraphSupportInfo
   return found;
 }
 
-/// True if a node outside runs this body, so that no node in it may be taken: a provider takes an If, Loop or Scan
-/// whole, and onnxruntime expands a SequenceMap. onnxruntime asks for inner graphs first.
+/// True if no node of this body may be claimed: Weft will claim an outer If, Loop or Scan as a whole, or onnxruntime
+/// will expand an outer SequenceMap. onnxruntime asks for the nodes of a body before those of the outer graph.
 bool Provider::runs_as_part_of_a_node(const GraphView& body) {
   for (const OrtNode* node = body.parent; node;) {
     if (op_of(node) == "SequenceMap") return true;

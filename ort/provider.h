@@ -16,12 +16,12 @@
 
 namespace weft::ort {
 
-/// A session's settings for EPContext models: `ep.context_*` of its configuration.
+/// A session's settings for EPContext models, from the entries `ep.context_*` of its configuration.
 struct ContextOptions {
   bool is_enabled = false;
   bool is_embedded = false;
-  std::string model_path = {};  ///< path of the EPContext model to write, or of one read from memory
-  std::string prefix = {};      ///< prefix of its nodes' names
+  std::string model_path = {};  ///< of the EPContext model to write, or of one that was read from memory
+  std::string prefix = {};      ///< prefix of the names of EPContext nodes
 };
 
 struct ProviderSettings {
@@ -29,13 +29,13 @@ struct ProviderSettings {
   const Device& device;
   Options options;
   ContextOptions context = {};
-  bool is_strict = false;  ///< no node may run elsewhere
+  bool is_strict = false;  ///< it is an error if a node does not run on Weft
 };
 
 /// The execution provider of one session.
 class Provider : public OrtEp {
  public:
-  /// `memory` is the session's device memory if applications can see it, otherwise null.
+  /// `memory` is the device memory that is offered to applications; null if none is.
   Provider(ProviderSettings settings, const DeviceMemory* memory, const OrtLogger* logger);
   Provider(const Provider&) = delete;
   ~Provider();
@@ -55,8 +55,8 @@ class Provider : public OrtEp {
   ProviderSettings settings_;
   const DeviceMemory* device_memory_;
   Log log_;
-  std::shared_ptr<Memory> memory_;  // null: the library provides the programs' memory
-  std::shared_ptr<Pool> pool_;      // of inputs and outputs on a GPU
+  std::shared_ptr<Memory> memory_;  // null: the library allocates the programs' memory
+  std::shared_ptr<Pool> pool_;      // allocates inputs and outputs on a GPU
   OrtKernelRegistry* copies_ = nullptr;
   ProgramStore programs_;
   std::string strict_failure_;

@@ -4,7 +4,7 @@
 
 #include "weft/weft.hpp"
 
-/// Quantises products by weights to 8 bits, integers or floats.
+/// Quantises matrix products and convolutions with constant weights to 8-bit integers or floats.
 namespace weft::ort {
 
 /// How convolutions and matrix products of an f32 model are quantised.
@@ -15,10 +15,11 @@ struct Quantization {
   bool is_wanted() const { return !to.empty(); }
 };
 
-/// Throws E106 for a table that cannot be read, E203 for one that does not parse or has the other form.
+/// Checks a calibration table: TensorRT's form if `is_native`, else JSON. Throws E106 if it cannot be read, E203 if it
+/// does not parse or is not JSON although it must be.
 void check_table(const std::string& path, bool is_native);
 
-/// Returns the ONNX file with quantised layers, or unchanged if no layer can be quantised.
+/// Returns the bytes of the ONNX model with quantised layers; unchanged if no layer can be quantised.
 std::string quantized(const std::string& model, const Quantization& how);
 
 }  // namespace weft::ort

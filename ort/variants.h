@@ -9,12 +9,12 @@
 
 namespace weft::ort {
 
-/// Keeps the 32 newest programs that were compiled for values known only at run time, each under a text of these
-/// values. Callers hold the program that they run.
+/// A cache of the 32 newest programs that were compiled for values known only at run time. The key is a text of these
+/// values. A caller's shared_ptr keeps a removed program alive.
 template <class T>
 class Variants {
  public:
-  /// Returns the entry for `key`, made by `make()` if it is missing; other threads that want it wait.
+  /// Returns the entry for `key`; makes it by `make()` if it is missing, while other threads that need it wait.
   template <class Make>
   std::shared_ptr<const T> get(const std::string& key, const Make& make) {
     std::lock_guard lock(mutex_);

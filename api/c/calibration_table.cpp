@@ -21,7 +21,7 @@ using Ranges = std::map<std::string, Range>;
   refuse("E203", cat("calibration table '", path, "': ", what));
 }
 
-/// Collects the numbers of nested lists and of wrapped numpy arrays.
+/// Appends the numbers in `value` to `numbers`: a number, nested lists, or a wrapped numpy array.
 void collect(const Json& value, std::vector<double>& numbers) {
   if (value.is_number()) numbers.push_back(value.get<double>());
   if (value.is_array())

@@ -62,8 +62,8 @@ void give_graph(weft_graph** out, Imported imported) {
   *out = made.release();
 }
 
-/// Returns the program of a graph that accepts instructions. Throws for a model with static inputs: such a model is
-/// read again for each of their values.
+/// Returns the graph's program, to which instructions can be appended. Throws for a model with static inputs, because
+/// such a model is read again for each set of their values.
 Program& open_program(const weft_graph* graph) {
   Program& program = program_of(graph);
   if (graph->model)
@@ -185,7 +185,7 @@ weft_status* weft_graph_append(weft_graph* graph, const char* op, const weft_val
     for (size_t i = 0; i < input_count; ++i) operands.push_back(value_of(*graph, inputs[i]));
     std::string_view text = &required(op, "op");
     if (const CustomOperator* custom = find_custom(*graph, text)) {
-      // Attributes follow the name, as for any operator.
+      // The name becomes "custom", so that the parser of built-in operators reads the attributes.
       std::string rest = cat("custom", text.substr(custom->name.size()));
       OpText parsed = parse_op_text(rest);
       std::vector<std::string> attributes;

@@ -53,8 +53,8 @@ struct weft_context {
 
 struct weft_graph {
   std::unique_ptr<weft::Program> program;
-  std::shared_ptr<weft::StaticModel> model;      // if inputs are static: `program` is the one for likely values
-  std::vector<weft::Instruction*> instructions;  // by the `instruction` of weft_value
+  std::shared_ptr<weft::StaticModel> model;      // set if inputs are static; `program` then assumes likely values
+  std::vector<weft::Instruction*> instructions;  // index: weft_value::instruction
   std::vector<weft::Result> results;
   std::vector<weft::CustomOperator> operators;
   /// The data that weft_port points to.
@@ -68,7 +68,7 @@ struct weft_graph {
 namespace weft {
 
 weft_status* status_of(const Error& error);
-/// Returns the status for the exception that is being handled.
+/// Returns the status for the exception of the current catch block.
 weft_status* status_of_current_exception();
 [[noreturn]] void usage_error(std::string code, std::string what, std::string hint = {});
 
@@ -86,7 +86,7 @@ weft_status* guarded(const Body& body) noexcept {
 /// Returns the bytes of a model, copied unless the caller lends them.
 Bytes given_bytes(const void* data, size_t size, const CompileOptions& options);
 
-/// Throws E210 if the pointer is NULL.
+/// Returns the object that `pointer` points to; throws E210 if it is NULL.
 template <class T>
 T& required(T* pointer, const char* name) {
   if (!pointer) usage_error("E210", cat("argument '", name, "' is NULL"));
@@ -118,23 +118,23 @@ T known_part(const T* given, const T& defaults) {
   return options;
 }
 
-/// Copies only the members that the caller's struct has.
+/// Copies `filled` to `out`, except members that the caller's version of the struct lacks.
 template <class T>
 void fill(T* out, T filled) {
   filled.struct_size = given_size(*out);
   std::memcpy(static_cast<void*>(out), &filled, std::min(filled.struct_size, sizeof filled));
 }
 
-/// Returns now plus `seconds`; throws E210 unless they are finite and at least 0.
+/// Returns the time in `seconds` from now; throws E210 unless `seconds` is finite and at least 0.
 std::chrono::steady_clock::time_point deadline_after(double seconds);
 
-/// Returns the text as a tensor u8[size].
+/// Returns the bytes of the string as a tensor u8[size].
 inline Tensor bytes_tensor(const std::string& bytes) {
   return {.dtype = DType::u8, .dims = {std::ssize(bytes)}, .data = Bytes::copy(as_bytes(bytes))};
 }
 void give_text(char** out, const char* name, const std::string& text);
 
-/// Throws E210 for an operator without a name or a rule.
+/// Converts the C struct; throws E210 if its name or rule is missing.
 CustomOperator to_operator(const weft_operator& given);
 HostExecutor to_executor(const weft_executor& given);
 CompileOptions to_compile_options(const weft_compile_options* given);

@@ -42,7 +42,7 @@ ShapeRequest::Size parse_size(std::string_view text, std::string_view whole) {
 ShapeRequest parse_one(std::string_view input, std::string_view sizes, char separator, std::string_view whole) {
   ShapeRequest request{.input = std::string(trim(input)), .sizes = {}};
   if (request.input.empty()) refuse(cat("'", printable(whole), "' names no input"), "write x=1,3,224,224");
-  if (trim(sizes).empty()) return request;  // a scalar
+  if (trim(sizes).empty()) return request;  // no sizes: a scalar
   if (trim(sizes).ends_with(separator)) refuse_size("", whole);
   for (std::string_view size : split(sizes, separator)) request.sizes.push_back(parse_size(size, whole));
   return request;

@@ -10,8 +10,8 @@
 /// Parses options from text, for the command line and for interfaces that pass options as text.
 namespace weft {
 
-/// Parses sizes of inputs, in the form of any of several known tools. `..` gives a range, `?` keeps a size as the model
-/// has it:
+/// Parses sizes of inputs in any of the forms below, which other tools use too. `..` gives a range; `?` keeps the size
+/// of the model:
 ///
 ///     x=1,3,224,224      x=1..8,3,224,224      x=1..8:4,3,224,224 (min..max:usual)      x=?,128
 ///     x:1x3x224x224,mask:1x128
@@ -20,10 +20,10 @@ namespace weft {
 /// Throws E203.
 std::vector<ShapeRequest> parse_shapes(std::string_view text);
 
-/// "batch=4". Throws E203.
+/// Parses a symbol and its value: "batch=4". Throws E203.
 std::pair<std::string, int64_t> parse_symbol(std::string_view text);
 
-/// "past=present". Throws E203.
+/// Parses the names of an input and an output: "past=present". Throws E203.
 DonationRequest parse_donation(std::string_view text);
 
 /// Parses "f32", "fp32", "float32", "bf16", "bfloat16", "f16", "fp16", "float16" or "half". Throws E203.

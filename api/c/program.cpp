@@ -64,7 +64,7 @@ void give_program(weft_program** out, std::shared_ptr<Executable> executable) {
   *out = new weft_program(std::move(executable));
 }
 
-/// Throws if files that hold the program's constants have changed since it was compiled.
+/// Returns the program; throws if a file with its constants has changed since it was compiled.
 std::shared_ptr<Executable> of_unchanged(const CompileOptions& options, std::shared_ptr<Executable> executable) {
   for (const auto& [name, tensor] : options.constants) check_kept(tensor.data);
   return executable;
@@ -98,7 +98,7 @@ CustomOperator to_operator(const weft_operator& given) {
 
 namespace {
 
-// One function for each kind of option: takes it from the C struct.
+// One function for each kind of option: converts the member of the C struct and assigns it to `to`.
 
 template <class From, class To>
 void take_text(From given, const char*, To& to) {

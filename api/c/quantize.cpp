@@ -16,7 +16,7 @@ Tensor input_of(const weft_tensor* given, const Port& port) {
               cat("it is ", to_string(port.type), " and has no default"));
 }
 
-/// Items of the caller's function.
+/// Samples that the caller's function weft_quantize_options::item gives.
 class CalledSamples : public quantise::Samples {
  public:
   explicit CalledSamples(const weft_quantize_options& options) : options_(options) {}
@@ -45,7 +45,7 @@ class CalledSamples : public quantise::Samples {
   size_t index_ = 0;
 };
 
-/// Returns the choices that are strings and numbers.
+/// Converts the options that are strings or numbers, not functions.
 quantise::Settings to_settings(const weft_quantize_options& o) {
   quantise::Settings settings;
   if (o.to) settings.to = quantise::parse_target(o.to);

@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-/// Returns the caller's tensor; a tensor without memory for an input that is left out.
+/// Returns the caller's tensor; for an input that the caller omits, a tensor without memory.
 Tensor input_or_nothing(const weft_tensor* given, const Port& port, size_t index) {
   if (given) return given->tensor;
   if (!port.default_value)

@@ -40,7 +40,7 @@ static_assert(static_cast<int>(Type::Kind::sequence) == WEFT_SEQUENCE &&
 
 namespace {
 
-constexpr size_t max_axes = 1024;  // no model comes near this rank; a larger one is a mistake
+constexpr size_t max_axes = 1024;  // far above the rank of any model: a larger rank is a mistake of the caller
 
 bool is_type(weft_dtype type) { return type >= WEFT_BOOL && type <= WEFT_STRING; }
 

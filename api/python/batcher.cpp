@@ -20,8 +20,8 @@ namespace {
 
 using Given = std::vector<std::optional<Tensor>>;
 
-/// Tensors over memory of Python objects that are no longer used. A thread without the interpreter's lock (GIL) leaves
-/// them here; a thread that holds the lock frees them.
+/// Unused tensors over memory of Python objects. A thread without the interpreter's lock (GIL) adds them; a thread that
+/// holds the lock frees them.
 class Leftovers {
  public:
   void add(Tensor tensor) {
@@ -120,7 +120,7 @@ class Queue {
     return list;
   }
 
-  /// Waits for the answer.
+  /// Runs one request and waits for its answer.
   nb::list run(const Given& given, double deadline) {
     leftovers_->free();
     std::vector<Tensor> outputs;
@@ -166,8 +166,8 @@ class Queue {
     return inputs;
   }
 
-  /// Parts of a joint run do not overlap, so each array may own its part. Only on `ref` can an output share the memory
-  /// of an input.
+  /// Converts outputs to arrays over the same memory, because the parts of a joint run do not overlap. Only on `ref`
+  /// can an output share the memory of an input; shared memory is copied there.
   nb::list arrays_of(const std::vector<Tensor>& outputs) const {
     nb::list list;
     for (const Tensor& output : outputs) list.append(array_of(output, !is_ref_));

@@ -86,7 +86,7 @@ weft_dtype type_named(const std::string& name) {
   throw weft::Error(WEFT_USAGE, "E310", "there is no element type '" + name + "'");
 }
 
-/// Returns a tensor over an array's memory, which the tensor keeps alive: an output may be a view of an input.
+/// Returns a tensor over an array's memory. It keeps the array alive, because an output may be a view of an input.
 weft::Tensor tensor_over(InputArray array, weft_dtype type, const std::vector<int64_t>& dims) {
   size_t bytes = array.nbytes();
   if (weft_dtype_bits(type) < 8) {  // nbytes counts a whole byte for each element
@@ -112,7 +112,7 @@ weft::Tensor tensor_of(InputArray array) {
   return tensor_over(array, from_dlpack(array.dtype()), dims);
 }
 
-/// Returns a tensor of `type` over an array that holds its bits.
+/// Returns a tensor of `type` over an array of integers that hold the bits of its elements.
 weft::Tensor tensor_of_bits(InputArray array, const std::string& type, const std::vector<int64_t>& dims) {
   return tensor_over(array, type_named(type), dims);
 }
@@ -142,8 +142,8 @@ nb::object strings_of(const weft::Tensor& tensor) {
   return nb::make_tuple(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()), strings);
 }
 
-/// Returns an array over the tensor's memory; over a copy when something else holds that memory too (unless `is_own`),
-/// because the caller may write to it.
+/// Returns an array over the tensor's memory. If something else uses that memory too, returns a copy (unless `is_own`),
+/// because the caller may write to the array.
 template <class Framework>
 nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::dlpack::dtype type, bool is_own) {
   bool copies = !is_own && weft_tensor_is_shared(tensor.get());
@@ -153,7 +153,7 @@ nb::object array_of(const weft::Tensor& tensor, std::vector<size_t> shape, nb::d
   return nb::cast(nb::ndarray<Framework>(data, shape.size(), shape.data(), owner, nullptr, type));
 }
 
-/// Types that numpy lacks: their name, sizes and bytes.
+/// Returns type name, sizes and bytes of a tensor of a type that numpy lacks.
 nb::object bits_of(const weft::Tensor& tensor, bool is_own) {
   nb::object bytes = array_of<nb::numpy>(tensor, {tensor.bytes().size()}, nb::dtype<uint8_t>(), is_own);
   return nb::make_tuple(weft_dtype_name(tensor.dtype()),
@@ -182,7 +182,7 @@ nb::object output_of(const weft::Tensor& tensor, const std::string& framework, b
 
 // --- programs ----------------------------------------------------------------------------------------------------
 
-/// Returns the fields of an input or output for Python: name, type text, element type, sizes, kind.
+/// An input or output for Python: name, type text, element type, sizes, has_default, is_donated, is_static.
 using PortTuple = std::tuple<std::string, std::string, std::string, nb::object, bool, bool, bool>;
 
 PortTuple port_tuple(const weft::Port& port) {
@@ -199,8 +199,8 @@ PortTuple port_tuple(const weft::Port& port) {
   return {port.name, port.type, dtype, sizes, port.has_default != 0, port.is_donated != 0, port.is_static != 0};
 }
 
-/// An operator of the caller's (weft_operator). `call` gets the attributes, the addresses of operands and results, and
-/// the sizes, `size_count` of them; it raises nothing.
+/// A custom operator (weft_operator). `call` gets the attributes, the addresses of operands and results, and
+/// `size_count` sizes; it never raises.
 struct Operator {
   using Call = std::function<int(std::string, std::vector<uintptr_t>, std::vector<int64_t>)>;
   std::string name, rule, source, function, tasks;
@@ -226,7 +226,7 @@ struct Operator {
   }
 };
 
-/// A program and contexts that are free: any number of threads may call it.
+/// A program and its free contexts. Any number of threads may call it.
 class Model {
  public:
   Model(weft::Program program, std::vector<std::shared_ptr<Operator>> operators)
@@ -235,8 +235,8 @@ class Model {
   }
   const weft::Program& program() const { return program_; }
 
-  /// Runs the model. `out`: for each output an array to write it to, or none; an empty list: none for all. For an
-  /// output written to its array, returns only its sizes. `is_bits`: the array holds integers of the same width.
+  /// Runs the model and returns its outputs. out[i], if given, is the array that output i is written to; then only the
+  /// sizes of output i are returned. `out` may be empty. is_bits[i]: out[i] holds integers of the element's width.
   std::vector<nb::object> run(const std::vector<std::optional<weft::Tensor>>& inputs,
                               const std::vector<std::optional<OutputArray>>& out, const std::vector<bool>& is_bits,
                               const std::string& framework, double deadline) {
@@ -258,9 +258,9 @@ class Model {
     return arrays;
   }
 
-  /// Runs on memory of the caller's: the address and sizes of each input, contiguous and of the program's types.
-  /// `allocate` gets the number and sizes of an output and gives its address. With a stream, all of it is memory of the
-  /// GPU that the program is for, and the work is queued there.
+  /// Runs on memory of the caller. Each input has an address and sizes; it is contiguous and of the program's type.
+  /// `allocate` gets the index and sizes of an output and returns its address. With a stream, all addresses are memory
+  /// of the program's GPU, and the work is queued on that stream.
   void run_at(const std::vector<uintptr_t>& addresses, const std::vector<std::vector<int64_t>>& sizes,
               nb::callable allocate, std::optional<uintptr_t> stream, double deadline) {
     std::vector<weft::Tensor> tensors;
@@ -300,7 +300,7 @@ class Model {
     int64_t count = weft_dtype_bits(type) / 8;
     for (int64_t size : dims) count *= size;
     weft_tensor* tensor = nullptr;
-    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // without elements any address will do
+    const void* data = address ? reinterpret_cast<const void*>(address) : this;  // an empty input: any address does
     weft::check(
         weft_tensor_wrap(type, dims.data(), dims.size(), data, static_cast<size_t>(count), nullptr, nullptr, &tensor));
     return weft::Tensor(tensor);
@@ -328,7 +328,7 @@ class Model {
 
 using Progress = std::function<void(std::string, size_t, size_t)>;
 
-/// The types in which the package gives each kind of option.
+/// The C++ type to which each kind of option is converted from Python.
 namespace option {
 using text = std::string;
 using path = std::string;
@@ -346,7 +346,7 @@ using donations = texts;
 using constants = std::vector<std::pair<std::string, weft::Tensor>>;
 using operators = std::vector<std::shared_ptr<Operator>>;
 using progress = std::optional<Progress>;
-struct Absent {};  ///< C and C++ alone have this option
+struct Absent {};  ///< the type of an option that Python does not have
 using allocator = Absent;
 using executor = Absent;
 using borrow = Absent;
@@ -384,7 +384,7 @@ struct Options {
 
   weft::CompileOptions get() const {
     weft::CompileOptions o;
-#define no_cache use_cache  // the C++ API has its opposite
+#define no_cache use_cache  // weft::CompileOptions has use_cache, its opposite
 #define OPTION(kind, name, initial, api, ...) give(name, o.api);
 #include "compile/options.def"
 #undef no_cache
@@ -407,9 +407,10 @@ Model* make_model(const Options& options, const Compile& compile) {
 
 // --- quantisation ------------------------------------------------------------------------------------------------
 
-/// The options of weft.quantize, and its callbacks in Python.
+/// The options of weft.quantize and its Python callbacks. No callback raises: api/python/weft/_quantize.py stores the
+/// exception and raises it after the run.
 struct Quantization {
-  /// The result of weft_quantize_options.item, and its tensors.
+  /// A function that gets an index and returns the result of weft_quantize_options.item and the input tensors.
   using Item = std::function<std::pair<int, std::vector<std::optional<weft::Tensor>>>(size_t)>;
   std::string to, method, weights, ranges;
   double percentile = 0, budget = 0, smooth = 0;
@@ -437,7 +438,6 @@ struct Quantization {
   }
 
  private:
-  /// Stores a Python exception and raises it when the call has ended.
   static int32_t give_item(void* user, size_t index, weft_tensor** inputs) {
     nb::gil_scoped_acquire gil;
     auto [answer, given] = (*static_cast<Quantization*>(user)->item)(index);
@@ -510,7 +510,7 @@ weft::Program program_of(nb::handle model) { return nb::cast<const Model&>(model
 
 }  // namespace weft::python
 
-/// Runs the `weft` command in this process; see driver/verbs.h. An interrupt ends it as it ends any command.
+/// Runs the `weft` command in this process; see driver/verbs.h. SIGINT and SIGPIPE end the process, as for any command.
 int command(const std::vector<std::string>& words, std::vector<std::string> program) {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGPIPE, SIG_DFL);

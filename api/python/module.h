@@ -12,12 +12,12 @@ namespace weft::python {
 
 /// Makes an instance of the class of weft._errors that belongs to the error's kind.
 nanobind::object exception_of(const weft::Error& error);
-/// Converts a result for weft/__init__.py: to a numpy array, or to the parts of a value that numpy cannot hold.
+/// Converts a result to a numpy array, or to a tuple for a value that numpy cannot hold; weft/__init__.py reads it.
 nanobind::object array_of(const weft::Tensor& tensor, bool is_own = false);
 weft::Program program_of(nanobind::handle model);
 
-/// A program's free contexts, kept by the stream that each ran on last: on that stream, a context's next run starts
-/// after its last one without further waiting. Any number of threads may use it.
+/// A program's free contexts, grouped by the stream of their last run. A run takes a context of its own stream, because
+/// the stream already orders the two runs. Any number of threads may use it.
 class Contexts {
  public:
   std::vector<weft::Tensor> run(weft::Program& program, std::span<const weft::Tensor> inputs,

@@ -18,11 +18,11 @@ struct ExchangeTable {
   uint32_t major, minor;
   const ExchangeTable* older;
   void *allocate, *take, *give;
-  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< borrows; returns 0, or -1 with an exception set
+  int (*look)(void* object, nb::dlpack::dltensor* out);  ///< borrows the tensor; 0, or -1 with an exception set
   void* stream;
 };
 
-/// Memory, sizes and steps of a tensor.
+/// Address, sizes and contiguity of a tensor.
 struct Look {
   const void* data = nullptr;
   std::vector<int64_t> sizes = {};
@@ -49,9 +49,9 @@ bool is_contiguous(const nb::dlpack::dltensor& tensor) {
 
 class TorchCall {
  public:
-  /// `order[i]` is the place of the program's input i among the arguments. Each of `makers` is called with the sizes of
-  /// an output and returns a new tensor. `table`: Tensor.__dlpack_c_exchange_api__, or None. `held`: the places of
-  /// arguments that are constants of the program, and their tensors.
+  /// `order[i]` is the index of the program's input i among the arguments. makers[i] is called with the sizes of output
+  /// i and returns a new tensor. `table`: Tensor.__dlpack_c_exchange_api__, or None. `held`: the arguments that are
+  /// constants of the program, each as its index and its tensor.
   TorchCall(nb::handle model, nb::object tensor_type, nb::handle table, std::vector<size_t> order, nb::list makers,
             const std::vector<std::pair<size_t, nb::object>>& held)
       : program_(weft::python::program_of(model)), type_(tensor_type), order_(std::move(order)) {
@@ -65,8 +65,8 @@ class TorchCall {
     for (const auto& [place, tensor] : held) held_.push_back({place, data_of(tensor), version_of(tensor)});
   }
 
-  /// Runs the program on tensors and integers and returns a tuple of new tensors; None if a constant of the program has
-  /// changed. With a stream, the work is queued there.
+  /// Runs the program on tensors and integers. Returns a tuple of new tensors, or None if a constant of the program has
+  /// changed. With a stream, the work is queued on it.
   nb::object run(nb::tuple arguments, std::optional<uintptr_t> stream) {
     for (const Held& each : held_) {
       nb::handle given = arguments[each.place];
@@ -111,7 +111,7 @@ class TorchCall {
     void add(weft_dtype type, const Look& of) {
       int64_t bytes = weft_dtype_bits(type) / 8;
       for (int64_t size : of.sizes) bytes *= size;
-      const void* data = of.data ? of.data : this;  // without elements any address will do
+      const void* data = of.data ? of.data : this;  // an empty tensor may have any address but null
       weft_tensor* tensor = nullptr;
       weft::check(weft_tensor_wrap(type, of.sizes.data(), of.sizes.size(), data, static_cast<size_t>(bytes), nullptr,
                                    nullptr, &tensor));
@@ -141,7 +141,7 @@ class TorchCall {
     }
   };
 
-  /// A tensor that is a constant of the program: where it lies, and how often it was written.
+  /// An argument that is a constant of the program: its index, its address, and torch's count of writes to it.
   struct Held {
     size_t place;
     const void* data;
@@ -149,7 +149,7 @@ class TorchCall {
   };
   int64_t version_of(nb::handle tensor) const { return nb::cast<int64_t>(tensor.attr(version_)); }
 
-  /// Returns the tensor through torch's table of DLPack functions; nothing if this torch has no such table.
+  /// Returns a DLPack view of a tensor by torch's table of functions; nothing if this torch has no such table.
   std::optional<nb::dlpack::dltensor> borrowed(nb::handle given) const {
     if (!PyType_IsSubtype(Py_TYPE(given.ptr()), reinterpret_cast<PyTypeObject*>(type_.ptr())))
       throw nb::type_error("a call of torch.compile returns a value that is not a tensor");

@@ -31,7 +31,7 @@ bool is_inside(const weft_dim& dim, std::string_view name) {
   return false;
 }
 
-/// Returns the ports without a default: all outputs, and the inputs that a request must give.
+/// Returns the ports without a default: all outputs, and the inputs that every request has.
 std::vector<const Port*> required(const std::vector<Port>& ports) {
   std::vector<const Port*> list;
   for (const Port& port : ports) {
@@ -84,7 +84,8 @@ bool find_axes(const std::vector<Port>& ports, std::string_view name, std::vecto
   return true;
 }
 
-/// Returns the rule with padding, if there is a mask whose length occurs in no other size; else the rule itself.
+/// Returns the rule with padding if an input is a mask whose length is a symbol that no expression contains; else the
+/// rule itself.
 BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std::vector<Port>& outputs) {
   for (const Port& port : inputs) {
     bool is_mask = std::string_view(port.name).find("mask") != std::string_view::npos && !port.has_default;
@@ -97,7 +98,7 @@ BatchRule with_length(BatchRule rule, const std::vector<Port>& inputs, const std
   return rule;
 }
 
-/// Requests with random contents.
+/// Makes requests with random contents.
 class Examples {
  public:
   Examples(const std::vector<Port>& inputs, const BatchRule& rule) : inputs_(inputs), rule_(rule) {}
@@ -124,8 +125,8 @@ class Examples {
     return sizes;
   }
 
-  /// Makes test data: masks are all 1, so they hide nothing; other integers are 0 or 1, which are valid indices of
-  /// every embedding table.
+  /// Makes a random input. Integers are 0 or 1, which are valid indices of almost every embedding table. Masks are all
+  /// 1, so they hide nothing.
   Tensor fill(const Port& port, const std::vector<int64_t>& sizes) {
     int64_t count = 1;
     for (int64_t size : sizes) count *= size;
@@ -143,11 +144,10 @@ class Examples {
     else if (type == WEFT_F64) std::memcpy(to, &wide, sizeof wide);
     else if (type == WEFT_F16) put_small(to, is_mask, 0x3c00, 10);
     else if (type == WEFT_BF16) put_small(to, is_mask, 0x3f80, 7);
-    else
-      *to = std::byte{is_mask || value > 0};  // only the lowest byte: 1 as an integer or bool, a tiny number as a float
+    else *to = std::byte{is_mask || value > 0};  // the lowest byte: 1 as an integer, a tiny number as an 8-bit float
   }
 
-  /// A 16-bit float: 1, or a random one in [1, 2).
+  /// Writes a 16-bit float: 1 or a random value in [1, 2). `one` has the bits of 1.
   void put_small(std::byte* to, bool is_one, uint16_t one, int fraction_bits) {
     auto bits = static_cast<uint16_t>(one | (is_one ? 0U : random_() & ((1U << fraction_bits) - 1)));
     std::memcpy(to, &bits, sizeof bits);
@@ -179,8 +179,8 @@ double number_at(const Tensor& tensor, size_t i) {
   return value;
 }
 
-/// True if the tensors are equal up to rounding: kernels, and so the order of additions, may differ with the number of
-/// rows.
+/// True if the tensors are equal up to rounding. For another number of rows, another kernel may run and add in another
+/// order.
 bool are_close(const Tensor& a, const Tensor& b) {
   if (!std::ranges::equal(a.dims(), b.dims())) return false;
   bool is_narrow = a.dtype() == WEFT_F16 || a.dtype() == WEFT_BF16;
@@ -211,7 +211,8 @@ bool agree(const Program& program, const BatchRule& rule, std::span<const Inputs
   return true;
 }
 
-/// Runs the same rows jointly and one by one, at the first size that the model accepts.
+/// Returns `rule` if random requests get the same answers together and alone, else a refusal. Tries several sizes until
+/// the model accepts one. `least` is the number of rows of a request.
 BatchRule confirm(const Program& program, const std::vector<Port>& inputs, BatchRule rule, int64_t least) {
   std::string why;
   for (int64_t size : {8, 16, 32, 64, 224, 4, 2, 1}) {
@@ -220,7 +221,7 @@ BatchRule confirm(const Program& program, const std::vector<Port>& inputs, Batch
       Inputs a = examples.make(least, size, size), b = examples.make(least, size, 2 * size);
       Inputs c = examples.make(least, size, size);
       std::vector<const Inputs*> requests{&a, &b, &c};
-      // equal lengths need no padding, so they show nothing
+      // requests of equal length need no padding, so they do not test it
       if (!rule.length.empty() && length_of(rule, a) == length_of(rule, b)) continue;
       if (agree(program, rule, requests)) return rule;
       return refuse(rule.length.empty() ? "its rows are mixed: in one batch they have other results than alone"

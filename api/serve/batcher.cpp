@@ -12,7 +12,7 @@ struct Batcher::Request {
   std::optional<Clock::time_point> deadline = {};
   Done done = {};
   Clock::time_point arrival = Clock::now(), begin = {};
-  bool is_alone = false;  ///< gives an input that has a default, which is not joined
+  bool is_alone = false;  ///< the request gives an input that has a default; such inputs cannot be joined
   bool is_answered = false;
   std::atomic<bool> is_cancelled = false;
 
@@ -70,7 +70,7 @@ Batcher::~Batcher() {
   for (const Shared& request : left) answer(request, {}, cancelled());
 }
 
-/// Checks the sizes before requests are joined, so that a wrong request never fails the run of others.
+/// Checks the sizes before requests are joined, so that a wrong request cannot make a joint run fail.
 void Batcher::check_fit(const Inputs& inputs) const {
   std::vector<const weft_tensor*> given;
   for (const Tensor& input : inputs) given.push_back(input.get());
@@ -111,7 +111,7 @@ void Batcher::cancel(uint64_t id) {
     auto at = open_.find(id);
     if (at == open_.end() || at->second->is_answered) return;
     at->second->is_cancelled = true;
-    if (std::erase(queue_, at->second) == 0) return;  // it runs: the run looks at the flag
+    if (std::erase(queue_, at->second) == 0) return;  // it is running: the run checks the flag
     found = at->second;
   }
   answer(found, {}, cancelled());
@@ -164,7 +164,7 @@ void Batcher::work(const Program& program) {
     try {
       if (!context) context.emplace(program.new_context());
       run(*context, joiner, batch);
-    } catch (...) {  // no context: every request gets the error
+    } catch (...) {  // such as a failed new_context(): every request gets the error
       for (const Shared& request : batch) answer(request, {}, std::current_exception());
     }
     batch.clear();
@@ -172,8 +172,8 @@ void Batcher::work(const Program& program) {
   }
 }
 
-/// Call it with the lock held; it releases the lock while it waits. Returns an empty batch when the batcher ends, or
-/// when all waiting requests have expired.
+/// Waits for requests and returns the next batch; an empty batch when the batcher ends. The caller holds the lock,
+/// which is released during the wait.
 Batcher::Batch Batcher::next_batch(std::unique_lock<std::mutex>& lock) {
   arrived_.wait(lock, [&] { return is_ending_ || !queue_.empty(); });
   if (is_ending_) return {};
@@ -194,7 +194,7 @@ bool Batcher::is_worth_waiting(const Batch& batch) const {
   return rows < options_.max_rows;
 }
 
-/// Moves requests from the queue that can share a run with the first of the batch, oldest first.
+/// Moves requests that can share a run with the batch from the queue into the batch, oldest first.
 void Batcher::take_fitting(Batch& batch) {
   if (!rule_.joins || batch[0]->is_alone) return;
   int64_t rows = 0;
@@ -214,8 +214,8 @@ void Batcher::take_fitting(Batch& batch) {
   }
 }
 
-/// Runs a batch without cancelled requests. If a joint run fails, each request runs by itself, so that one bad request
-/// fails alone.
+/// Runs the requests of a batch that are neither cancelled nor expired. If a joint run fails, each request runs by
+/// itself, so that only the bad request fails.
 void Batcher::run(Context& context, Joiner& joiner, const Batch& batch) {
   Batch wanted;
   for (const Shared& request : batch) {

@@ -23,19 +23,19 @@
 ///     batcher.cancel(id);
 ///
 /// Each device has a thread. It takes the oldest request and all waiting requests that may share its run. It waits for
-/// further requests until the delay is over. It does not wait for more requests than have lately been present at the
-/// same time, so a single client never waits.
+/// further requests until the delay is over, or until as many requests are open as have lately been open at the same
+/// time. So a single client never waits.
 namespace weft::serve {
 
 using Clock = std::chrono::steady_clock;
 
 struct BatchOptions {
-  int64_t max_rows = 64;                                          ///< of one run; a single request may have more
-  std::chrono::nanoseconds delay = std::chrono::milliseconds(2);  ///< that the oldest request waits for others
-  size_t max_waiting = 256;                                       ///< E407 beyond it
+  int64_t max_rows = 64;  ///< rows of a joint run; a single request may have more
+  std::chrono::nanoseconds delay = std::chrono::milliseconds(2);  ///< how long the oldest request waits for others
+  size_t max_waiting = 256;                                       ///< requests in the queue; more are refused with E407
 };
 
-/// The number of runs of one size, and their total time.
+/// The number of runs with a certain number of rows, and their total time.
 struct Runs {
   uint64_t count = 0, ns = 0;
 };
@@ -45,7 +45,7 @@ struct BatchStats {
   uint64_t answered = 0, failed = 0, cancelled = 0, expired = 0, refused = 0;
   uint64_t queue_ns = 0, run_ns = 0;
   size_t waiting = 0, running = 0;
-  std::map<int64_t, Runs> runs_by_rows = {};  ///< a program without rows: 1
+  std::map<int64_t, Runs> runs_by_rows = {};  ///< key: rows of a run; 1 for a program without rows
 };
 
 class Batcher {
@@ -95,7 +95,7 @@ class Batcher {
   std::deque<Shared> queue_;
   std::map<uint64_t, Shared> open_;  ///< accepted and not answered
   uint64_t next_id_ = 1;
-  size_t usual_ = 1;  ///< requests that have lately been open at once
+  size_t usual_ = 1;  ///< how many requests have lately been open at the same time
   bool is_closed_ = false;
   std::atomic<bool> is_ending_ = false;
   BatchStats stats_;

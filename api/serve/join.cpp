@@ -22,7 +22,7 @@ int64_t product(std::span<const int64_t> dims) {
 
 size_t element_bytes(weft_dtype type) { return static_cast<size_t>(weft_dtype_bits(type)) / 8; }
 
-/// Copies the elements at all indices that both arrays have.
+/// Copies the elements at all indices that exist in both arrays.
 void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std::byte* to,
                  std::span<const int64_t> to_dims, size_t bytes) {
   size_t from_inner = static_cast<size_t>(product(from_dims.subspan(1))) * bytes;
@@ -37,7 +37,7 @@ void copy_corner(const std::byte* from, std::span<const int64_t> from_dims, std:
   }
 }
 
-/// A tensor that owns its memory, and the address to fill it.
+/// A tensor that owns its memory, and the writable address of that memory.
 struct Filled {
   Tensor tensor = {};
   std::byte* data = nullptr;
@@ -53,7 +53,7 @@ Filled allocate(weft_dtype type, const Dims& dims) {
   return {Tensor(tensor), data};
 }
 
-/// Returns a tensor over `bytes` bytes of `whole` from `data` on; it keeps the memory of `whole` alive.
+/// Returns a tensor over the `bytes` bytes at `data`, which are part of `whole`; it keeps the memory of `whole` alive.
 Tensor share(const Tensor& whole, const std::byte* data, size_t bytes, const Dims& dims) {
   auto owner = std::make_unique<Tensor>(whole);
   auto release = [](void* user) { delete static_cast<Tensor*>(user); };
@@ -70,18 +70,18 @@ bool is_padded(const std::vector<Axis>& axes, size_t port, size_t axis) {
 
 using Memory = Joiner::Memory;
 
-/// Gives `memory` at least `bytes` bytes. Memory that is too small, or that an output still views (an output may be a
-/// view of an input), is replaced.
+/// Makes `memory` at least `bytes` bytes. Replaces memory that is too small, or that a tensor still uses: an output may
+/// be a view of an input.
 void make_room(const Program& program, size_t bytes, Memory& memory) {
   bool is_free = memory.tensor && memory.tensor.use_count() == 1 && memory.tensor->bytes().size() >= bytes;
-  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // the last reader has gone
+  if (is_free) return std::atomic_thread_fence(std::memory_order_acquire);  // after the last reader's reads
   memory = {};
   void* data = nullptr;
   memory.tensor = std::make_shared<Tensor>(program.tensor(WEFT_U8, std::array{static_cast<int64_t>(bytes)}, &data));
   memory.data = static_cast<std::byte*>(data);
 }
 
-/// Joins the rows of one input of all requests; the result lies in `memory`.
+/// Concatenates the rows of one input of all requests in `memory`, padded to the longest sizes.
 Tensor join_input(const Program& program, std::span<const Inputs* const> requests, size_t port, Memory& memory) {
   Dims dims = dims_of((*requests[0])[port]);
   dims[0] = 0;

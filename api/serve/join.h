@@ -8,7 +8,7 @@
 
 #include "weft/weft.hpp"
 
-/// Joins several requests of one program into one run, and splits its answers:
+/// Joins several requests of one program into one run, and splits the outputs of that run:
 ///
 ///     BatchRule rule = find_batch_rule(program, {});       // which sizes may differ
 ///     Joiner joiner(program);
@@ -20,12 +20,12 @@ struct Axis {
   size_t port = 0, axis = 0;
 };
 
-/// Which requests of a program may share a run. Rows are the first axis of every input and output.
+/// The rule by which requests of a program may share a run. The first axis of every input and output counts rows.
 struct BatchRule {
   bool joins = false;       ///< rows of several requests go into one run
-  std::string reason = {};  ///< why not, or why sequences are not padded; "" when there is nothing to say
-  int64_t max_rows = 0;     ///< that the program takes
-  std::string length = {};  ///< the size that is padded behind a mask; "": requests of other sizes run apart
+  std::string reason = {};  ///< why rows are not joined, or sequences not padded; else ""
+  int64_t max_rows = 0;     ///< the most rows that the program accepts
+  std::string length = {};  ///< the symbol of the padded size; "": no padding, other sizes run apart
   std::vector<Axis> inputs = {}, outputs = {};  ///< the axes that have this length
 };
 
@@ -40,11 +40,11 @@ int64_t length_of(const BatchRule& rule, const Inputs& request);
 /// that padding never costs more than the work itself.
 bool fit_together(const BatchRule& rule, const Inputs& a, const Inputs& b);
 
-/// Concatenates the rows of requests in memory that runs read fastest. It reuses the memory once no tensor uses it,
-/// because fresh memory costs a page fault for each 4 KiB.
+/// Concatenates the rows of requests in memory that the program's device reads fastest. Memory is reused once no tensor
+/// uses it, because fresh memory costs a page fault for each 4 KiB.
 class Joiner {
  public:
-  /// Memory that tensors share. `data` is null before its first use.
+  /// Memory that tensors share. `data` is its address; null before the first use.
   struct Memory {
     std::shared_ptr<Tensor> tensor = {};  // u8[size]
     std::byte* data = nullptr;
@@ -56,7 +56,7 @@ class Joiner {
 
  private:
   Program program_;
-  std::vector<Memory> memory_;  // of each input
+  std::vector<Memory> memory_;  // for each input
 };
 
 /// Returns the part of the outputs that belongs to each request, without padding.

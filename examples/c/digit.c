@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles the digits model and reads a digit drawn with characters. Usage: digit examples/digits/digits.onnx
+// Compiles the digits model and recognises a digit drawn with characters. Usage: digit examples/digits/digits.onnx
 #include <stdio.h>
 #include <weft/weft.h>
 
-static const char picture[8][9] = {"..xxxxx.", "......x.", ".....xx.", "...xxxxx", "....xx..", "...xx...", "...xx...", "..xx...."};
+static const char picture[8][9] = {"..xxxxx.", "......x.", ".....xx.", "...xxxxx",
+                                   "....xx..", "...xx...", "...xx...", "..xx...."};
 
 static int fail(weft_status* status) {
   fprintf(stderr, "%s\n", weft_status_text(status));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ten digits at once. Usage: digits examples/digits/digits.onnx < pixels (10 x 8 x 8 numbers, 0 paper, 1 ink)
+// Recognises ten digits in one run. Usage: digits examples/digits/digits.onnx < pixels
+// `pixels` has 10 x 8 x 8 numbers from 0 (paper) to 1 (ink).
 #include <algorithm>
 #include <iostream>
 #include <weft/weft.hpp>

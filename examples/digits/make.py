@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the digit reader and writes everything that lies beside this script.
+"""Trains a network that recognises digits, and writes all other files of this folder.
 
   python examples/digits/make.py        # needs torch, onnx, onnxruntime, scikit-learn, pillow; under a minute on one
   core
 
 The data are the 1,797 handwritten digits of 8x8 pixels that ship inside scikit-learn. A quarter of them, chosen by a
-fixed seed, is never trained on: the accuracy is measured on these, and the sample pictures are taken from these.
+fixed seed, is not used in training: it gives the accuracy and the sample pictures.
 """
 
 import json
@@ -22,7 +22,7 @@ from torch import nn
 
 HERE = Path(__file__).parent
 NAMES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-ENLARGE = 8  # the sample pictures are shown 8 times larger; reading every eighth pixel gives the original back
+ENLARGE = 8  # the sample pictures are 8 times larger; every eighth pixel of them gives the original picture
 PIXEL_SCALE = 1 / 255
 
 
@@ -34,12 +34,12 @@ def pixels():
 
 
 def to_input(images):
-    """Returns what the network reads: f32 [batch, 1, 8, 8], 0 is paper and 1 is ink."""
+    """Converts pictures to the network's input: f32 [batch, 1, 8, 8] from 0 (paper) to 1 (ink)."""
     return images[:, None].astype(np.float32) * np.float32(PIXEL_SCALE)
 
 
 class Network(nn.Module):
-    """Three convolutions, two halvings of the picture, two matrix products. GRAPH is the same network in ONNX's text
+    """Three convolutions, two poolings that halve the picture, two matrix products. GRAPH is the same network in ONNX's text
     form."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ digits (float[batch, 1, 8, 8] image) => (float[batch, 10] probability) {
 
 
 def shifted(x):
-    """Moves each picture of a batch by at most one pixel, so that the place of a digit matters less."""
+    """Moves each picture of a batch by at most one pixel, so that the network depends less on the position of a digit."""
     down, right = np.random.randint(-1, 2, 2)
     return torch.roll(x, (int(down), int(right)), (2, 3))
 
@@ -101,7 +101,7 @@ def train(net, x, y, epochs=60, batch=64):
 
 
 def to_onnx(net):
-    """Returns GRAPH with the trained weights, and with the metadata by which a tool prepares a picture and names the answer."""
+    """Returns GRAPH with the trained weights, and with metadata: how to convert a picture to the input, and the names of the classes."""
     model = onnx.parser.parse_model(GRAPH)
     for name, weight in net.state_dict().items():
         if not name.endswith("num_batches_tracked"):
@@ -120,13 +120,13 @@ def to_onnx(net):
 
 
 def typical(images):
-    """Returns the one of several pictures that is nearest to their mean."""
+    """Returns the picture that is nearest to the mean of the pictures."""
     values = images.astype(np.float32)
     return images[np.square(values - values.mean(0)).sum((1, 2)).argmin()]
 
 
 def write_samples(images, digits):
-    """Writes an enlarged picture of every digit, and all ten as one array ready for the network."""
+    """Writes an enlarged picture of every digit, and all ten digits as one input of the network."""
     chosen = [typical(images[digits == digit]) for digit in range(10)]
     for name, image in zip(NAMES, chosen):
         large = np.kron(image, np.ones((ENLARGE, ENLARGE), np.uint8))

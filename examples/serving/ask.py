@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server that runs both models of the examples; it needs numpy.
+"""Sends requests to a server that runs both example models. This script needs numpy.
 
     weft serve examples/digits/digits.onnx examples/text/text.onnx
     python examples/serving/ask.py http://127.0.0.1:8000
@@ -17,7 +17,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def infer(url, model, name, array):
-    """Sends the only input and returns the only output. Both messages are JSON about the tensors, followed by their bytes."""
+    """Sends one input and returns one output. The request and the answer are JSON that describes a tensor, then its bytes."""
     kinds = {"float32": "FP32", "int64": "INT64"}
     given = {"name": name, "datatype": kinds[str(array.dtype)], "shape": array.shape, "parameters": {"binary_data_size": array.nbytes}}
     head = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 MODEL = Path(__file__).resolve().parent / "text.onnx"
-CONTEXT = 256  # bytes that the model can look back
+CONTEXT = 256  # the most bytes that the model reads
 
 
 def load(engine):
-    """Returns a function from bytes, int64 [1, seq], to the logits of every next byte, f32 [1, seq, 256]."""
+    """Returns a function that maps bytes, int64 [1, seq], to the logits of the next byte at each position, f32 [1, seq, 256]."""
     if engine == "onnxruntime":
         import onnxruntime
 
@@ -28,8 +28,8 @@ def load(engine):
 
 
 def choose(logits, heat, random):
-    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so more heat gives
-    less likely bytes."""
+    """Returns the likeliest byte if heat is 0; else a random byte by the softmax of logits / heat, so with more heat
+    less likely bytes are chosen more often."""
     if heat == 0:
         return int(logits.argmax())
     chance = np.exp((logits - logits.max()) / heat, dtype=np.float64)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains the small writer and writes `text.onnx` beside this script.
+"""Trains a small language model and writes it to `text.onnx` beside this script.
 
   python examples/text/make.py          # needs torch, onnx, onnxruntime; some two minutes of one core
 
 It is trained on this project's own text: every Markdown page that git tracks, then the comments of every C++ file, in
-order of path. One in twenty blocks of 256 bytes, chosen by a fixed seed, is never trained on; these blocks measure the
-model.
+order of path. One in twenty blocks of 256 bytes, chosen by a fixed seed, is not used in training; the model is measured on
+these blocks.
 """
 
 import math
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WIDTH, HEADS, INNER, LAYERS, CONTEXT = 96, 3, 240, 2, 256
-NEAR = 3  # bytes that the convolution before the layers sees at once
+NEAR = 3  # kernel size, in bytes, of the convolution before the layers
 BLOCK, HELD_OUT = 256, 20
 STEPS, BATCH, LEARNING_RATE = 1400, 8, 5e-3
 
@@ -34,14 +34,14 @@ def tracked(*patterns):
 
 
 def comments(source):
-    """Returns the text of a C++ file's comment lines; a blank line between two runs of them."""
+    """Returns the text of the comment lines of a C++ file, with a blank line between separate comments."""
     lines = [re.match(r"\s*//[/!]? ?(.*)", line) for line in source.splitlines()]
     text = "\n".join(line[1] if line else "" for line in lines if line is None or "SPDX" not in line[1])
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
 def corpus():
-    """Bytes; characters beyond ASCII, a handful, are left out."""
+    """Returns the whole text as bytes, without the few characters beyond ASCII."""
     pages = [path.read_text() for path in tracked("*.md")]
     pages += [comments(path.read_text()) for path in tracked("*.h", "*.hpp", "*.cpp")]
     return "\n\n".join(page for page in pages if page).encode("ascii", "ignore")
@@ -186,7 +186,7 @@ def train(net, text):
 
 
 def bits(session, blocks):
-    """Returns the mean number of bits that the model needs for each byte of the blocks, their first bytes left out."""
+    """Returns the mean cross entropy of the model in bits per byte, over all bytes of the blocks except first bytes."""
     logits = session.run(None, {"bytes": blocks[:, :-1].astype(np.int64)})[0].astype(np.float64)
     chance = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     return -np.take_along_axis(chance, blocks[:, 1:, None].astype(np.int64), -1).mean() / math.log(2)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A substitute for AMD's HIP runtime on machines without AMD's driver. It has the functions for memory, streams and
-// events, over the host's own memory. It runs no kernels and exports no other functions. It lies in its own folder,
-// where programs find it only if they follow docs/migraphx.md.
+// events, over the host's own memory. It runs no kernels and exports no other functions. It is in its own folder,
+// which a program searches only if it is set up as docs/migraphx.md says.
 //
-// Each call is complete when it returns, so streams keep their order and events are always reached.
+// Each call is complete when it returns, so the order of a stream is kept and every event has occurred.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace {
 
-/// Those members of hipError_t that occur.
+/// The values of hipError_t that this file returns.
 enum Error : int {
   success = 0,
   invalid_value = 1,
@@ -42,10 +42,10 @@ Error done(Error error) {
 
 struct Block {
   size_t bytes = 0;
-  bool is_host = false;  ///< of hipHostMalloc
+  bool is_host = false;  ///< allocated by hipHostMalloc
 };
 
-/// Every block that was allocated, so that a wrong address is an error rather than a crash.
+/// All allocated blocks. A wrong address is found here, so it causes an error, not a crash.
 class Memory {
  public:
   Error take(void** out, size_t bytes, bool is_host) {
@@ -69,7 +69,7 @@ class Memory {
     return success;
   }
 
-  /// Returns the block that an address lies in.
+  /// Returns the block that contains an address, or null; sets `begin` to the block's start.
   const Block* find(const void* address, const void** begin) {
     std::lock_guard lock(mutex_);
     auto after = blocks_.upper_bound(address);
@@ -111,7 +111,7 @@ Error make(T** out, T value = {}) {
   return *out ? success : out_of_memory;
 }
 
-/// Returns the chip that the one device claims to be: WEFT_HIP_CHIP, else its own name.
+/// Returns the chip name of the only device: WEFT_HIP_CHIP, else "weft-cpu".
 std::string chip_name() {
   char* asked = weft_environment("WEFT_HIP_CHIP");
   std::string name = asked && *asked ? asked : "weft-cpu";
@@ -124,7 +124,7 @@ size_t host_memory() {
   return pages > 0 && size > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(size) : size_t{1} << 30;
 }
 
-/// hipDeviceProp_t of ROCm 6.0 to 7.2, 1,472 bytes: the fields that are meaningful for a CPU, by their offset.
+/// hipDeviceProp_t of ROCm 6.0 to 7.2, which has 1,472 bytes. Fields that are meaningful for a CPU are set by offset.
 struct Properties {
   char bytes[1472];
   template <class T>
@@ -140,9 +140,9 @@ void describe(Properties& p) {
   std::memset(p.bytes, 0, sizeof p.bytes);
   p.text(0, "Weft HIP facade (host memory, no AMD driver)");
   p.put<size_t>(288, host_memory());
-  p.put<size_t>(296, 65536);  // shared memory of a block
-  p.put<int>(308, 64);        // wave
-  p.put<int>(320, 1024);      // threads of a block
+  p.put<size_t>(296, 65536);  // shared memory per block, in bytes
+  p.put<int>(308, 64);        // threads per wave
+  p.put<int>(320, 1024);      // threads per block
   for (size_t axis = 0; axis < 3; ++axis) p.put<int>(324 + 4 * axis, 1024), p.put<int>(336 + 4 * axis, INT32_MAX);
   p.put<int>(388, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   p.put<int>(396, 1);  // integrated: it shares the host's memory
@@ -152,7 +152,7 @@ void describe(Properties& p) {
 
 }  // namespace
 
-/// Exists only in the facade, which distinguishes it from the real library.
+/// Lets a program recognise the facade: the real library lacks this function.
 HIP_API int weft_hip_facade() { return 1; }
 
 // --- the device

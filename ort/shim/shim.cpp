@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// For C and C++ programs that were written for an onnxruntime with AMD's providers inside: linked before a stock
-// libonnxruntime, or preloaded over a program that exists already, this library supplies what the stock one lacks,
-// each call forwarded to the plug-in beside it:
+// For C and C++ programs that were written for an onnxruntime that contains AMD's providers. Link this library before a
+// stock libonnxruntime, or preload it for an existing program. It supplies the functions that the stock library lacks,
+// and forwards each call to the plug-in in the same folder:
 //
 //   OrtSessionOptionsAppendExecutionProvider_MIGraphX(options, device_id), _ROCM and _ROCm
 //   OrtApi: SessionOptionsAppendExecutionProvider_MIGraphX and _ROCM with their option structs,
 //           Create-, Update-, Release- and GetROCMProviderOptionsAsString, CreateArenaCfg and CreateArenaCfgV2,
 //           SessionOptionsAppendExecutionProvider by the names of either provider
 //
-// The latter are reached through a copy of onnxruntime's function table with these entries replaced.
+// OrtGetApiBase returns a copy of onnxruntime's function table in which the entries of OrtApi are replaced.
 #include <dlfcn.h>
 #include <onnxruntime_c_api.h>
 
@@ -44,7 +44,7 @@ const Real& real() {
     auto get = reinterpret_cast<const OrtApiBase* (*)()>(dlsym(RTLD_NEXT, "OrtGetApiBase"));
     if (get) answer.base = get();
     if (!answer.base) return answer;
-    unsigned runtime = 0;  // "1.27.0" serves version 27 of the interface
+    unsigned runtime = 0;  // "1.27.0" has version 27 of the interface
     std::sscanf(answer.base->GetVersionString(), "%*u.%u", &runtime);
     uint32_t version = std::min<uint32_t>(ORT_API_VERSION, runtime);
     if (version >= oldest_version) answer.api = answer.base->GetApi(version);
@@ -82,7 +82,7 @@ OrtStatus* guarded(const Body& body) noexcept {
 
 // ---- The plug-in ----
 
-/// Returns the path of the plug-in, in the folder of this library.
+/// Returns the path of the plug-in, which is in the same folder as this library.
 std::string plugin_path() {
   Dl_info info{};
   dladdr(reinterpret_cast<const void*>(&plugin_path), &info);
@@ -102,7 +102,7 @@ const OrtEpDevice* find_device(OrtEnv* env, const char* provider, const std::str
   return nullptr;
 }
 
-/// There is one environment for the whole process; creating it again returns the existing one.
+/// A reference to onnxruntime's environment, of which a process has one: CreateEnv returns the existing environment.
 class Environment {
  public:
   Environment() { ok(real().api->CreateEnv(ORT_LOGGING_LEVEL_WARNING, "weft", &env_)); }
@@ -140,11 +140,11 @@ OrtStatus* append(OrtSessionOptions* session, const char* provider, const Option
   });
 }
 
-// ---- Settings of arenas, which only onnxruntime can look into ----
+// ---- Settings of arenas: OrtArenaCfg is opaque, so they are recorded when an arena is made ----
 
 struct ArenaSettings {
   size_t max_mem = 0;  // 0: the default
-  int strategy = -1;   // the same
+  int strategy = -1;   // -1: the default
 };
 
 /// The settings of live arena objects.
@@ -210,7 +210,8 @@ const T& given(const T* options) {
   return *options;
 }
 
-/// Returns only options that differ from the defaults, so that a program which sets nothing gets no messages.
+/// Returns the options of the struct that differ from the defaults. Defaults are left out, because the provider prints
+/// notes about options that have no effect.
 Options of_struct(const OrtMIGraphXProviderOptions& o) {
   Options options{{"device_id", std::to_string(o.device_id)}};
   if (o.migraphx_fp16_enable) options["migraphx_fp16_enable"] = "1";
@@ -300,7 +301,7 @@ OrtStatus* ORT_API_CALL append_rocm(OrtSessionOptions* session, const OrtROCMPro
   return guarded([&] { ok(append(session, rocm, of_struct(given(o)))); });
 }
 
-/// Returns the name of Weft's provider for a short or long provider name.
+/// Returns Weft's name for a provider's long or short name ("MIGraphXExecutionProvider", "MIGraphX").
 const char* own_name(std::string_view name) {
   struct Name {
     std::string_view shown;
@@ -351,7 +352,7 @@ const OrtApi* ORT_API_CALL get_table(uint32_t version) noexcept {
   static OrtApi table;
   static std::once_flag once;
   const OrtApi* theirs = real().base->GetApi(version);
-  // A program with newer headers may use entries that this copy of the table lacks, so it gets the original.
+  // A program with newer headers may use entries that our copy of the table lacks, so it gets the original table.
   if (!theirs || version > ORT_API_VERSION || theirs != real().api) return theirs;
   std::call_once(once, [&] {
     table = *theirs;

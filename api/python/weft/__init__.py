@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Size(NamedTuple):
-    """A size that each run decides."""
+    """An open size, which each run may choose from `min` to `max`."""
 
     name: str  #: "batch", "2*seq + 1"
     min: int
@@ -81,7 +81,7 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 def _options(**given: Any) -> _weft.Options:
-    """Converts the options of `compile` to those of the library; for None, the library's default stays."""
+    """Converts the options of `compile` to those of the library; an option that is None keeps the library's default."""
     options = _weft.Options()
     devices = given.pop("devices", None) or ()
     if devices:
@@ -114,7 +114,7 @@ def _library(value: Any) -> str:
 
 
 def _array(value: Any, dtype: Any = None) -> numpy.ndarray[Any, Any]:
-    """Calls numpy.asarray. Imports numpy at the first use only, because that takes longer than the rest of this package."""
+    """Calls numpy.asarray. Imports numpy at its first use, because the import takes longer than that of the rest of this package."""
     import numpy
 
     return numpy.asarray(value, dtype=dtype)
@@ -132,7 +132,7 @@ def _numpy_type(dtype: str) -> Any:
 
 
 def _tensor(value: Any, port: Port) -> _weft.Tensor:
-    """Converts `value` to an input: arrays of any library without copying, numbers and lists in the port's type."""
+    """Converts `value` to an input. Arrays of any library are not copied; numbers and lists get the port's type."""
     if port.dtype == "string":
         return _string_tensor(value)
     if not hasattr(value, "__dlpack__"):
@@ -208,8 +208,8 @@ def _ports(rows: Iterable[tuple[str, str, str, list[Any] | None, bool, bool, boo
 
 
 def _result(value: Any) -> Any:
-    """Converts a result of the library to a Python value. Sizes and strings become an array of objects. A kind and items become a list,
-    a dict, or a value or None. A name, sizes and bytes become an array of a type that numpy lacks."""
+    """Converts a result of the library to a Python value. (sizes, strings) becomes an array of objects. (kind, items) becomes a list, a
+    dict, or an optional value. (type name, sizes, bytes) becomes an array of a type that numpy lacks."""
     if not isinstance(value, tuple):
         return value
     if isinstance(value[0], str):
@@ -225,8 +225,8 @@ def _result(value: Any) -> Any:
 
 
 def _checked_out(array: Any, port: Port) -> Any:
-    """Checks an array that an output is written to. It must be writable, and contiguous, because nanobind would copy
-    another one. Types that numpy lacks are passed as their bits."""
+    """Checks an array that an output is written to. It must be writable. It must be contiguous, because nanobind
+    would copy any other array. Types that numpy lacks are passed as their bits."""
     if array is None:
         return None
     flags = getattr(array, "flags", None)
@@ -311,9 +311,9 @@ class Model:
         """Runs the model once and returns its output, or the tuple of its outputs if there are several.
 
         args, feeds: the inputs in order, or by name. An input may be an array of any library with __dlpack__, a number or a
-        nested list. A list stands for a sequence, a dict for a map. An input with a default may be left out.
+        nested list. A sequence is given as a list, a map as a dict. An input with a default may be left out.
         deadline: limit in seconds.
-        out: an array that the output is written to, or a tuple of arrays; for None in it, Weft makes the array.
+        out: an array that the output is written to, or a tuple with an array or None for each output; for None, Weft makes the array.
         stream: as for `run`.
 
         The outputs are numpy arrays; if an input is a torch tensor, they are torch tensors. Raises UsageError for inputs that do not
@@ -370,7 +370,7 @@ class Model:
     def save(self, path: str | os.PathLike[str], targets: Iterable[str] = ()) -> None:
         """Writes the program to a file. `weft.load` reads it in milliseconds, without a compiler.
 
-        targets: further chips for which the file holds code, "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942"; none needs to be here.
+        targets: further chips for which the file holds code, "cpu:x86-64-v4", "nvidia:sm_90a", "amd:gfx942". This machine needs none.
         Raises UsageError if the file cannot be created, ResourceError if the disk is full, UnsupportedError for a program that cannot be
         saved (E406).
         """
@@ -471,7 +471,7 @@ def print_model(model: str | os.PathLike[str], stage: str = "", **options: Any) 
 
 
 def support(model: str | os.PathLike[str], **options: Any) -> dict[str, Any]:
-    """Tells which nodes of a model a device runs, without compiling it. options: as for `compile`.
+    """Returns which nodes of a model a device can run, without compiling the model. options: as for `compile`.
 
     Returns {"supported", "total", "nodes": [{"node", "op", "supported", "why"}]}: two counts and all nodes. "why" is the reason why the
     device does not run a node.

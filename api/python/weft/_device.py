@@ -56,7 +56,7 @@ def stream_of(stream: Any, values: Sequence[Any]) -> int:
 
 
 def _place(value: Any, port: Port, what: str, gpu: int, stream: int) -> tuple[int, Sequence[int], Any]:
-    """Returns the address and the sizes of an array, and the object that owns its memory. UsageError if it does not fit the port."""
+    """Returns the address and sizes of an array, and the owner of its memory. Raises UsageError if the array does not fit the port."""
     number = gpu_of(value)
     if number != gpu:
         where = "in host memory" if number is None else f"on GPU {number}"

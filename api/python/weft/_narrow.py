@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types that numpy lacks: arrays of them are those of ml_dtypes, an optional package."""
+"""Element types that numpy lacks. Their arrays have the types of ml_dtypes, an optional package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._errors import UnsupportedError
 if TYPE_CHECKING:
     import numpy
 
-#: Weft's name of a type: its name in ml_dtypes, and the bits of an element. Below 8, ml_dtypes takes a byte for each.
+#: Maps Weft's name of a type to its name in ml_dtypes and its bits. ml_dtypes stores each element below 8 bits in a byte.
 TYPES: dict[str, tuple[str, int]] = {
     "bf16": ("bfloat16", 16), "f8e4m3fn": ("float8_e4m3fn", 8), "f8e4m3fnuz": ("float8_e4m3fnuz", 8),
     "f8e5m2": ("float8_e5m2", 8), "f8e5m2fnuz": ("float8_e5m2fnuz", 8), "f8e8m0": ("float8_e8m0fnu", 8),

@@ -66,7 +66,7 @@ def _size(text: str, known: dict[str, int]) -> int:
 
 
 class _Rule:
-    """A rule with one alternative. It says which arrays a callback gets, once the sizes are known."""
+    """A rule with one alternative. From the sizes of a run, it makes the arrays that a callback gets."""
 
     def __init__(self, rule: str) -> None:
         if ";" in rule or "->" not in rule:
@@ -83,7 +83,7 @@ class _Rule:
         self.names = names
 
     def arrays(self, addresses: list[int], sizes: list[int]) -> list[numpy.ndarray[Any, Any]]:
-        """Returns views of operands and results; those of sizes "..." are flat."""
+        """Returns views of operands and results; a view with sizes "..." in the rule is flat."""
         import numpy
 
         known = dict(zip(self.names, sizes, strict=True))
@@ -104,19 +104,20 @@ class _Rule:
 
 
 def _attributes(text: str) -> dict[str, Any]:
-    """Parses attributes: text with a line "alpha=0.5" for each, values as in JSON."""
+    """Parses attributes from lines such as "alpha=0.5"; a value is JSON."""
     return {name: json.loads(value) for name, _, value in (line.partition("=") for line in text.splitlines()) if name}
 
 
 def _guarded(
     call: Callable[..., None], rule: _Rule, failures: list[BaseException]
 ) -> Callable[[str, list[int], list[int]], int]:
-    """Makes the function that the C++ side calls. It must not refer to the operator, because the operator refers to it."""
+    """Makes the function that the C++ side calls. It must not refer to the operator: the operator refers to
+    it through native code, so the cycle would never be freed."""
 
     def run(attributes: str, addresses: list[int], sizes: list[int]) -> int:
         try:
             call(*rule.arrays(addresses, sizes), **_attributes(attributes))
-        except BaseException as failure:  # it must not pass through the native code; the run raises it
+        except BaseException as failure:  # an exception must not pass through native code; the run raises it later
             failures.append(failure)
             return 1
         return 0

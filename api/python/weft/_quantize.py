@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""weft.quantize: a float model becomes an ONNX file in 8 or 4 bits."""
+"""weft.quantize, which writes a float model as an ONNX file in 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def quantize(
     threads: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Quantises a float model to 8 or 4 bits, writes it as an ONNX file, and returns a report: each layer, its form, the reason, the loss.
+    """Quantises a float model to 8 or 4 bits and writes an ONNX file. Returns a report: each layer with its form and reason, and the loss.
 
     model: a path (.onnx, .pt2, .tflite, .pb, or the folder of a SavedModel). output: the file to write; default: MODEL.TO.onnx.
     data: examples of the inputs: an iterable of arrays, of tuples of arrays, or of {"input": array}. int8 needs data; without it, fp8
@@ -137,5 +137,5 @@ def quantize(
             raise failures[0] from error
         raise
     finally:
-        q.item = q.metric = q.progress = None  # a traceback could keep them alive in a cycle
+        q.item = q.metric = q.progress = None  # the functions may hold large data, and a traceback may keep `q` alive
     return {"output": out, **report}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weft on Ray: `Deployment` puts models behind Ray Serve, `map_batches` runs one over a dataset (docs/serving.md).
+"""Weft on Ray: `Deployment` serves models by Ray Serve, `map_batches` runs a model over a dataset (docs/serving.md).
 
     serve.run(weft.ray.Deployment(["digits.onnx"], num_replicas=2))
     answers = weft.ray.map_batches(dataset, "digits.onnx", columns={"picture": "image"})
 
-Models travel as saved programs: a replica compiles nothing, and needs no file of this machine. `pip install 'ray[serve,data]'`.
+Models are sent as saved programs: a replica compiles nothing and needs no file of this machine. `pip install 'ray[serve,data]'`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ERROR = "error"  #: the column with the reason why a row has no answer; "" if it
 
 @dataclasses.dataclass(frozen=True)
 class Shipped:
-    """A compiled model as bytes, which any machine of its kind of chip loads."""
+    """A compiled model as bytes. Any machine with the kind of chip that it was compiled for can load it."""
 
     name: str
     program: bytes
@@ -64,7 +64,7 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
         import weft.ray
         from weft.serve import Repository, web
 
-        # Ray sends this function to other processes, but not the globals of its module.
+        # Ray pickles this function for other processes without the module's globals, so it imports the module there.
         weft.ray._folder = tempfile.TemporaryDirectory(prefix="weft-ray-")
         words = [str(model.write(weft.ray._folder.name)) for model in models]
         weft.ray._repository = Repository(dataclasses.replace(options, models=words))
@@ -74,10 +74,10 @@ def _builder(models: list[Shipped], options: Any) -> Callable[[], Any]:
 
 
 class _Replica:
-    """One replica: serves the v2 protocol over HTTP, and the methods that a handle of the deployment calls."""
+    """One replica. It serves the v2 protocol over HTTP, and has the methods that a Ray handle of the deployment can call."""
 
     async def infer(self, inputs: Mapping[str, Any], model: str = "", deadline: float = 0.0) -> dict[str, Any]:
-        """Answers one request by name: {"x": array} gives {"y": array}. Like requests over HTTP, it is joined with others to one run.
+        """Answers one request by name: {"x": array} gives {"y": array}. Several requests may share a run, as over HTTP.
 
         model: name of the model; default: the first. deadline: limit in seconds. Raises UsageError for an unknown input."""
         served = weft.ray._repository.find(model or next(iter(weft.ray._repository.models)))
@@ -109,7 +109,7 @@ def Deployment(
 
     options = options or Options()
     shipped = [m if isinstance(m, Shipped) else Shipped.of(m, device=options.device, threads=threads, precision=options.precision) for m in models]
-    # the proxy of Ray listens on the public address, not the replica
+    # "0.0.0.0" accepts every host name: Ray's proxy listens on the network, not the replica
     options = dataclasses.replace(options, host="0.0.0.0", threads=threads, device="auto", model_folder=None)
     serve_options.setdefault("max_ongoing_requests", 2 * options.max_batch)
     actor = {"num_cpus": num_cpus, "num_gpus": num_gpus} | serve_options.pop("ray_actor_options", {})

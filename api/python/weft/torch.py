@@ -34,7 +34,7 @@ log = logging.getLogger("weft.torch")
 
 
 class Placement(NamedTuple):
-    """Where the nodes of one graph run."""
+    """How many of a graph's nodes run on Weft; the other nodes run in eager mode."""
 
     on_weft: int
     total: int
@@ -105,15 +105,15 @@ def _spell_flex(program: torch.export.ExportedProgram) -> None:
     mode = torch._guards.detect_fake_mode([node.meta["val"] for node in graph.find_nodes(op="placeholder")])
     if mode is not None and mode.shape_env is not None:
         bounds = program.range_constraints
-        for size in bounds:  # the formula makes some sizes equal: the one that stays has the bounds of both
+        for size in bounds:  # where the formula makes two sizes equal, one symbol stays and gets the bounds of both
             same = mode.shape_env.simplify(size)
             if same in bounds:
                 bounds[same] &= bounds[size]
 
 
 def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any, Any] | None = None) -> fx.GraphModule:
-    """Traces a function of fake tensors. Open sizes stay open, also in composite operators and in tensors that are made
-    from sizes alone."""
+    """Traces a function of fake tensors. Open sizes stay open, also in composite operators and in tensors made only from
+    sizes."""
     from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -123,7 +123,7 @@ def _traced(function: Callable[..., Any], inputs: Sequence[Any], table: dict[Any
 
 
 def _spell_scalars(module: fx.GraphModule) -> None:
-    """Replaces results of nodes that the module holds as scalar tensors by constants in the graph."""
+    """Replaces get_attr nodes, which read scalar tensors of the module, by constants in the graph."""
     for node in list(module.graph.find_nodes(op="get_attr")):
         value = getattr(module, node.target)
         with module.graph.inserting_before(node):
@@ -185,7 +185,7 @@ def _whole_resizes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Turns the garbage collector off: tracing makes many objects; collections take a tenth of the time of resnet50."""
+    """Turns the garbage collector off. For resnet50, collections would take a tenth of the time for tracing and compiling."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -196,8 +196,8 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _changes_nothing() -> bool:
-    """Tells whether the graph that is compiled now writes to no input, returns none of them and changes no mode. If so, calls can
-    skip the wrappers that torch puts around graphs."""
+    """True if the graph that is being compiled writes to no input, returns no view of an input and does not switch gradients. Calls can
+    then skip torch's wrappers around the graph."""
     context = torch._guards.TracingContext.try_get()
     known = None if context is None else context.fw_metadata
     if known is None or getattr(known, "grad_enabled_mutation", True) is not None:
@@ -239,14 +239,14 @@ def _signature(graph: fx.Graph) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses of torch's schema as torch writes them in JSON: a union is an object with its one entry."""
+    """Returns a dataclass of torch's schema as the JSON that torch writes: a union is an object with one entry."""
     from torch._export.serde import serialize
 
     return json.loads(json.dumps(serialize._dataclass_to_dict(value), cls=serialize.EnumEncoder))
 
 
 def _ranges(graph: fx.Graph) -> dict[str, Any]:
-    """Bounds of the sizes that torch left open."""
+    """Returns the bounds of the sizes that torch left open."""
     found: dict[str, Any] = {}
     for node in graph.nodes:
         value = node.meta.get("val")
@@ -268,7 +268,7 @@ def _added(graph: fx.Graph, function: Callable[..., Any], *parts: Any) -> fx.Nod
 
 
 def _split_sums(graph: fx.Graph) -> None:
-    """Sums of several sizes, which the serialiser does not know, become sums of two."""
+    """Replaces sums of several sizes, which torch's serialiser does not know, by sums of two."""
     for node in list(graph.nodes):
         if node.target is not torch.sym_sum:
             continue
@@ -278,7 +278,7 @@ def _split_sums(graph: fx.Graph) -> None:
 
 
 def _divide_wholly(graph: fx.Graph) -> None:
-    """Quotients of sizes that are rounded up or down, which the serialiser does not know, become integer divisions."""
+    """Replaces ceil(a / b) and floor(a / b) of sizes, which torch's serialiser does not know, by integer divisions."""
     for node in list(graph.nodes):
         quotient = node.args[0] if node.target in (math.ceil, math.floor) else None
         if not isinstance(quotient, fx.Node) or quotient.target is not operator.truediv:
@@ -287,7 +287,7 @@ def _divide_wholly(graph: fx.Graph) -> None:
         if not all(isinstance(part.meta["val"] if isinstance(part, fx.Node) else part, (int, torch.SymInt)) for part in (over, by)):
             continue
         with graph.inserting_before(node):
-            if node.target is math.ceil:  # -(-a // b)
+            if node.target is math.ceil:  # ceil(a / b) = -(-a // b)
                 over = _added(graph, operator.neg, over)
             whole = _added(graph, operator.floordiv, over, by)
             node.replace_all_uses_with(_added(graph, operator.neg, whole) if node.target is math.ceil else whole)
@@ -297,7 +297,7 @@ def _divide_wholly(graph: fx.Graph) -> None:
 
 
 def _text(gm: fx.GraphModule) -> str:
-    """Writes the graph in the JSON form of a .pt2 archive (torch's own serialiser), its parameters as inputs."""
+    """Returns the graph in the JSON form of a .pt2 archive, by torch's serialiser. Parameters are inputs."""
     from torch._export.serde import schema, serialize
 
     copy = fx.Graph()
@@ -306,7 +306,7 @@ def _text(gm: fx.GraphModule) -> str:
     known = serialize._TORCH_TO_SERIALIZE_DTYPE
 
     def written(value: Any) -> Any:
-        """Removes the types of CUDA attention's seeds, which inference never reads and torch 2.11 cannot serialise."""
+        """Replaces random seeds of CUDA attention by int64 tensors: torch 2.11 cannot serialise their type. Inference reads no seeds."""
         is_seed = isinstance(value, torch.Tensor) and value.dtype not in known
         return torch.empty(value.shape, dtype=torch.int64, device="meta") if is_seed else value
 
@@ -340,8 +340,8 @@ def _values(gm: fx.GraphModule) -> list[Any]:
 
 
 def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
-    """Returns the order in which a result's axes lie in memory, and the inverse permutation; None if the result is row-major.
-    Operators that follow in eager may take views that are valid for this order only."""
+    """Returns the order of a result's axes in memory, and the inverse permutation; None if the result is row-major.
+    Later operators in eager may take views that are valid for this order only."""
     if not isinstance(value, torch.Tensor):
         return None
     known = [step if isinstance(step, int) else step.node.hint for step in value.stride()]
@@ -357,7 +357,7 @@ def _memory_order(value: Any) -> tuple[list[int], list[int]] | None:
 
 
 def _real(value: torch.Tensor) -> torch.Tensor:
-    """Converts complex numbers to pairs, with which Weft computes. Carries out a negation or conjugation that torch has
+    """Converts complex numbers to pairs of reals, Weft's form of them. Carries out a negation or conjugation that torch has
     postponed."""
     if value.dtype.is_complex:
         return torch.view_as_real(value.resolve_conj().resolve_neg())
@@ -365,8 +365,8 @@ def _real(value: torch.Tensor) -> torch.Tensor:
 
 
 class _Part(torch.nn.Module):
-    """A graph on weft, compiled at its first call, because only calls have the parameters. Parameters whose addresses
-    torch considers fixed are constants of the program; when one has changed, the graph is compiled again."""
+    """A graph on weft, compiled at its first call, because the values of parameters are not known before. Parameters whose
+    addresses torch considers fixed become constants. When such a parameter changes, the graph is compiled again."""
 
     def __init__(self, text: str, still: Sequence[int], options: dict[str, Any], eager: Callable[..., Any] | None,
                  place: torch.device | None, graph_outputs: Sequence[Any]) -> None:
@@ -415,7 +415,7 @@ class _Part(torch.nn.Module):
         return found if self.is_plain else self.finished(found)
 
     def slow_call(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Runs a first call, one after a parameter has changed, or one whose inputs must be converted."""
+        """Runs the first call, a call after a parameter has changed, or a call whose inputs must be converted."""
         found = self.prepared_call(inputs) if self.call else None
         if found is None:
             self.build(inputs)
@@ -431,7 +431,7 @@ class _Part(torch.nn.Module):
         return None if self.place is None else torch._C._cuda_getCurrentRawStream(self.place.index or 0)  # type: ignore[no-any-return]
 
     def finished(self, outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Converts results to those of torch: Python's numbers, complex numbers, tensors in torch's order in memory and on their devices."""
+        """Converts Weft's results to the Python numbers, complex tensors, memory layouts and devices that torch recorded."""
         rest = iter(outputs)
         found: list[Any] = []
         for kind in self.results:
@@ -469,7 +469,7 @@ class _Spelt(fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-#: Operators that are not pointwise, but give the same elements for a tensor of indices as for each index alone.
+#: Operators that are not pointwise, but compute the same for a tensor of indices as for each index by itself.
 _BROADCAST = {
     f"aten.{name}" for name in (
         "_to_copy.default", "clone.default", "detach.default", "full.default", "lift_fresh_copy.default", "new_ones.default",
@@ -478,13 +478,13 @@ _BROADCAST = {
 
 
 def _broadcasts(body: fx.GraphModule) -> bool:
-    """Tells whether a function of scalars also accepts tensors that broadcast and then returns a tensor of all
-    results."""
+    """True if a function of scalars may be called once with tensors that broadcast, and then returns the results for all of
+    their elements."""
 
     def is_simple(node: fx.Node) -> bool:
         if not isinstance(node.target, torch._ops.OpOverload):
             return False
-        if node.target is torch.ops.aten.index.Tensor:  # an index for each axis, so that each element is a scalar
+        if node.target is torch.ops.aten.index.Tensor:  # with an index for each axis, it reads single elements
             table, indices = node.args
             return len(indices) == table.meta["val"].ndim and all(index is not None for index in indices)  # type: ignore
         made = node.meta.get("val")
@@ -495,10 +495,10 @@ def _broadcasts(body: fx.GraphModule) -> bool:
 
 def _flex_formula(query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, scale: float, options: Any,
                   of_score: Any = (), of_mask: Any = ()) -> tuple[Any, Any, Any]:
-    """Computes flex attention: scores, the model's functions of them, softmax. torch's own formula maps the functions with vmap, which
-    makes sizes constants. Most functions broadcast instead, so that sizes stay open.
+    """Computes flex attention: scores, the model's functions on scores, softmax. torch's own formula applies the functions by vmap, which
+    turns sizes into constants. Functions that broadcast are applied to whole tensors instead, so that sizes stay open.
 
-    Returns the attention, and the logarithm to base 2 of the sum of exponentials and the greatest score of each row."""
+    Returns the attention. For each row also returns the logarithm of the sum of exponentials, and the greatest score, divided by log(2)."""
     from torch._higher_order_ops.flex_attention import math_attention
 
     mask_mod = block_mask[-1]
@@ -530,7 +530,7 @@ def _attended(query: Any, key: Any, value: Any, embed_dim: int, num_head: int, q
     scores = (q * (embed_dim // num_head) ** -0.5) @ k.transpose(-2, -1)
     if mask is not None:
         mask = mask.bool()
-        mask = mask[:, None, None] if mask_type == 1 else mask  # 1: [batch, keys]; 0: [queries, keys]
+        mask = mask[:, None, None] if mask_type == 1 else mask  # sizes for mask_type 1: [batch, keys]; 0: [queries, keys]
         scores = scores.masked_fill(mask, float("-inf"))
     weights = scores.softmax(-1)
     y = linear((weights @ v).transpose(1, 2).flatten(2), proj_weight, proj_bias)
@@ -567,8 +567,8 @@ def _encoded(src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias
 
 
 def _taken_claims(gm: fx.GraphModule) -> list[str]:
-    """Removes torch._assert_async from a graph: the asserted conditions become its last outputs; returns their
-    messages."""
+    """Removes torch._assert_async from a graph and returns the messages. The asserted conditions become the last outputs of
+    the graph."""
     claims, output = gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_async.msg), gm.graph.output_node()
     if claims:
         output.args = ((*output.args[0], *(node.args[0] for node in claims)),)
@@ -579,8 +579,8 @@ def _taken_claims(gm: fx.GraphModule) -> list[str]:
 
 
 def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[..., Any]:
-    """Wraps `run`, whose last outputs are asserted conditions. Checks them as eager mode does: at once on a CPU, by an
-    assertion on the device on a GPU."""
+    """Wraps `run` and checks its last outputs, which are asserted conditions. As in eager mode, a CPU checks at once, and a GPU
+    by an assertion in a kernel."""
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
         found = tuple(run(*inputs))
@@ -593,7 +593,7 @@ def _claiming(run: Callable[..., Any], messages: Sequence[str]) -> Callable[...,
 
 @functools.cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """Returns torch's table of decompositions, which takes half a second to gather, with those that torch lacks."""
+    """Returns torch's table of decompositions and two that torch lacks. It is cached, because gathering takes half a second."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     aten = torch.ops.aten
@@ -602,22 +602,22 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 class _Graph:
-    """One graph of torch.compile: whole on weft, or in its longest parts."""
+    """One graph of torch.compile. It runs on weft as a whole; else its largest supported parts do, and the rest runs in eager."""
 
     def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> None:
         self.gm, self.inputs = gm, inputs
         self.fullgraph = options.get("fullgraph", False)
         self.freeze = options.get("freeze", True)
         self.options = {key: value for key, value in options.items() if key not in ("fullgraph", "freeze")}
-        self.place: torch.device | None = None  # of a GPU
-        self.held: list[torch.Tensor] = []  # tensors that the graph holds, its first inputs
+        self.place: torch.device | None = None  # the GPU; None for the CPU
+        self.held: list[torch.Tensor] = []  # tensors that were attributes of the graph, now its first inputs
         self.is_whole = False  # no node runs in eager
-        self.decomposed: set[Any] = set()  # operators
+        self.decomposed: set[Any] = set()  # operators decomposed so far
         self.claims = _taken_claims(gm)
         self.total = sum(node.op == "call_function" for node in gm.graph.nodes)
 
     def decompose(self, refused: dict[str, str]) -> bool:
-        """Decomposes the nodes that Weft refuses, as torch defines; returns False if torch decomposes none of them."""
+        """Decomposes the refused nodes by torch's table; returns False if the table has none of them that is not yet decomposed."""
         known = _decompositions()
         targets = {node.target for node in self.gm.graph.nodes if node.name in refused and node.target in known}
         table = {target: known[target] for target in targets - self.decomposed}
@@ -627,12 +627,12 @@ class _Graph:
         return self.retrace(fx.Interpreter(self.gm), table)
 
     def retrace(self, graph: fx.Interpreter, table: dict[Any, Any]) -> bool:
-        """Traces the graph again, as the interpreter `graph` runs it; returns False if torch cannot trace that."""
+        """Traces the graph again through the interpreter `graph`, with the decompositions `table`. Returns False if torch fails."""
         inputs = [node.meta["val"] for node in self.gm.graph.find_nodes(op="placeholder")]
         try:
             with torch.fx.traceback.preserve_node_meta():
                 finer = _traced(lambda *given: graph.run(*given), inputs, table)
-                if _writes(finer.graph):  # a decomposition may write to its own tensors; separate parts would not see each other's writes
+                if _writes(finer.graph):  # a decomposition may write to temporary tensors, but a write in one part is not seen in another
                     inner = fx.Interpreter(finer)
                     finer = _traced(torch.func.functionalize(lambda *given: inner.run(*given)), inputs)
         except Exception as error:  # torch cannot decompose it for these sizes
@@ -644,7 +644,7 @@ class _Graph:
         return True
 
     def still(self) -> list[int]:
-        """Returns the inputs that are parameters or buffers, which no run changes."""
+        """Returns the indices of the inputs that are constant: parameters, buffers and `held` tensors."""
         context = torch._guards.TracingContext.try_get()
         held = list(range(len(self.held)))
         if not self.freeze or context is None or context.fw_metadata is None:
@@ -663,7 +663,7 @@ class _Graph:
         return self.gm.forward
 
     def lift(self) -> None:
-        """Makes the tensors that the graph itself holds its first inputs."""
+        """Replaces tensors that are attributes of the graph by new inputs, the first ones."""
         graph, held = self.gm.graph, []
         first = next(iter(graph.nodes))
         for node in list(graph.find_nodes(op="get_attr")):
@@ -708,7 +708,7 @@ class _Graph:
             while refused and self.decompose(refused):
                 text = _text(self.gm)
                 refused = self.refused(text)
-        except Exception as error:  # torch cannot serialise it, or weft refuses it as a whole
+        except Exception as error:  # torch cannot serialise the graph, or weft refuses all of it
             if self.fullgraph or isinstance(error, weft.UsageError):
                 raise
             return self.in_eager(f"{type(error).__name__}: {error}".partition("\n")[0])
@@ -717,14 +717,14 @@ class _Graph:
             self.placed(self.total)
             return _Part(text, self.still(), self.options, None if self.fullgraph else self.gm.forward, self.place, _values(self.gm)).forward
         if self.fullgraph:
-            weft.compile(text.encode(), **self.options)  # the error has the line of the model
+            weft.compile(text.encode(), **self.options)  # raises an error that names the line of the model
         for node in self.gm.graph.nodes:
             if node.name in refused and node.target is torch.ops.aten.as_strided.default:
-                return self.in_eager(refused[node.name])  # weft never returns a view of an input
+                return self.in_eager(refused[node.name])  # its result is a view, and weft never returns a view of an input
         return self.parts(refused)
 
     def refused(self, text: str) -> dict[str, str]:
-        """Returns a reason for each node that Weft refuses, by name; not for nodes that only read such results."""
+        """Returns the names of nodes that Weft refuses, with reasons. Nodes that are refused only because of an operand are omitted."""
         names = [node["name"] for node in json.loads(text)["graph_module"]["graph"]["nodes"]]
         with tempfile.NamedTemporaryFile("w", suffix=".pt2", delete=False) as file:
             file.write(text)
@@ -766,7 +766,7 @@ class _Graph:
 
 
 class _Single(torch.nn.Module):
-    """A part that returns its one result itself, not in a tuple."""
+    """A part with one result, which it returns by itself, not in a tuple."""
 
     def __init__(self, part: _Part) -> None:
         super().__init__()

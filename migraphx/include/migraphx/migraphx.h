@@ -12,14 +12,14 @@
  * here.
  *
  * Rules that hold everywhere:
- * - A call returns a status. What went wrong is printed to standard error, and weft_migraphx_error() gives it as text.
+ * - A call returns a status. The message of an error is printed to standard error; weft_migraphx_error() returns it.
  *   Results are written only on success. No exception leaves a call.
- * - `_create` functions, and those that write to a `migraphx_..._t*`, give a handle that the caller destroys; modules,
- *   contexts and everything given as `const_migraphx_..._t*` belong to the handle that they came from.
- * - `_assign_to` copies: nothing is shared but memory that the caller gave.
+ * - `_create` functions, and functions that write to a `migraphx_..._t*`, make a handle that the caller destroys.
+ *   Modules, contexts and everything of type `const_migraphx_..._t` belong to the handle from which they were got.
+ * - `_assign_to` makes a copy. Only memory that the caller gave is shared.
  */
 
-/* The element types with a number each; the second names are C++ types, for programs that visit the list. */
+/* The element types in the order of their numbers. The second name is the C++ type. */
 #define MIGRAPHX_SHAPE_VISIT_TYPES(m)                                                                      \
   m(bool_type, bool) m(half_type, half) m(float_type, float) m(double_type, double) m(uint8_type, uint8_t) \
       m(int8_type, int8_t) m(uint16_type, uint16_t) m(int16_type, int16_t) m(int32_type, int32_t)          \
@@ -91,12 +91,12 @@ MIGRAPHX_HANDLE(experimental_custom_op)
 #undef MIGRAPHX_HANDLE
 #undef MIGRAPHX_BORROWED_HANDLE
 
-/* Why the last call of this thread that failed did so, as one text of several lines; "" before any failure. */
+/* Returns the message of the last error of this thread, which may have several lines; "" if there was none. */
 MIGRAPHX_C_EXPORT const char* weft_migraphx_error(void);
-/* Whether failures of this thread are printed to standard error too, as MIGraphX prints them; on at first. */
+/* Turns printing of this thread's errors to standard error on or off. It is on at first, as in MIGraphX. */
 MIGRAPHX_C_EXPORT void weft_migraphx_print_errors(bool value);
-/* What bindings need and MIGraphX's interface lacks: a program as text (freed with free()), the operators of programs
- * built by hand (NULL past the last), the shape of an instruction, and the ends of a range. */
+/* Functions that bindings need and that MIGraphX's interface lacks: a program as text (free it with free()), the name
+ * of operator `index` (NULL after the last), the shape of an instruction, and both ends of a range. */
 MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_program_text(char** out, const_migraphx_program_t program);
 MIGRAPHX_C_EXPORT const char* weft_migraphx_operator(size_t index);
 MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_instruction_shape(migraphx_shape_t* out,
@@ -105,11 +105,11 @@ MIGRAPHX_C_EXPORT migraphx_status weft_migraphx_dynamic_dimension_range(size_t* 
                                                                         const_migraphx_dynamic_dimension_t dimension);
 
 /* ---- Shapes ------------------------------------------------------------------------------------------------------
- * Lengths and strides are in elements; lengths of ranges are the greatest. The shape of `_create_scalar` has one axis
- * of length 1 and stride 0, as MIGraphX writes scalars; parameters and outputs of rank 0 have no axes. Lists that are
- * returned live as long as the shape. */
+ * Lengths and strides are in elements. The length of a range is its greatest size. The shape of `_create_scalar` has
+ * one axis of length 1 and stride 0, as in MIGraphX; parameters and outputs of rank 0 have no axes. Returned lists are
+ * valid as long as the shape. */
 
-/* Sizes that a range is to be good at. */
+/* The sizes of a range for which a program should be fast. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_optimals_create(migraphx_optimals_t* optimals, const size_t* ptr,
                                                            size_t size);
 
@@ -153,15 +153,15 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_shape_equal(bool* out, const_migraphx
                                                        const_migraphx_shape_t x);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_shape_standard(bool* out, const_migraphx_shape_t shape);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_shape_dynamic(bool* out, const_migraphx_shape_t shape);
-/* Where element `i`, counted row by row, lies. */
+/* Returns the offset, in elements, of element `i` in row-major order. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_shape_index(size_t* out, const_migraphx_shape_t shape, size_t i);
 
 /* ---- Arguments: a shape and memory ------------------------------------------------------------------------------- */
 
-/* Views `buffer`, which must outlive it. */
+/* Makes an argument that views `buffer`. The buffer must outlive the argument. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_create(migraphx_argument_t* argument, const_migraphx_shape_t shape,
                                                            void* buffer);
-/* Has memory of its own, zeros at first. */
+/* Makes an argument with its own memory, filled with zeros. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_create_empty(migraphx_argument_t* argument,
                                                                  const_migraphx_shape_t shape);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_shape(const_migraphx_shape_t* out,
@@ -169,23 +169,23 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_shape(const_migraphx_shape_t
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_buffer(char** out, const_migraphx_argument_t argument);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_equal(bool* out, const_migraphx_argument_t argument,
                                                           const_migraphx_argument_t x);
-/* An .npy file, written whole or not at all. */
+/* Writes an .npy file atomically. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_save(const_migraphx_argument_t a, const char* filename);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_load(migraphx_argument_t* out, const char* filename);
-/* Numbers that look random and are the same for the same seed. */
+/* Makes an argument with pseudo-random numbers, which depend only on the shape and the seed. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_argument_generate(migraphx_argument_t* out, const_migraphx_shape_t s,
                                                              size_t seed);
 
 /* ---- Targets, and lists ------------------------------------------------------------------------------------------ */
 
-/* "gpu", "cpu" or "ref"; others give migraphx_status_unknown_target. */
+/* `name` is "gpu", "cpu" or "ref"; any other name returns migraphx_status_unknown_target. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_target_create(migraphx_target_t* target, const char* name);
 
 MIGRAPHX_C_EXPORT migraphx_status
 migraphx_program_parameter_shapes_size(size_t* out, migraphx_program_parameter_shapes_t program_parameter_shapes);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_program_parameter_shapes_get(
     const_migraphx_shape_t* out, migraphx_program_parameter_shapes_t program_parameter_shapes, const char* name);
-/* `out` has room for as many names as there are shapes. */
+/* Writes all names to `out`, an array with room for as many names as there are shapes. */
 MIGRAPHX_C_EXPORT migraphx_status
 migraphx_program_parameter_shapes_names(const char** out, migraphx_program_parameter_shapes_t program_parameter_shapes);
 
@@ -201,13 +201,13 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_shapes_get(const_migraphx_shape_t* ou
                                                       size_t idx);
 
 /* ---- Building a program ------------------------------------------------------------------------------------------
- * Adding an instruction computes its shape, and refuses an invalid one. */
+ * Adding an instruction computes its shape; an invalid instruction is an error. */
 
 MIGRAPHX_C_EXPORT migraphx_status migraphx_instructions_create(migraphx_instructions_t* instructions,
                                                                const const_migraphx_instruction_t* ptr, size_t size);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_modules_create(migraphx_modules_t* modules, migraphx_module_t* ptr,
                                                           size_t size);
-/* A module of no program; it lives until the process ends, as there is no call that destroys it. */
+/* Makes a module that belongs to no program. No call destroys it, so it exists until the process ends. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_create(migraphx_module_t* module, char* name);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_print(const_migraphx_module_t module);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_instruction(migraphx_instruction_t* out, migraphx_module_t module,
@@ -218,7 +218,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_instruction_with_mod_args(
                                                                                 migraphx_operation_t op,
                                                                                 migraphx_instructions_t args,
                                                                                 migraphx_modules_t module_refs);
-/* Copies the buffer. */
+/* Adds a constant with a copy of the buffer. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_literal(migraphx_instruction_t* out, migraphx_module_t module,
                                                               const_migraphx_shape_t shape, const char* buffer);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_parameter(migraphx_instruction_t* out, migraphx_module_t module,
@@ -228,7 +228,8 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_return(migraphx_instructio
 MIGRAPHX_C_EXPORT migraphx_status migraphx_module_add_allocation(migraphx_instruction_t* out, migraphx_module_t module,
                                                                  const_migraphx_shape_t s);
 
-/* `attributes` is JSON whose words need no quotes, "{axis: 1}", with printf's directives; NULL for none. */
+/* `attributes` is JSON, in which words need no quotes: "{axis: 1}". It is a format of printf for the arguments that
+ * follow. NULL: no attributes. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_operation_create(migraphx_operation_t* operation, const char* name,
                                                             const char* attributes, ...);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_operation_name(char* out, size_t out_size, migraphx_operation_t operation);
@@ -247,7 +248,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_program_get_output_shapes(migraphx_sh
                                                                      migraphx_program_t program);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_program_print(const_migraphx_program_t program);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_program_sort(migraphx_program_t program);
-/* From any number of threads at once. */
+/* Any number of threads may run a program at once. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_program_run(migraphx_arguments_t* out, migraphx_program_t program,
                                                        migraphx_program_parameters_t params);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_program_run_async(migraphx_arguments_t* out, migraphx_program_t program,
@@ -273,7 +274,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_trace_info_get_result(const_migraphx_
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Saved programs are Weft's own (docs/saved_programs.md), whatever their name ends in. */
+/* Files have Weft's format (docs/saved_programs.md), whatever their extension is. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_load(migraphx_program_t* out, const char* name,
                                                 migraphx_file_options_t options);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_save(migraphx_program_t p, const char* name,
@@ -302,7 +303,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_onnx_options_set_use_debug_symbols(mi
                                                                               bool value);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_parse_onnx(migraphx_program_t* out, const char* name,
                                                       migraphx_onnx_options_t options);
-/* Copies the bytes. */
+/* Reads a model from a copy of the bytes. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_parse_onnx_buffer(migraphx_program_t* out, const void* data, size_t size,
                                                              migraphx_onnx_options_t options);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_get_onnx_operator_name_at_index(char** out, size_t index);
@@ -345,7 +346,7 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_bf16(migraphx_program_t prog
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int8_options_create(migraphx_quantize_int8_options_t* options);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int8_options_add_op_name(migraphx_quantize_int8_options_t options,
                                                                              const char* name);
-/* Shares the memory of the arguments. */
+/* Adds an example of the inputs. The memory of the arguments is not copied. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int8_options_add_calibration_data(
     migraphx_quantize_int8_options_t options, migraphx_program_parameters_t data);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int8(migraphx_program_t prog, migraphx_target_t target,
@@ -355,11 +356,11 @@ MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_fp8_options_add_calibration_
     migraphx_quantize_fp8_options_t options, migraphx_program_parameters_t data);
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_fp8(migraphx_program_t prog, migraphx_target_t target,
                                                         migraphx_quantize_fp8_options_t options);
-/* Weights of products in 4 bits, in blocks of 32; needs no data. */
+/* Rounds weights of products to 4 bits, in blocks of 32. Needs no calibration data. */
 MIGRAPHX_C_EXPORT migraphx_status migraphx_quantize_int4_weights(migraphx_program_t prog);
 
 /* ---- Operators of the caller's -----------------------------------------------------------------------------------
- * A function that fails writes why to `exception_msg`. */
+ * A function that fails writes its reason to `exception_msg`. */
 
 typedef migraphx_status (*migraphx_experimental_custom_op_compute)(migraphx_argument_t out, void* obj,
                                                                    char* exception_msg, size_t exception_msg_size,

@@ -49,7 +49,7 @@ T* make(Function function, Arguments&&... arguments) {
   return get<T*>(function, std::forward<Arguments>(arguments)...);
 }
 
-/// Who destroys the object behind a pointer: the new handle, nobody, or the object that contains it.
+/// The owner of the object behind a pointer: the new handle, nobody, or the object that contains it.
 struct own {};
 struct borrow {};
 template <class T>
@@ -92,7 +92,7 @@ class handle_base {
 
 #define MIGRAPHX_CPP_HANDLE(name, const_) handle_base<const_ migraphx_##name, migraphx_##name##_destroy>
 
-/// A list that is read by index, with iterators.
+/// Adds iterators to a list that has an index operator.
 template <class List>
 class indexed {
  public:
@@ -209,7 +209,7 @@ struct shape : MIGRAPHX_CPP_HANDLE(shape, const) {
 
 // ---- arguments
 
-/// A shape with memory: the caller's, or its own.
+/// A shape with memory, which belongs to the caller or to the argument.
 struct argument : MIGRAPHX_CPP_HANDLE(argument, const) {
   using handle_base::handle_base;
   argument() = default;
@@ -220,7 +220,7 @@ struct argument : MIGRAPHX_CPP_HANDLE(argument, const) {
     return {get<const_migraphx_shape_t>(migraphx_argument_shape, get_handle_ptr()), share_handle()};
   }
   char* data() const { return get<char*>(migraphx_argument_buffer, get_handle_ptr()); }
-  /// Returns the elements row by row.
+  /// Returns a copy of the elements in row-major order.
   template <class T>
   std::vector<T> as_vector() const {
     shape s = get_shape();
@@ -233,7 +233,7 @@ struct argument : MIGRAPHX_CPP_HANDLE(argument, const) {
   static argument load(const std::string& path) {
     return {make<migraphx_argument>(migraphx_argument_load, path.c_str()), own{}};
   }
-  /// Numbers that look random, the same for the same seed.
+  /// Makes an argument with pseudo-random numbers, which depend only on the shape and the seed.
   static argument generate(const shape& s, size_t seed = 0) {
     return {make<migraphx_argument>(migraphx_argument_generate, s.get_handle_ptr(), seed), own{}};
   }
@@ -272,7 +272,7 @@ struct program_parameter_shapes : MIGRAPHX_CPP_HANDLE(program_parameter_shapes, 
   shape operator[](const char* name) const {
     return {get<const_migraphx_shape_t>(migraphx_program_parameter_shapes_get, get_handle_ptr(), name), share_handle()};
   }
-  /// The names live as long as this handle.
+  /// Returns the names, which are valid as long as this handle.
   std::vector<const char*> names() const {
     std::vector<const char*> list(size());
     if (!list.empty()) call(migraphx_program_parameter_shapes_names, list.data(), get_handle_ptr());
@@ -280,7 +280,7 @@ struct program_parameter_shapes : MIGRAPHX_CPP_HANDLE(program_parameter_shapes, 
   }
 };
 
-/// Arguments by the names of a program's parameters.
+/// A map from the names of a program's parameters to arguments.
 struct program_parameters : MIGRAPHX_CPP_HANDLE(program_parameters, ) {
   using handle_base::handle_base;
   program_parameters() { create(migraphx_program_parameters_create); }
@@ -296,7 +296,7 @@ struct program_parameters : MIGRAPHX_CPP_HANDLE(program_parameters, ) {
 
 struct operation : MIGRAPHX_CPP_HANDLE(operation, ) {
   using handle_base::handle_base;
-  /// operation("reduce_mean", "{axes: [%d]}", 1)
+  /// Makes an operator; the attributes are a format of printf: operation("reduce_mean", "{axes: [%d]}", 1).
   template <class... Arguments>
   operation(const char* name, const char* attributes = nullptr, Arguments... arguments) {
     create(migraphx_operation_create, name, attributes, arguments...);
@@ -325,7 +325,7 @@ struct instructions : MIGRAPHX_CPP_HANDLE(instructions, ) {
 
 struct modules;
 
-/// Belongs to its program.
+/// A module. It belongs to its program.
 struct module {
   module(migraphx_module* m, borrow) :handle_(m, [](migraphx_module*) {}) {}
   template <class T>
@@ -380,7 +380,7 @@ inline instruction module::add_instruction(const operation& op, const instructio
 
 // ---- programs
 
-/// Belongs to its program.
+/// The context of a program. It belongs to the program.
 struct context {
   context(migraphx_context* c, borrow) : handle_(c, [](migraphx_context*) {}) {}
   template <class T>
@@ -398,8 +398,8 @@ struct context {
 struct compile_options : MIGRAPHX_CPP_HANDLE(compile_options, ) {
   using handle_base::handle_base;
   compile_options() { create(migraphx_compile_options_create); }
-  /// Decides where results are: with offload copy, in the program's own memory; without, a program for "gpu" takes
-  /// memory for each result as a parameter.
+  /// With offload copy, results are in memory of the program. Without it, a program for "gpu" has a parameter for each
+  /// result: the memory to which the result is written.
   void set_offload_copy(bool value = true) { call(migraphx_compile_options_set_offload_copy, get_handle_ptr(), value); }
   void set_fast_math(bool value = true) { call(migraphx_compile_options_set_fast_math, get_handle_ptr(), value); }
   void set_exhaustive_tune_flag(bool value = true) {
@@ -407,7 +407,7 @@ struct compile_options : MIGRAPHX_CPP_HANDLE(compile_options, ) {
   }
 };
 
-/// One result as run_trace shows it.
+/// A result that run_trace passes to its callback.
 struct trace_info : MIGRAPHX_CPP_HANDLE(trace_info, ) {
   using handle_base::handle_base;
   size_t get_index() const { return get<size_t>(migraphx_trace_info_get_index, get_handle_ptr()); }
@@ -546,7 +546,7 @@ struct tf_options : MIGRAPHX_CPP_HANDLE(tf_options, ) {
   }
 };
 
-/// Always throws: TensorFlow graphs are not read.
+/// Reads a frozen graph or a SavedModel of TensorFlow.
 inline program parse_tf(const char* path, const tf_options& options = {}) {
   return {make<migraphx_program>(migraphx_parse_tf, path, options.get_handle_ptr()), own{}};
 }
@@ -599,18 +599,18 @@ inline void quantize_int4_weights(const program& p) { call(migraphx_quantize_int
 
 // ---- operators of the caller's
 
-/// Derive, make the class final, and register an object of it.
+/// The base class of custom operators. Derive a final class from it, and register an object of that class.
 struct experimental_custom_op_base {
   virtual std::string name() const = 0;
   virtual argument compute(context ctx, shape output, arguments inputs) const = 0;
   virtual shape compute_shape(shapes inputs) const = 0;
-  /// Returns the operand whose memory holds the result; {}: none.
+  /// Returns the index of the operand that shares its memory with the result; {} if none does.
   virtual std::vector<size_t> output_alias(shapes) const { return {}; }
   virtual bool runs_on_offload_target() const = 0;
   virtual ~experimental_custom_op_base() = default;
 };
 
-/// The functions of the C interface for a class T.
+/// The callbacks of the C interface for an operator of class T.
 template <class T>
 struct custom_op_calls {
   template <class Body>

@@ -23,7 +23,7 @@ __version__ = "2.16.0"
 
 _TYPES = ("tuple", "fp4x2", "bool", "half", "float", "double", "uint8", "int8", "uint16", "int16", "int32", "int64",
           "uint32", "uint64", "fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz")
-# numpy's letters, which the buffer protocol has too; types that they lack are shown as bytes.
+# Type codes of numpy and the buffer protocol. Arrays of other types are shown as bytes.
 _LETTERS = {"bool": "?", "half": "e", "float": "f", "double": "d", "uint8": "B", "int8": "b", "uint16": "H",
             "int16": "h", "int32": "i", "int64": "q", "uint32": "I", "uint64": "Q"}
 _NAMES = {**{letter: name for name, letter in _LETTERS.items()}, "l": "int64", "L": "uint64"}
@@ -33,7 +33,7 @@ _NUMPY = {"bool": "|b1", "half": "<f2", "float": "<f4", "double": "<f8", "uint8"
 
 
 class shape(Handle):
-    """Element type, lengths and strides in elements; or, with `dyn_dims`, a range for each axis."""
+    """The element type and sizes of an argument: lengths and strides in elements, or with `dyn_dims`, a range for each axis."""
 
     kind = "shape"
     type_t = enum.IntEnum("type_t", [(name + "_type", number) for number, name in enumerate(_TYPES)])
@@ -167,7 +167,7 @@ def _view_of(data):
 
 
 class argument(Handle):
-    """A shape and memory. Made of an array without copying it; numpy.array(argument) reads it."""
+    """A shape and memory. argument(array) views the array's memory; numpy.array(argument) copies an argument to an array."""
 
     kind = "argument"
 
@@ -238,7 +238,7 @@ def argument_from_pointer(s, address):
     return argument(_address=made("argument_create", s, ctypes.c_void_p(address)))
 
 
-# Returns memory of AMD's GPU if its driver is loaded. Otherwise it is host memory, from Weft's facade of HIP if that is loaded.
+# Makes an argument in memory that HIP allocates: GPU memory, or host memory with Weft's HIP facade. Without HIP, uses plain memory.
 def allocate_gpu(s, host=False):
     if host or hip is None or s.bytes() == 0:
         return argument(s)
@@ -289,7 +289,7 @@ class op(Handle):
     kind = "operation"
 
     def __init__(self, name, **attributes):
-        # The text is a printf format.
+        # operation_create takes a printf format, so each % is doubled.
         super().__init__(made("operation_create", name, json.dumps(attributes, default=int).replace("%", "%%")))
         self._name = name
 
@@ -425,7 +425,7 @@ def _parameters(parameters):
     arguments = {name: value if isinstance(value, argument) else argument(value) for name, value in parameters.items()}
     for name, value in arguments.items():
         call("program_parameters_add", result, name, value)
-    result.arguments = arguments  # their memory is not copied
+    result.arguments = arguments  # keeps their memory alive, which is not copied
     return result
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """libmigraphx_c.so.3 by ctypes: calls that raise, and handles that destroy themselves.
 
-Loading it here also serves libraries that are loaded later and need it by its name, such as the provider of the
-onnxruntime-migraphx wheel; for them HIP is loaded too: AMD's own if present, else Weft's facade."""
+Libraries that are loaded later and need libmigraphx_c.so.3, such as the provider of the onnxruntime-migraphx wheel, use
+the copy that is loaded here. They also need HIP, so this module loads it: AMD's library if present, else Weft's facade."""
 import ctypes
 import os
 import pathlib
@@ -11,7 +11,7 @@ HIP = "libamdhip64.so.7"
 
 
 def _folders():
-    """Folders that may hold the library: this one, the build's, an installation's."""
+    """Returns the folders that may hold the library: this folder, that of a build, that of an installation."""
     here = pathlib.Path(__file__).resolve().parent
     return [here, *(parent / "lib" for parent in here.parents[:5])]
 
@@ -51,8 +51,8 @@ def argument_of(value):
 
 
 def _call(function, arguments):
-    """Calls a function; its failure is raised here, not printed. Failures of other users in the process, such as
-    onnxruntime's provider, are still printed."""
+    """Calls a function and raises if it fails. Its error is not printed; errors of other callers in the process, such as
+    onnxruntime's provider, still are."""
     _library.weft_migraphx_print_errors(False)
     status = getattr(_library, function)(*map(argument_of, arguments))
     _library.weft_migraphx_print_errors(True)
@@ -104,8 +104,8 @@ def size_list(values):
 
 
 class Handle:
-    """An object of the C interface. `owner` is the handle that contains it, and is kept alive; without one the
-    object is destroyed with this handle."""
+    """An object of the C interface. If it is part of another object, `owner` is the handle of that object and is kept alive.
+    Without an owner, the object is destroyed with this handle."""
 
     kind = ""
 
@@ -114,5 +114,5 @@ class Handle:
 
     def __del__(self):
         is_owned = getattr(self, "address", None) and self.owner is None and self.kind
-        if is_owned and _library:  # _library may be gone when Python ends
+        if is_owned and _library:  # Python sets _library to None when it ends
             getattr(_library, f"migraphx_{self.kind}_destroy")(ctypes.c_void_p(self.address))

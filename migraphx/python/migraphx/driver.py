@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `migraphx-driver`, in the words of MIGraphX's own: read, compile, quantize, run, perf, time, verify, params,
+"""The command `migraphx-driver`, with the subcommands of MIGraphX's: read, compile, quantize, run, perf, time, verify, params,
 op, onnx.
 
-Unlike AMD's, it returns a code on failure: 2 for a wrong command line, 1 for a model that fails. The command `weft` says
+Unlike AMD's, it returns an exit code: 2 for a wrong command line, 1 for a model that fails. The command `weft` can do
 more: inspect, explain, perf with profiles, verify with bisection."""
 import argparse
 import re
@@ -13,7 +13,7 @@ import time
 import migraphx
 
 TARGETS = ("gpu", "cpu", "ref")
-# Options that change how AMD's compiler works, but nothing here.
+# Options of AMD's compiler that have no effect in Weft.
 MEANINGLESS = ("--disable-fast-math", "--optimize", "-O", "--debug-symbols", "--brief")
 
 
@@ -97,7 +97,7 @@ def read(options):
 
 
 def least(shape):
-    """Returns the shape with the least size of each range."""
+    """Returns the shape with the least size of each range, at least 1."""
     if not shape.dynamic():
         return shape
     return migraphx.shape(shape.type(), [max(size.min, 1) for size in shape.dyn_dims()])
@@ -113,7 +113,7 @@ def make_inputs(program, options, seed=0):
         elif name in options.fill0 or name in options.fill1:
             inputs[name] = migraphx.fill_argument(fixed, int(name in options.fill1))
         elif fixed.type().name.startswith(("int", "uint")):
-            # Zeros are valid indices of anything; --load-arg gives other values.
+            # Integers may be indices, and 0 is always a valid index.
             inputs[name] = migraphx.fill_argument(fixed, 0)
         else:
             inputs[name] = migraphx.generate_argument(fixed, seed)
@@ -215,7 +215,7 @@ def difference(wanted, got):
 
 
 def rms_limit(options):
-    """Returns the limit of --rms-tol, or a default for the precision: fp8 keeps 4 bits of each number."""
+    """Returns the limit of --rms-tol, else a default for the precision; fp8 has only 4 significant bits."""
     if options.rms_tol is not None:
         return options.rms_tol
     return 0.16 if options.fp8 or options.int4_weights else 0.08 if options.fp16 or options.bf16 or options.int8 else 0.001

@@ -7,8 +7,8 @@
     onnxruntime_ep_weft.register()
     session = ort.InferenceSession("model.onnx", providers=["WeftExecutionProvider"])
 
-"MIGraphXExecutionProvider" and "ROCMExecutionProvider" are further names of it. Scripts that say so, with any version of
-onnxruntime, run unchanged after
+"MIGraphXExecutionProvider" and "ROCMExecutionProvider" are other names of the same provider. Scripts that use them run
+unchanged, with any supported version of onnxruntime, after
 
     import onnxruntime_ep_weft.classic
 """
@@ -37,8 +37,8 @@ def get_ep_name() -> str:
 
 
 def register() -> None:
-    """Registers the library with onnxruntime, once for the process. From then on, a session that names Weft and cannot have it
-    raises RuntimeError; onnxruntime alone would print a line and run on the CPU provider."""
+    """Registers the library with onnxruntime, once for the process. From then on, a session that names Weft and cannot use it
+    raises RuntimeError. Without this, onnxruntime would print a line and run the session on its CPU provider."""
     import onnxruntime
 
     from . import _sessions
@@ -48,5 +48,5 @@ def register() -> None:
     if get_ep_name() not in offered:
         onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())
     _sessions.watch(_NAMES, get_ep_name())
-    # onnxruntime's Python reserves this name for a provider that its wheels do not contain, and drops it silently.
+    # onnxruntime's Python reserves this name for its own provider. Its wheels lack that provider, so it ignores the name.
     _sessions.translate({"MIGraphXExecutionProvider"} - native)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m onnxruntime_ep_weft SCRIPT ARGS: runs a script that says "MIGraphXExecutionProvider", unchanged."""
+"""python -m onnxruntime_ep_weft SCRIPT ARGS: runs an unchanged script that uses "MIGraphXExecutionProvider"."""
 import runpy
 import sys
 

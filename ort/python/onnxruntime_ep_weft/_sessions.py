@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes onnxruntime's Python sessions know the provider's names."""
+"""Patches onnxruntime's Python sessions so that they accept all names of the provider."""
 import functools
 
 import onnxruntime
@@ -16,13 +16,13 @@ def _name(provider):
 
 
 def translate(names):
-    """Patches InferenceSession: these names select the provider too, and the session reports the requested name."""
+    """Adds names that select the provider in the patched InferenceSession. The session then reports the requested name."""
     _translated.update(names)
 
 
 def watch(names, own):
-    """Patches InferenceSession: it raises if a requested provider of `names` is not used, or if a provider added by
-    device is not."""
+    """Patches InferenceSession to raise if it does not use a requested provider of `names`, or a provider that was added
+    by device."""
     global _own
     if _own:
         return
@@ -60,7 +60,7 @@ def _make_translated(make, session, shown, providers, provider_options, disabled
 
 
 def offer(names):
-    """Adds the names to onnxruntime.get_available_providers(), which scripts ask first."""
+    """Adds the names to the result of onnxruntime.get_available_providers(), which scripts often check first."""
     listed = onnxruntime.get_available_providers
 
     @functools.wraps(listed)
@@ -72,8 +72,8 @@ def offer(names):
 
 
 def _pairs(providers, provider_options):
-    """Converts the providers, with their options in pairs or apart, to a list of names and a list of dicts of
-    strings."""
+    """Returns the names of the providers, and their options as dicts of strings. The options may be given in pairs with the
+    names, or in `provider_options`."""
     if provider_options is None:
         provider_options = [p[1] if isinstance(p, tuple) else {} for p in providers]
     text = [{str(key): str(value) for key, value in options.items()} for options in provider_options]
@@ -81,7 +81,7 @@ def _pairs(providers, provider_options):
 
 
 def _takes_names():
-    """Tells whether sessions accept plug-ins by name: from onnxruntime 1.25 on."""
+    """True if sessions accept plug-ins by name, as they do from onnxruntime 1.25 on."""
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) >= (1, 25)
 
 
@@ -89,7 +89,7 @@ def _add_by_device(session, own, options):
     if session._sess_options is None:
         session._sess_options = onnxruntime.SessionOptions()
     if getattr(session._sess_options, "weft_options", None) == options:
-        return  # an earlier session was made with these session options
+        return  # these session options have the provider from an earlier session
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == own]
     wanted = options.get("device_id", options.get("migraphx_device_id", "0"))
     chosen = [device for device in devices if device.ep_metadata["cuda_device_id"] == wanted] or devices

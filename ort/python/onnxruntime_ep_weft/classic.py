@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of AMD's providers, for scripts that are not to be changed: import this once, before sessions are made.
+"""The names of AMD's providers for unchanged scripts. Import this module once, before the first session is made.
 
-It registers the library, lists the names where scripts look for them, and translates them in both directions, so they also
-work with versions of onnxruntime that take no plug-in by name."""
+It registers the library and adds the names to the list of available providers. Sessions accept and report the names, also in
+versions of onnxruntime that accept no plug-in by name."""
 from . import _sessions, register
 
 NAMES = ["MIGraphXExecutionProvider", "ROCMExecutionProvider"]

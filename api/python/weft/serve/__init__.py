@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models behind HTTP and gRPC, by the KServe v2 protocol (docs/serving.md). `weft serve` is its command line.
+"""Serves models over HTTP and gRPC by the KServe v2 protocol (docs/serving.md). `weft serve` is the command for it.
 
     from weft.serve import Options, Repository, web
     app = web.build(Repository(Options(models=["digits.onnx"])))     # an ASGI application
 
-`pip install weft[serve]` brings what `web` needs, `weft[grpc]` what `rpc` needs; nothing of it is imported here.
+`pip install weft[serve]` installs the packages that `web` needs, `weft[grpc]` those of `rpc`. This module imports none of them.
 """
 
 from ._options import Options

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft serve`, `python -m weft.serve`."""
+"""The command `weft serve`, also `python -m weft.serve`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._options import LOOPBACK_NAMES, Options, parse
 
 
 def missing(options: Options) -> str:
-    """Returns the name of the extra that must be installed first; "" if nothing is missing."""
+    """Returns the extra of the package that must be installed first ("weft[serve]"); "" if nothing is missing."""
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "numpy")):
@@ -37,9 +37,9 @@ async def serve(options: Options) -> None:
     )
     await repository.start()
     server, listening = uvicorn.Server(config), config.bind_socket()
-    # Answers are two writes. Without this the second waits until the client acknowledges the first, which takes 40 ms.
+    # An answer takes two writes. Without this option, the second waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for number in (signal.SIGINT, signal.SIGTERM):  # the server stops by them, and then sends them again
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops on a signal and then raises it again
         signal.signal(number, lambda *_: None)
     running = asyncio.ensure_future(server.serve([listening]))
     while not server.started and not running.done():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/metrics in Prometheus' text format."""
+"""Makes the page /metrics in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def labels(**given: object) -> str:
 
 
 class Metrics:
-    """Counts of requests by model and status, and how long they took; other figures come from the queues."""
+    """Counts of requests by model and status, and their durations. Other figures are read from the queues."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._counts: dict[tuple[str, int], int] = {}
-        self._times: dict[str, list[float]] = {}  # of successful requests: the count of each bucket, and the sum
+        self._times: dict[str, list[float]] = {}  # by model: successful requests per bucket of BOUNDS, then the sum of seconds
 
     def count(self, model: str, status: int, seconds: float) -> None:
         if model not in self._repository.models:
-            model = ""  # names that do not exist must not fill the memory
+            model = ""  # unknown model names of requests must not fill the memory
         self._counts[model, status] = self._counts.get((model, status), 0) + 1
         if status == 200:
             row = self._times.setdefault(model, [0.0] * (len(BOUNDS) + 2))

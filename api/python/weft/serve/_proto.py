@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message classes of v2.proto, made from the file at their first use, so that no generated code requires one version of protobuf. Reads
-the parts of the language that the file uses: messages, enums, maps, oneofs, services."""
+"""Message classes of v2.proto. They are made from the file at their first use, because generated code would require one version of
+protobuf. The reader knows the parts of the language that the file uses: messages, enums, maps, oneofs, services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = re.compile(r'//[^\n]*|"[^"]*"|\w+(?:\.\w+)*|[{}()<>=;,]')
 
 
 class Reader:
-    """A recursive descent over the words of a file."""
+    """A recursive-descent parser over the words of a .proto file."""
 
     def __init__(self, text: str) -> None:
         self._words = [word for word in TOKEN.findall(text) if not word.startswith("//")]
@@ -132,7 +132,7 @@ class Reader:
 
 @functools.cache
 def file() -> Any:
-    """Returns the file's descriptor, in its own pool, because clients of the protocol in this process define it too."""
+    """Returns the file's descriptor. It has its own pool, because a client in this process may define the same messages."""
     described = Reader((Path(__file__).resolve().parent / "v2.proto").read_text()).file()
     return descriptor_pool.DescriptorPool().AddSerializedFile(described.SerializeToString())
 

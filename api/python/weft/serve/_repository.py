@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models that are served, their versions, and the folder that is watched. All of it runs on one event loop; only
+"""The models that are served, their versions, and the folder that is watched. All functions run on one event loop; only
 loading a model uses another thread."""
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from ._tensors import TYPES, Output, Refused
 
 log = logging.getLogger("weft.serve")
 SUFFIXES = (".weft", ".onnx", ".pt2", ".tflite", ".pb")
-#: of gRPC and of HTTP, by the code of Weft's error
+#: codes of Weft's errors that have their own status in HTTP and gRPC: a full queue, a missed deadline, a stopped queue
 TOO_MANY, TOO_LATE, GONE = "E407", "E403", "E404"
 
 
 def devices(device: str) -> list[str]:
-    """Lists the devices: "gpu:*" is every GPU, "gpu:1" the second one. A device with commas stays one entry: a model is split over it."""
+    """Lists the devices: "gpu:*" is every GPU, "gpu:1" the second one. A name with commas stays one entry: the model is split over
+    these devices."""
     if not device.startswith("gpu:") or "," in device:
         return [device]
     gpus = _weft.gpus()
@@ -40,7 +41,7 @@ def devices(device: str) -> list[str]:
 
 
 class Served:
-    """One version of a model: its programs and the queue before them."""
+    """One version of a model: a program for each device, and the request queue that the programs share."""
 
     def __init__(self, name: str, version: str, path: Path, options: Options) -> None:
         self.name, self.version, self.path = name, version, path
@@ -87,7 +88,7 @@ class Served:
             self._idle.set()
 
     async def infer(self, inputs: list[_weft.Tensor | None], deadline: float = 0.0) -> list[Output]:
-        """Queues a request and waits for its answer. Leaving early, by a deadline or cancelled, takes it back."""
+        """Queues a request and waits for its answer. The deadline or a cancellation withdraws the request."""
         assert self._loop is not None
         deadline = deadline or self.default_deadline
         ticket = self.queue.submit(inputs, deadline)
@@ -178,7 +179,7 @@ class Repository:
     # --- loading ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Loads everything; a model of the command line that cannot be loaded is an error."""
+        """Loads all models. A model of the command line that cannot be loaded ends the server."""
         for name, path in self._fixed.items():
             entry = self.models.setdefault(name, {})["1"] = Entry(path)
             await self._load(name, "1", entry)
@@ -212,7 +213,7 @@ class Repository:
             await asyncio.sleep(self.options.poll)
             try:
                 await self.look()
-            except Exception:  # the folder is missing for a moment: the loaded models stay
+            except Exception:  # such as a folder that is missing for a moment: the loaded models stay
                 log.exception("looking at the model folder")
 
     def _found(self) -> dict[str, dict[str, Path]]:
@@ -230,7 +231,7 @@ class Repository:
         return {name: versions for name, versions in found.items() if name not in self._fixed}
 
     async def look(self) -> None:
-        """Makes the served versions equal those in the folder; drops old ones after the newer ones are loaded."""
+        """Loads new and changed versions of the folder, then drops the outdated ones."""
         async with self._lock:
             found = self._found()
             for name, versions in found.items():
@@ -243,7 +244,7 @@ class Repository:
                     del self.models[name]
 
     def _outdated(self, name: str, found: dict[str, Path]) -> list[str]:
-        """Returns the versions to drop: those whose file is gone, and older ones if a newer one is ready."""
+        """Returns the versions to drop: versions without a file, and older versions if a newer one is ready."""
         entries = self.models[name]
         has_newer = any(entries[version].served for version in found)
         return [v for v, entry in entries.items() if v not in found and (has_newer or not entry.path.exists())]
@@ -255,7 +256,7 @@ class Repository:
             await self._load(name, version, entry)
 
     async def _load(self, name: str, version: str, entry: Entry) -> None:
-        """Loads a version while the version before it is still served."""
+        """Loads a version. A version that was loaded before is served until the new program is ready."""
         mark = mark_of(entry.path)
         try:
             served = await asyncio.to_thread(Served, name, version, entry.path, self.options)
@@ -280,10 +281,10 @@ class Repository:
             self._spawn(entry.served.retire())
         entry.served = None
 
-    # --- asking -----------------------------------------------------------------------------------------------------
+    # --- lookup -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str, version: str = "") -> Served:
-        """Returns the version, by default the newest that is ready."""
+        """Returns a version of a model, by default the newest that is ready."""
         versions = self.models.get(name)
         if versions is None:
             raise Refused(404, f"there is no model '{name}'")
@@ -320,7 +321,7 @@ class Repository:
         return rows
 
     async def load(self, name: str) -> None:
-        """Loads a known model again, or one that was unloaded."""
+        """Loads all versions of a known model again, also after `unload`."""
         async with self._lock:
             if name not in self.models:
                 raise Refused(404, f"there is no model '{name}'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas in /openapi.json of requests that FastAPI does not parse itself, and of errors."""
+"""Schemas for /openapi.json: of requests that FastAPI does not parse itself, and of errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def infer_body() -> dict[str, Any]:
-    """Describes the body of a request: JSON, or JSON of a length that a header gives, followed by the bytes of tensors."""
+    """Returns the schema of a request's body: JSON, or JSON and then the bytes of tensors; a header gives the length of the JSON."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     content = {"application/json": {"schema": REQUEST}, "application/octet-stream": binary}
     header = {

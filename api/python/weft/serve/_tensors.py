@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _weft
 
-#: element type: name in the protocol, numpy's type of its bits
+#: maps an element type to its name in the protocol and the numpy type that holds its bits
 TYPES = {
     "bool": ("BOOL", "?"), "u8": ("UINT8", "u1"), "u16": ("UINT16", "<u2"), "u32": ("UINT32", "<u4"), "u64": ("UINT64", "<u8"),
     "i8": ("INT8", "i1"), "i16": ("INT16", "<i2"), "i32": ("INT32", "<i4"), "i64": ("INT64", "<i8"), "f16": ("FP16", "<f2"),
@@ -37,7 +37,7 @@ def is_whole(value: Any) -> bool:
 
 
 def checked_shape(shape: Any, name: str) -> list[int]:
-    """Returns the shape; refuses sizes that no tensor can have."""
+    """Returns the shape; raises Refused for sizes that no tensor can have."""
     is_list = isinstance(shape, list) and len(shape) <= MOST_AXES and all(is_whole(n) and 0 <= n < MOST_ELEMENTS for n in shape)
     if not is_list or count_of(shape) > MOST_ELEMENTS:
         raise bad(f"the shape of '{name}' is not a list of at most {MOST_AXES} whole numbers, or too large for memory")
@@ -69,7 +69,7 @@ def flat(data: Any, name: str) -> list[Any]:
 
 
 def numbers(data: list[Any], dtype: str, name: str) -> np.ndarray:
-    """Converts elements to an array of the type; refuses numbers that the type cannot hold."""
+    """Converts elements to an array of the type; raises Refused for numbers that the type cannot hold."""
     kinds = set(map(type, data))
     allowed = {bool} if dtype == "bool" else {int, float} if dtype in ("f16", "f32", "f64", "bf16") else {int}
     if not kinds <= allowed:
@@ -155,9 +155,9 @@ class Output:
         self.name, self.dtype = name, dtype
         self.datatype, kind = TYPES[dtype]
         self._texts: list[bytes] = []
-        if dtype == "string":  # sizes and texts
+        if dtype == "string":  # value: (sizes, texts)
             self.shape, self._texts = value
-        elif dtype == "bf16":  # name, sizes and bytes
+        elif dtype == "bf16":  # value: (name, sizes, bytes)
             self.shape, self._array = value[1], value[2].view("<u2")
         else:
             self.shape, self._array = list(value.shape), value.astype(kind, copy=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The v2 protocol over gRPC, on the event loop of HTTP. Only `weft serve --grpc-port` imports it."""
+"""The v2 protocol over gRPC, on the same event loop as HTTP. Only `weft serve --grpc-port` imports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CODES = {
     413: grpc.StatusCode.RESOURCE_EXHAUSTED, 429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED, 500: grpc.StatusCode.INTERNAL,
 }
-#: the list of InferTensorContents that has the elements of a type
+#: maps an element type to the field of InferTensorContents that holds its elements
 CONTENTS = {
     "bool": "bool_contents", "i8": "int_contents", "i16": "int_contents", "i32": "int_contents", "i64": "int64_contents",
     "u8": "uint_contents", "u16": "uint_contents", "u32": "uint_contents", "u64": "uint64_contents",
@@ -88,7 +88,7 @@ def parsed(class_: Any, data: bytes) -> Any:
 
 
 class Service:
-    """The methods of the gRPC service. They read only the remaining time from `context`."""
+    """The methods of the gRPC service. From `context` they use only the time that is left until the deadline."""
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
@@ -169,7 +169,7 @@ def is_allowed(context: Any, token: bytes) -> bool:
 
 def handlers(repository: Repository) -> Any:
     service, token = Service(repository), repository.options.token
-    healthy = {"ServerLive", "ServerReady"}  # without a token, as over HTTP
+    healthy = {"ServerLive", "ServerReady"}  # need no token, as over HTTP
 
     def unary(method: Any) -> Any:
         answer_class = _proto.message(method.output_type.name)

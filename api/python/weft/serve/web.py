@@ -73,7 +73,7 @@ class Guard:
 
 
 async def body_of(request: Request, options: Options) -> bytes:
-    """Reads the body; refuses one that is compressed, too large or too slow."""
+    """Reads the body; refuses a body that is compressed, too large or too slow."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise Refused(415, "compressed requests are not supported")
     too_large = Refused(413, f"a request may have {options.max_request} bytes; --max-request says how many")
@@ -128,7 +128,7 @@ def part_of(given: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 
 def split_body(body: bytes, header: str | None) -> tuple[dict[str, Any], memoryview]:
-    """Splits a body into the JSON and the bytes of tensors that follow it."""
+    """Splits a body into its JSON and the bytes of tensors after the JSON."""
     if header is None:
         return json_of(body), memoryview(b"")
     if not header.isdecimal() or len(header) > 18 or int(header) > len(body):
@@ -160,7 +160,7 @@ def inputs_of(served: Served, given: list[Any], rest: memoryview) -> _requests.I
 
 
 def wanted_of(served: Served, given: list[Any], all_binary: bool) -> tuple[list[str], set[str]]:
-    """Returns the names of the requested outputs, and those requested in binary."""
+    """Returns the names of the requested outputs, and the names of those requested in binary."""
     names, binary = [], set()
     for one in given:
         if not isinstance(one, dict):
@@ -200,7 +200,7 @@ def answer_of(served: Served, id_: str, outputs: list[Any], binary: set[str]) ->
 async def unless_gone(request: Request, work: Any) -> Any:
     """Returns the result of `work`; cancels it when the client disconnects."""
     task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(request.receive())  # after the body: only a disconnect can come
+    gone = asyncio.ensure_future(request.receive())  # the body is read, so the next message is a disconnect
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
