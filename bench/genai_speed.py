@@ -31,7 +31,7 @@ def open_model(og, folder, provider, threads):
 
 
 def work(arguments):
-    """Answers each line "PREFILL DECODE" with the seconds of both, wall and CPU."""
+    """For each line "PREFILL DECODE", two numbers of tokens, prints the wall and the CPU seconds of both phases."""
     folder, engine, threads, library, room = arguments
     provider = PROVIDERS[engine]
     if provider == "amdgpu":

@@ -24,7 +24,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-import fill  # isort: skip  (found by gpu's search path)
+import fill  # isort: skip  (on the search path that gpu sets)
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)
@@ -92,7 +92,7 @@ class OnGpu(torch.nn.Module):
 
 
 def exported(name, batch):
-    """Returns a module of bench/models/networks.py, and inputs as the model's first case has them."""
+    """Returns a module of bench/models/networks.py, and inputs with the sizes of the model's first case."""
     from networks import NETWORKS as modules
 
     network = modules[name]()

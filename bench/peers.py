@@ -115,7 +115,7 @@ def accuracies(race, model, sizes):
     found = {name: {"version": race.version(name)} for name in race.workers}
 
     def note(engine, output, figure, value):
-        """Keeps the output that is farthest off."""
+        """Keeps the figure of the output that is farthest from the exact answers."""
         worst = min if figure == "within_one_step" else max
         found[engine][figure] = worst(value, found[engine].get(figure, value))
 

@@ -16,7 +16,7 @@ KINDS = {"tensor(float)": "f32", "tensor(int64)": "i64"}
 
 
 class NoQueue:
-    """The attributes of a queue that the log reads."""
+    """A stand-in for the queue, with the attributes that the log reads."""
 
     joins, length, reason = False, "", "onnxruntime"
 

@@ -40,7 +40,7 @@ def reading_order():
 
 
 def misplaced(listed):
-    """Pages that the reading order lacks or repeats; the index itself is exempt."""
+    """Returns the pages that the reading order lacks or repeats; the index itself is exempt."""
     for page in pages():
         if (count := listed.count(page)) != (page != ROOT / "docs/README.md"):
             yield f"{page.relative_to(ROOT)}: stands {count} times in docs/README.md"

@@ -31,7 +31,7 @@ ALLOWED = {
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
     "api/serve": ["api", "weft"],  # over the C ABI alone
-    "api/python": EVERYTHING + ["weft", "driver"],  # the package has the command too
+    "api/python": EVERYTHING + ["weft", "driver"],  # the package contains the command line too
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],
     "ort": ["weft", "adapters"],
@@ -44,7 +44,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 
 
-FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # these share common/ and nothing else
+FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # frontends share only common/
 
 
 def rule_for(path):

@@ -74,7 +74,7 @@ void show_kernels(const Plan& plan, bool objects) {
   }
 }
 
-/// Prints the plan. The hash of its bytes also covers the fields that are not printed.
+/// Prints the plan, with a hash of its bytes, which also covers the fields that are not printed.
 void show(const Plan& plan, bool objects) {
   show_steps(plan, "load steps", plan.load_steps);
   show_steps(plan, "steps", plan.steps);

@@ -5,9 +5,9 @@
   tools/status.py            # writes them
   tools/status.py --check    # fails if a page is not what this would write; a part of ./x lint
 
-A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the rows. A row
-is refused that lacks one of its keys or names a commit that is not in the history. In docs/status a number may stand
-only between such marks, so that no page claims what no file holds.
+A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the
+rows. A row is refused if it lacks a required key or names a commit that is not in the history. In docs/status numbers
+are allowed only between such marks, so that each figure has a row as its source.
 """
 import collections
 import json
@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """Returns the commits that are not in the history; none in a shallow clone, where that is unknown."""
+    """Returns the commits that are not in the history; none in a shallow clone, because its history is incomplete."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -618,7 +618,7 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """Returns a star if the float model's figure is not the one that this row was measured with, because the data
+        """Returns a star if the float model's figure has changed since this row was measured, which means that the data
         changed."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:

@@ -47,7 +47,7 @@ f32 float8_to_f32(u8 bits, Float8 kind);
 /// Rounds to nearest, ties to even; overflow becomes infinity, or NaN in formats without infinity.
 u8 to_float8(f32 x, Float8 kind);
 
-/// f32 to f16 towards zero.
+/// Rounds f32 to f16 towards zero.
 u16 to_f16_towards_zero(f32 x);
 
 /// Returns zero with the sign of x if x is denormal, else x: the transcendental instructions neither read nor write

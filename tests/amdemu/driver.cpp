@@ -47,7 +47,7 @@ void copy(const Work& work) {
   std::memmove(host_pointer(address_of(work.to)), from, work.count);
 }
 
-/// One line of JSON for each kernel.
+/// Writes one line of JSON for each kernel.
 void write_report(const Driver& d) {
   if (options().report.empty()) return;
   std::ofstream out(options().report, std::ios::app);

@@ -21,7 +21,7 @@ int result(int error) {
   return error;
 }
 
-/// Runs the body under the driver's lock; its result becomes the function's and the thread's last error.
+/// Runs the body under the driver's lock; returns its result and keeps it as the thread's last error.
 template <class Body>
 int locked(Body body) {
   Driver& d = driver();
@@ -92,7 +92,7 @@ int release(void* memory) {
   });
 }
 
-/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read at once, as a
+/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read immediately, as a
 /// driver does.
 int copy(void* to, const void* from, size_t bytes, CopyKind kind, void* handle, bool waits) {
   return locked([&](Driver& d) -> int {
@@ -121,7 +121,7 @@ int fill(void* to, unsigned value, size_t count, int width, void* stream) {
   });
 }
 
-/// Returns the code object for a chip inside a bundle as clang makes it; if the image is no bundle, the image itself.
+/// Returns the code object for a chip from a bundle of clang; returns the image itself if it is no bundle.
 const void* unbundled(const void* image, const std::string& chip) {
   const char* bytes = static_cast<const char*>(image);
   constexpr size_t magic_bytes = 24;
@@ -278,7 +278,7 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
-/// Waits for the stream, unlike HIP's query: the emulator runs work only when the host waits.
+/// the stream joins the recording
 WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
 
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {

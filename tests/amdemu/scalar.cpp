@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalar unit: the rows of scalar.def, masks of lanes, branches, calls and barriers.
+// The scalar unit: the entries of scalar.def, masks of lanes, branches, calls and barriers.
 #include <algorithm>
 #include <chrono>
 

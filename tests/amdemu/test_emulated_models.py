@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. Streams run as
-late as they may, so that a missing wait gives a wrong answer; memory starts as NaN; races and invalid addresses end a
-run."""
+"""Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
+delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
+races and invalid addresses end a run."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ MODELS = {"digits": DIGITS, "digits in f16": [*DIGITS, "--precision", "f16"], "t
 
 BUDGETS = emulated.ROOT / "tests/amdemu/budgets.json"
 COUNTED = ["instructions", "lines", "bank_conflicts"]
-HEADROOM = 1.25  # factor over the measurement that wrote the budget
+HEADROOM = 1.25  # how far counts may exceed the measurement in the file of budgets
 
 
 def check_budgets(case, chip, measured):
@@ -98,9 +98,9 @@ def save(graph, path):
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
-    """Convolutions of few pixels and many channels split k: a second kernel adds the parts and runs the epilogue. One
-    has two groups, whose channels are no whole vectors; one has bytes, with a padding value other than zero. One with a
-    short k, rounded in f64, is not split."""
+    """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
+    epilogue. One has two groups, whose channels do not fill whole vectors; one has bytes, with a padding value other
+    than zero. One with a short k, computed in f64, is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])

@@ -51,7 +51,7 @@ def counts(lines, chip):
 
 
 def innermost_loops(lines, chip):
-    """Returns the lines from each label to a jump back to it, if no such loop lies between them."""
+    """Returns the lines from each label to a jump back to it, unless they contain another such loop."""
     label = re.compile(r"^(\$\w+|L\d+):")
     branch = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);" if chip.startswith("sm_") else r"; (L\d+)$")
     at, loops = {}, []

@@ -16,13 +16,13 @@ rng = np.random.default_rng(20)
 class Case:
     kernel: str
     sizes: list
-    inputs: list  # arrays, buffers 0 ..
-    outputs: list  # (shape, dtype), the buffers after them
+    inputs: list  # arrays: buffers 0, 1, ...
+    outputs: list  # (shape, dtype) of the buffers that follow the inputs
     expected: list  # arrays in f64 or integers
     tolerance: float  # of |y - r| / max(1, |r|); 0: equal
     blocks: int = 1  # work groups on a GPU
     threads: int = 256
-    tasks: int = 1 << 20  # on a CPU: more than there are, kernels stop at their end
+    tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
     scratch: int = 1 << 20
     shared: int = 0  # dynamic shared memory and blocks of a cluster, on a GPU
     cluster: int = 1
@@ -67,7 +67,7 @@ def functions(n):
 
 
 def small_floats(mantissa, bias, fnuz, has_inf):
-    """Returns the non-negative finite values of an 8-bit float, ascending, after their codes: (codes, values)."""
+    """Returns (codes, values) of the non-negative finite values of an 8-bit float, in ascending order."""
     codes = np.arange(127 if not fnuz and not has_inf else 124 if has_inf else 128)
     exponent, m = codes >> mantissa, codes & ((1 << mantissa) - 1)
     values = np.where(exponent > 0, (1 + m / 2**mantissa) * 2.0 ** (exponent - bias), m * 2.0 ** (1 - bias - mantissa))
@@ -180,7 +180,7 @@ GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8
 
 
 def direct(case, name, **launch):
-    """Returns the same product by another kernel."""
+    """Returns a case of the same product for another kernel, `name`."""
     case.kernel = f"sample_{name}"
     for key, value in launch.items():
         setattr(case, key, value)
@@ -188,7 +188,7 @@ def direct(case, name, **launch):
 
 
 def group_cases():
-    """Returns cases of products by warp groups and of products of few rows: k is a multiple of 8 (f32: 4, i8: 16)."""
+    """Returns cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
     shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)
@@ -236,7 +236,7 @@ def attention_cases():
 
 
 def gemm_cases(small=False, float8=None):
-    """`float8`: the 8-bit floats of the chip's matrix unit."""
+    """Returns the cases of matrix products. `float8`: the 8-bit floats of the chip's matrix unit."""
     shapes = [(1, 1, 1, 1), (2, 5, 7, 3), (1, 130, 129, 70), (3, 16, 200, 64), (1, 0, 5, 5), (1, 4, 9, 0)]
     shapes += [] if small else [(1, 512, 384, 1000), (7, 129, 64, 33)]
     for kind in [*GEMM_TYPES, *(float8 or ())]:

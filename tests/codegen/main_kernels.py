@@ -103,9 +103,9 @@ MATRIX_CLOCKS = {"gfx90a": 32, "gfx942": 16, "gfx1100": 32, "gfx1151": 32, "gfx1
 
 
 def matrix_share(loop, chip):
-    """Returns an estimate of how busy the matrix unit is: its clocks divided by those of the busiest of three units,
-    itself, the vector unit and local memory (32 bytes a clock for each SIMD; 16 bytes a lane). Waits are not
-    counted."""
+    """Estimates how busy the matrix unit is: its clocks divided by the clocks of the busiest of three units. These are
+    the matrix unit, the vector unit, and local memory, which moves 32 bytes a clock for each SIMD (16 bytes a lane).
+    Waits are not counted."""
     if chip not in MATRIX_CLOCKS or not loop["matrix"]:
         return None
     wide = chip.startswith("gfx9")

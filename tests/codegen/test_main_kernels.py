@@ -36,7 +36,7 @@ def family(name):
 
 
 def has_matrix_unit(chip, name):
-    """Tells whether the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
     if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):  # one row: vector units
         return False
@@ -74,7 +74,7 @@ def check_budget(chip, precision, kernels):
 
 
 def check_lines(chip, name, lines):
-    """Lints of one kernel's instructions."""
+    """Checks the instructions of one kernel."""
     counts = assembly.counts(lines, chip)
     assert counts["flat"] == 0, f"{name} has memory instructions that do not say which memory they mean"
     assert counts["scratch"] == 0, f"{name} uses private memory"

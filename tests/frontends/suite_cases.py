@@ -117,14 +117,15 @@ def kept_chances(case):
     """Returns the probability that a random case keeps each element (Bernoulli: its input; Dropout: one number), else None."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
-        return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
+        # ONNX expands a random case to a comparison in which a greater random number gives 1.
+        return 1 - chances if "expanded" in case.name else chances
     if case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
         return np.full(case.inputs["x"].shape, 1 - float(case.inputs.get("r", 0.5)))
     return None
 
 
 def has_seed(message):
-    """Tells whether a node, or one in a function's body, has a seed."""
+    """True if a node, or one in a function's body, has a seed."""
     nodes = [*message.graph.node, *(node for function in message.functions for node in function.node)]
     return any(attribute.name == "seed" for node in nodes for attribute in node.attribute)
 

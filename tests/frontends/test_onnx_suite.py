@@ -51,7 +51,7 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """One number may differ: it lies half-way between two bytes unless its scale is rounded to f32, and the fused
+    """One number may differ: it is half-way between two bytes unless its scale is rounded to f32, and the fused
     reference does not round the scale."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}

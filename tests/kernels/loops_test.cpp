@@ -39,7 +39,7 @@ void check_pointwise(const k::Space<Rank>& s, int rotate) {
   k::Strided<const float, Rank, along> x{};
   k::Strided<const float, Rank> z{};
   k::Strided<float, Rank> y{};
-  for (int i = 0; i < Rank; i++) {  // x: x's strides in another order of dimensions
+  for (int i = 0; i < Rank; i++) {  // x has its strides in another order of dimensions
     const int dim = (i + rotate) % Rank;
     x.stride[dim] = step, step *= s.size[dim];
   }
@@ -233,7 +233,7 @@ void check_layer_norm(i64 rows, i64 cols) {
     }
     CHECK(std::fabs(means[r] - mean) < 1e-7 * std::fabs(mean));
   }
-  CHECK(worst < 3e-4);  // 1000 has a unit of 6e-5 in f32, the deviation is 0.5
+  CHECK(worst < 3e-4);  // the spacing of f32 at 1000 is 6e-5, the deviation 0.5
 }
 
 }  // namespace

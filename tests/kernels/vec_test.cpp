@@ -100,7 +100,7 @@ void check_float8(int mantissa, int bias, bool fnuz, bool has_inf) {
   CHECK(std::isnan(k::convert<float>(k::convert<T>(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-/// Every byte, in vectors of N.
+/// Checks the conversion of every byte, in vectors of N.
 template <class T, int N>
 void check_table(const std::vector<T>& table) {
   const auto ready = k::byte_table(table.data());
@@ -200,7 +200,7 @@ void check_quick_rounding(float most) {
     Wide exact{};
     Narrow near{};
     for (int i = 0; i < N; ++i) {
-      // Halves, integers and numbers between them, within the limits and far beyond.
+      // Half-integers, integers and numbers between them, within the limits and far beyond.
       const int number = static_cast<int>(random() % 2000) - 1000;
       const double x = turn % 2 ? number / 2.0 + error(random) : number * (turn % 4 ? 0.37 : 0.5) * 1.001;
       exact[i] = x;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python module, and the command over it."""
+"""The Python module migraphx, and the command that uses it."""
 import json
 import os
 import subprocess
@@ -123,7 +123,7 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider compiles control-flow bodies, to which it gives such names, although they may never
+    """onnxruntime's provider gives the bodies of control flow such names. It compiles them although they may never
     run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
@@ -154,7 +154,7 @@ def test_an_input_without_a_rank_has_the_one_that_is_given():
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
-    """Runs in a new process, because a process reads the variable once."""
+    """Runs in a new process, because a process reads the environment variable only once."""
     def weights(name, *sizes):
         array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
         return onnx.numpy_helper.from_array(array, name)
@@ -240,7 +240,7 @@ def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
 
 
 def in_python(script, **variables):
-    """Returns the output of another Python."""
+    """Runs a script in a new Python process; returns its output."""
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

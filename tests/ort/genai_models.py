@@ -59,7 +59,7 @@ PRESETS = {
 
 
 class Graph:
-    """Nodes and weights of one decoder; a method for each thing that is repeated."""
+    """The nodes and weights of one decoder; each method adds a structure that decoders repeat."""
 
     def __init__(self, d):
         self.d, self.nodes, self.weights, self.inputs, self.outputs = d, [], [], [], []
@@ -108,7 +108,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """Returns the same with the weights [k, n] in a node of their own."""
+        """Returns the product of `matmul`, with the weights [k, n] dequantised by a node of their own."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -200,7 +200,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """Returns the product with an adapter's weights, which are 0 if no adapter is given."""
+        """Returns y plus the product with an adapter's weights, which are 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))

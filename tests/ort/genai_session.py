@@ -15,7 +15,7 @@ import numpy as np
 TASK, ROUTE, LIBRARY = sys.argv[1:4]
 if ROUTE == "amdgpu":
     os.environ["AMDGPU_EP_PATH"] = LIBRARY
-import onnxruntime_genai as og  # reads the variable
+import onnxruntime_genai as og  # reads AMDGPU_EP_PATH
 
 if ROUTE != "amdgpu":
     og.register_execution_provider_library("weft", LIBRARY)
@@ -50,7 +50,7 @@ def batch(lengths, pad=2):
 
 
 def steps(model, ids, count, **search):
-    """Tokens and the logits that each was chosen by."""
+    """Returns the generated tokens, and the logits from which each was chosen."""
     rows = np.atleast_2d(ids)
     made = generator(model, batch_size=len(rows), max_length=rows.shape[1] + count, min_length=rows.shape[1] + count, **search)
     made.append_tokens(ids)
@@ -96,7 +96,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes 100 prompts of 100 lengths, alone and in pairs, after a first one."""
+    """Decodes prompts of 100 lengths, alone and in pairs, after short first prompts."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

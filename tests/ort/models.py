@@ -37,8 +37,8 @@ def convolution():
 
 
 def mixed():
-    """Makes a model of y = x @ w @ w, and x @ w in pieces: as a sequence, which onnxruntime does not accept from a
-    plug-in."""
+    """Makes a model of y = x @ w @ w, and of the parts of x @ w as a sequence, a type that onnxruntime does not accept
+    from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
@@ -78,7 +78,7 @@ def assigned(session_):
 
 
 def check_equal(proto, feeds, rtol=1e-4, atol=1e-5, **keys):
-    """Runs the model on both sides; returns Weft's session."""
+    """Compares the outputs of Weft and of onnxruntime's CPU provider; returns Weft's session."""
     ours, theirs = session(proto, **keys), reference(proto)
     for feed in feeds:
         for got, want in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):

@@ -30,7 +30,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from onnx_node_cases import node_cases
 
 NAME = "WeftExecutionProvider"
-# Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
+# From onnxruntime 1.25 on, sessions find plug-ins by name; earlier versions find them by device.
 TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 NEWEST_IR = 13  # newest IR version that onnxruntime reads; the cases use no newer features

@@ -61,7 +61,7 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
     model = compiled(split_networks.bert().save(tmp_path / "bert.onnx"), 2)
     assert "9 products by columns, 5 by rows, 2 attentions by heads; a run makes 5 sums and 0 gathers" in note_of(model)
     model = compiled(split_networks.gpt2().save(tmp_path / "gpt2.onnx"), 2)
-    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # the caches and the head
+    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # gathers: the caches, the head
     model = compiled(split_networks.vit().save(tmp_path / "vit.onnx"), 2)
     assert "1 attentions by heads; a run makes 2 sums and 0 gathers" in note_of(model)
 
@@ -127,7 +127,7 @@ def test_other_sizes_and_outputs_of_the_callers(tmp_path):
 
 
 def test_an_output_over_an_input(tmp_path):
-    """The caller gives the memory of an input, which every rank reads, for an output."""
+    """The caller passes the memory of an input, which every rank reads, as the memory of an output."""
     net = split_networks.Net()
     x = net.floats("x", ["rows", 64], 3, 64)
     y = net.linear(net.op("Relu", net.linear(x, 64, 128)), 128, 64)

@@ -64,7 +64,7 @@ def why_not_drawn(domain, name):
 def draw_operator(d, domain, name):
     inside = "" if domain == "ai.onnx" else domain
     own = microsoft.DRAWERS.get(name, []) if domain == "com.microsoft" else DRAWERS.get(name, []) if not inside else []
-    if own and (domain == "com.microsoft" or name == "Dropout" or d.chance(0.7)):  # its cases draw random numbers
+    if own and (domain == "com.microsoft" or name == "Dropout" or d.chance(0.7)):  # Dropout's cases draw random numbers
         return d.random.choice(own)(d, name)
     return draw_case(d, inside, name)
 
@@ -138,7 +138,7 @@ def feeds(d):
 
 
 def other_sizes(d, symbols):
-    """Returns the graph's values for another value of one of its open sizes; nothing if the graph is not valid for it."""
+    """Returns the graph's values for another value of one of its open sizes; None if the graph is not valid for it."""
     if not symbols:
         return None
     name = d.random.choice(sorted(set(symbols.values())))

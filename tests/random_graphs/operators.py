@@ -24,7 +24,7 @@ DRAWERS = {}
 
 
 def draws(*names):
-    """Marks a function as one way to draw these operators."""
+    """Registers a function as one way to draw these operators."""
 
     def enter(way):
         for name in names:

@@ -143,8 +143,8 @@ def wide_quanta(d):
 
 
 def of_this_run(d):
-    """Returns a product whose scale is computed in the run: DynamicQuantizeLinear, MatMulInteger, both scales, a
-    bias."""
+    """Returns a product whose scale is computed in the run: DynamicQuantizeLinear, MatMulInteger, a Mul by both scales,
+    and a bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
     x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row

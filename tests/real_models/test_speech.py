@@ -62,7 +62,7 @@ SILERO = [*(pytest.param("silero-vad", f"silero_vad/data/silero_vad{end}.onnx", 
           ("pipecat-ai", "pipecat/audio/vad/data/silero_vad.onnx", RATE)]
 
 
-# One number from 0 to 1, near 0 for silence.
+# The output is one number from 0 to 1, near 0 for silence.
 LIKELIHOODS = {"scale": 1, "within": 1e-4}
 
 
@@ -133,7 +133,7 @@ def test_dnsmos(load, file):
     better, = engine(input_1=clean[None])
     both, = engine(input_1=np.stack([clean, spoilt]))
     np.testing.assert_allclose(both[0], better[0], atol=0.1 if load.mode == "bf16" else 1e-3)
-    assert (both[0] > both[1] + 0.3)[1:].all(), both  # signal, background, overall
+    assert (both[0] > both[1] + 0.3)[1:].all(), both  # scores of the signal, the background and the whole
 
 
 @pytest.mark.parametrize("file", ["bak_ovr.onnx", "sig.onnx"])

@@ -33,8 +33,8 @@ def encoder():
 
 
 def decoder():
-    """Returns SmolLM2-135M-Instruct with the weights of its GGUF file. These are for rotations of neighbouring
-    channels, but the model here rotates halves, so channels are reordered."""
+    """Returns SmolLM2-135M-Instruct with the weights of its GGUF file. In that file rotary embedding rotates
+    neighbouring channels, but this model rotates halves, so channels are reordered."""
     file = language.smollm2_file()
     facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}
     heads, kv_heads, width = facts["attention.head_count"], facts["attention.head_count_kv"], facts["embedding_length"]

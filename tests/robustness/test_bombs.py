@@ -106,7 +106,7 @@ def texts(folder):
 
 @bomb("products of constants", None)
 def products(folder):
-    """Products of 16 MiB each, from 8 KiB and a factor."""
+    """Makes a model that folds 20 constant products of 16 MiB, each from vectors of 8 KiB."""
     nodes, weights = [], {"row": np.ones((1, 2048), np.float32), "column": np.ones((2048, 1), np.float32)}
     for i in range(20):
         weights[f"k{i}"] = np.float32(i)

@@ -227,7 +227,7 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
         case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
         case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
 
-# --- what TensorFlow joins in graphs that it optimises
+# --- what TensorFlow fuses in graphs that it optimises
 for steps, operands, more in [(["BiasAdd"], [f(4)], {}), (["BiasAdd", "Relu"], [f(4)], {}), (["BiasAdd", "Relu6"], [f(4)], {}), (["BiasAdd", "Elu"], [f(4)], {}),
                               (["BiasAdd", "LeakyRelu"], [f(4)], dict(leakyrelu_alpha=0.3))]:
     case("_FusedConv2D", [f(2, 7, 6, 3), const(f(3, 3, 3, 4), F), [const(x, F) for x in operands]], strides=[1, 2, 2, 1], padding="SAME", fused_ops=steps, **more)
@@ -356,7 +356,8 @@ for k, length, align in BANDS:  # of a matrix of 3 rows and 4 columns
     for version in ("V2", "V3"):
         aligned = dict(align=align) if version == "V3" else {}
         length = min(3 + min(k[-1], 0), 4 - max(k[0], 0))
-        case(f"MatrixDiag{version}", [f(2, *rows, length), const(k), const(3), const(4), const(7, F)], open_sizes=False, **aligned)  # TensorFlow infers no open ones
+        # TensorFlow infers no open sizes for this operator.
+        case(f"MatrixDiag{version}", [f(2, *rows, length), const(k), const(3), const(4), const(7, F)], open_sizes=False, **aligned)
         case(f"MatrixDiagPart{version}", [f(2, 3, 4), const(k), const(7, F)], **aligned)
         case(f"MatrixSetDiag{version}", [f(2, 3, 4), f(2, *rows, length), const(k)], open_sizes=len(k) == 1, **aligned)
 case("MatrixDiagV3", [f(2), const([-1]), const(-1), const(-1), const(0, F)])

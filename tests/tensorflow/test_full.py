@@ -75,7 +75,7 @@ def test_graph(name, graphs):
     assert count == 2
 
 
-QUANTISED = {"network": 2, "MobileNetV2": 30}  # layers at least
+QUANTISED = {"network": 2, "MobileNetV2": 30}  # least number of quantised layers
 NO_LAYER = ["while", "if", "calls", "switch_and_merge", "enter_and_exit"]
 
 
@@ -99,7 +99,7 @@ def test_quantised_or_refused(name, to, graphs, tmp_path):
 
 
 def test_no_copies_of_layout(graphs):
-    """The layout stays channels last: no step copies a tensor except to pad it."""
+    """The layout stays channels last: the only steps that copy a tensor pad it."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
     assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
 

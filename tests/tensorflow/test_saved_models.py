@@ -57,7 +57,7 @@ def test_quantised(saved, tmp_path):
 
 
 def check_states(model, saved, name, tolerance):
-    """Runs a model that writes variables; each run gets the values that the run before left."""
+    """Runs a model that writes variables; each run gets the values that the previous run wrote."""
     state = {}
     for inputs, wanted in runs(saved, name):
         found = model.run(inputs | state)

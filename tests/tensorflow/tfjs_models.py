@@ -154,7 +154,8 @@ def keep(out, folder, picture, name):
                 seen = picture if number == 0 else picture[:, : picture.shape[1] // 2]
                 feeds = {node.name: value_of(name, node, batch, seen) for node in placeholders}
                 answers = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in feeds.items()})
-                moved = {k: x * np.float32(1 + 2**-20) if x.dtype == np.float32 else x for k, x in feeds.items()}  # as sums are rounded
+                # A change as large as the rounding of sums.
+                moved = {k: x * np.float32(1 + 2**-20) if x.dtype == np.float32 else x for k, x in feeds.items()}
                 others = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in moved.items()})
                 kept |= {f"{number} in {k}": x for k, x in feeds.items()} | {f"{number} out {i}": y for i, y in enumerate(answers)}
                 kept |= {f"{number} moved {i}": np.abs(y - z.astype(np.float64)).max(initial=0) for i, (y, z) in enumerate(zip(answers, others))}

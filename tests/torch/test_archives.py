@@ -248,7 +248,8 @@ def test_guards_on_axes_that_an_input_lacks(axis):
     ("max({n}, 8) == 8 and not not {n} >= 6", [6, 8]),
 ])
 def test_guards_that_join_comparisons(guard, right):
-    """Guards with torch's Or, And and Not in their printed form. Each size is allowed exactly if the guard holds."""
+    """Guards in which torch joins comparisons by Or, And and Not, in their printed form. Exactly the sizes for which
+    the guard holds are allowed."""
     compiled = weft.compile(sizes_with_guard(guard.format(n="L['x'].size()[0]")), device="cpu")
     model = examples()["sizes"][0]
     for rows in range(4, 14, 2):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as users write them (odd_models.py): through torch.compile and from their archives they answer as in eager, on the device
-that WEFT_TEST_DEVICE names (the CPU otherwise)."""
+"""Models as users write them (odd_models.py): through torch.compile and from their archives they give the answers of
+eager mode, on the device that WEFT_TEST_DEVICE names (the CPU otherwise)."""
 
 import io
 import os

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))  # last: it has a zoo too
+# Appended last, because bench has a module named zoo too.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import machine
 from places import BUILD
 
@@ -71,7 +72,8 @@ def by_command_line(archive, run, inputs, options):
 
 
 def judge(folder, device):
-    """Returns {"name", "apart": the largest error beside the largest element, "bits": whether the command line's are equal}."""
+    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether those of the command
+    line are equal}."""
     import weft
 
     options = {"device": device, "threads": 1}

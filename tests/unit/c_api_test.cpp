@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface through weft.hpp, and its refusals called directly.
+// The C interface, called through weft.hpp; its refusals are called directly.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ using weft::test::code_of;
 
 namespace {
 
-/// y = x + x, on the reference.
+/// Returns a program of y = x + x on the reference.
 weft::Program doubler() {
   weft::Graph graph("double");
   graph.symbol("batch", 1, 8);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpu target as far as it goes without a GPU: names of devices, code for chips that are not here, buckets of sizes.
+// The parts of the gpu target that work without a GPU: names of devices, code for chips that are not here, buckets of
+// sizes.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the host on operands that a hostile model or caller gives: refused at once, in little memory.
+// Functions of the host on operands from a hostile model or caller: they are refused quickly, and with little memory.
 #include <doctest/doctest.h>
 
 #include <utility>

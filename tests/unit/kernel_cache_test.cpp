@@ -70,8 +70,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// Returns a kernel that computes the answer with a shared part, the inner kernel of products; `value` is a multiple of
-/// 3.
+/// Returns a kernel that computes `value` with a shared part, the inner kernel of products; `value` is a multiple of 3.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
@@ -88,7 +87,7 @@ int ask(const BuiltKernels& built, int value) {
   return LoadedObject(built.image, "answers").function<int()>(cat("answer", value))();
 }
 
-/// Returns the counts that `work` adds.
+/// Returns how much `work` increases each counter.
 template <class Work>
 BuildCounts during(Work work) {
   BuildCounts before = build_counts();
@@ -199,7 +198,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
     cache.put(key_of(n), data_of(n, 64 << 10));
     set_age(n, 100 - n);
   }
-  CHECK(holds(cache, 3, 64 << 10));  // now the latest that was used
+  CHECK(holds(cache, 3, 64 << 10));  // now the most recently used entry
   fs::path stale = cache.folder() / "tmp-1-2-3";
   ::close(::open(stale.c_str(), O_CREAT | O_WRONLY, 0600));
   timespec old[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
@@ -213,7 +212,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
   CHECK(cache.get(key_of(3)));
   CHECK(cache.get(key_of(19)));
   CHECK_FALSE(fs::exists(stale));
-  cache.put(key_of(50), data_of(50, 600 << 10));  // more than a quarter: not worth it
+  cache.put(key_of(50), data_of(50, 600 << 10));  // more than a quarter of the cache's limit: not stored
   CHECK_FALSE(cache.get(key_of(50)));
 }
 

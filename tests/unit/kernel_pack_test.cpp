@@ -62,7 +62,7 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
   }
   CHECK_FALSE(pack.get({1, 1}));
   size_t entry_bytes = 48, place_bytes = 48, data_bytes = 0;
-  for (int i = 0; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data once
+  for (int i = 0; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data is stored once
   CHECK(fs::file_size(file) == entry_bytes + 50 * place_bytes + data_bytes);
 
   KernelPack other(file, "compiler 2");

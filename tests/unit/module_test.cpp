@@ -49,7 +49,7 @@ TEST_CASE("module: instructions can be inserted anywhere, any number of times") 
   Value last = apply(main, Fn::exp, {x});
   main.set_results({{"y", last}});
   Value chain = x;
-  // More than the gaps between order numbers allow at once.
+  // More insertions than the gaps between order numbers allow without renumbering.
   for (int i = 0; i < 200; ++i) {
     chain = main.insert_before(last.def, Elementwise{.fn = Fn::neg}, {chain});
     CHECK(chain.def->before(last.def));

@@ -137,7 +137,7 @@ TEST_CASE("onnx import: faults of the graph") {
 TEST_CASE("onnx import: all problems at once") {
   Message graph = graph_of({"2", "3"});
   graph.message(1, node("Concat", {"x"}, {"a"}).message(5, integer("axis", 7)));
-  graph.message(1, node("Relu", {"a"}, {"b"}));  // follows from the first: not reported
+  graph.message(1, node("Relu", {"a"}, {"b"}));  // fails because the first node does: not reported
   graph.message(1, node("Relu", {"x"}, {"y"}).message(5, integer("depth", 7)));
   auto error = error_in(graph);
   CHECK(error.code == "E143");

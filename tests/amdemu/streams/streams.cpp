@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller's with operands on the
-// device. A third stream copies inputs and results. Other threads run on streams of the library's own at the same time.
-// The answers equal those of the CPU. Meant for the emulator, whose streams run as late as they may: a wait that is
-// missing anywhere gives wrong answers.
+// weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller with operands on the
+// device. A third stream copies inputs and results. Other threads run on streams of the library at the same time. All
+// answers must equal those of the CPU. Meant for the emulator, which delays the work of streams as long as possible, so
+// that a missing wait gives wrong answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int rounds = 3;
 
-/// Returns random inputs: open sizes are `open`; integers are small, like token ids.
+/// Returns random inputs. Open sizes get the value `open`; integers are small, like token ids.
 std::vector<Tensor> inputs_of(const Executable& program, int64_t open, unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Port& port : program.inputs()) {
@@ -101,7 +101,7 @@ struct Expected {
   std::vector<Tensor> inputs, outputs;
 };
 
-/// Returns the CPU's answers in each round, for this size.
+/// Returns the CPU's answers in each round, for the open size `open`.
 std::vector<Expected> expected(const Executable& cpu, int64_t open) {
   std::vector<Expected> list;
   auto context = cpu.new_context();
