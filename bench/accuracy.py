@@ -29,8 +29,8 @@ YARDSTICK = "onnxruntime"
 
 @lru_cache(maxsize=1)
 def exact_answers(model, sizes):
-    """Returns the exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it serves every number of
-    threads."""
+    """Returns the exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it is needed again for
+    each number of threads."""
     return exact.run(fill.cached(model), fill.feeds(model, dict(sizes)))
 
 

@@ -111,7 +111,7 @@ def show(measured):
 
 
 def accuracies(race, model, sizes):
-    """Returns {engine: distances from the exact answers}, and True if the first engine is near enough."""
+    """Returns {engine: distances from the exact answers}, and whether the first engine's answers are close enough."""
     found = {name: {"version": race.version(name)} for name in race.workers}
 
     def note(engine, output, figure, value):

@@ -294,8 +294,8 @@ def speeds(out):
 
 # --- Bits ------------------------------------------------------------------------------------------------------------
 
-# Each device runs this in a process of its own. Each of three runs prints the number of integer results, and one digest
-# of all of them.
+# A script that each device runs in a process of its own. Each of its three runs prints the number of integer results
+# and one digest of all of them.
 DIGESTS = """
 import hashlib, sys, numpy as np, weft
 run, feeds = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run, dict(np.load(sys.argv[4]))

@@ -168,7 +168,7 @@ def measure(servers, request, clients, arguments):
         for engine, server in servers.items():
             found, seconds = asyncio.run(load(server, request, clients, arguments.seconds))
             memory[engine].append(server.memory())
-            if round_:  # the first one warms up
+            if round_:  # the first round only warms up
                 times[engine] += found
                 rates[engine].append(len(found) / seconds)
     figures = {}

@@ -40,7 +40,8 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def ready(name, arguments):
-    """Returns the module and its inputs on the device, in the given type. Its batch norms have realistic statistics."""
+    """Returns the module and its inputs on the device, in the given type. Its batch norms have the statistics of a
+    batch."""
     import export
     import torch
 

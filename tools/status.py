@@ -370,7 +370,7 @@ def zoo_fresh(rows, page):
 
 
 def fresh_of_machine(drawn, machine, networks, page):
-    by_age = lambda row: (row["date"], row["file"])  # rows of one file stand in the order in which they were measured
+    by_age = lambda row: (row["date"], row["file"])  # rows of one file are in the order in which they were measured
     both = {key: [rows[0], rows[-1]] for key, rows in ((key, sorted(rows, key=by_age)) for key, rows in networks.items())}
     cells = lambda row: [ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]
     lines = [[*key, *cells(first), number(last["values"]["cpu_ms"]), *(cells(last) if last is not first else [""] * len(PEERS))]
@@ -570,7 +570,7 @@ def counts(rows, page):
 
 
 def node_cases(rows, page):
-    """Counts ONNX's own cases through the public interface."""
+    """Says how many of ONNX's own cases are right through the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."

@@ -346,7 +346,8 @@ class LlamaLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Layers of the Llama kind on hidden states: `past` cached positions (0 in a prefill), then `seq` new ones."""
+    """Transformer layers as in Llama, applied to hidden states: `past` cached positions (0 in a prefill), then `seq`
+    new ones."""
 
     def __init__(self, width=1024, heads=16, kv_heads=4, inner=2816, layers=2):
         super().__init__()

@@ -238,7 +238,7 @@ class VolumeUNet(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """EDSR, baseline: residual blocks without norms, PixelShuffle twice to four times the size."""
+    """EDSR, baseline: residual blocks without norms, then two PixelShuffles to four times the size."""
 
     def __init__(self, channels=64, blocks=8):
         super().__init__()

@@ -180,7 +180,7 @@ int Driver::submit(Stream* stream, Work work) {
     stream->recording->work.push_back(std::move(work));
     return success;
   }
-  // The default stream and those that wait for it run in the order of their calls.
+  // The default stream and the streams that synchronise with it run their work in the order of the calls.
   if (stream == &default_stream) {
     for (Stream* other : streams) {
       if (!other->non_blocking) run_until(other, other->submitted);

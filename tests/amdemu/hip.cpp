@@ -148,7 +148,7 @@ int check_sizes(const Kernel& kernel, const LaunchSizes& s) {
   return kernel.lds_bytes + s.dynamic_lds > Chip::lds_bytes ? out_of_resources : success;
 }
 
-/// Reads arguments as HIP takes them: a pointer for each, or {1, buffer, 2, &size, 3}.
+/// Reads arguments in both of HIP's forms: a pointer for each, or {1, buffer, 2, &size, 3}.
 int read_arguments(const Kernel& kernel, void** parameters, void** extra, std::vector<u8>& bytes) {
   if ((parameters && extra) || (!parameters && !extra && kernel.explicit_bytes)) return invalid_value;
   bytes.resize(kernel.explicit_bytes);
@@ -278,7 +278,7 @@ WEFT_HIP int hipStreamSynchronize(void* handle) {
   });
 }
 
-/// the stream joins the recording
+/// Waits for the stream, unlike HIP's query: the emulator runs work only when the host waits.
 WEFT_HIP int hipStreamQuery(void* handle) { return hipStreamSynchronize(handle); }
 
 WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {
@@ -286,7 +286,7 @@ WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {
     Stream* stream = d.stream(handle);
     auto* event = static_cast<Event*>(which);
     if (!d.events.contains(event)) return invalid_handle;
-    if (event->recording) {  // joins the recording
+    if (event->recording) {  // the stream joins the recording
       stream->recording = event->recording;
       return success;
     }

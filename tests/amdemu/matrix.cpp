@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MFMA (CDNA, waves of 64) and WMMA (RDNA 3 and 4, waves of 32): which lane and register holds which element, and the
-// product. Sums run along the depth in order, each step fused; a chip may order and round them otherwise.
+// product. Sums run along the depth in order, each step fused; a real chip may add and round in another order.
 #include <array>
 #include <vector>
 

@@ -93,7 +93,7 @@ print(codes, np.isfinite(first).all(), time.monotonic() - began < 5)
 
 def test_a_failing_rank_ends_the_wait_of_the_other(monkeypatch, tmp_path):
     """A host operator fails in one rank while the other rank's stream waits for their sum; after that the communicator
-    is gone."""
+    cannot be used."""
     net = split_networks.Net()
     y = net.op("Same", net.linear(net.floats("x", ["rows", 64], 3, 64), 64, 128), domain="mine")
     net.output(net.linear(net.op("Relu", y), 128, 64), "y")

@@ -123,7 +123,8 @@ void packed(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Handles two f32 in a pair of registers; a constant or a single scalar register is used for both.
+/// Computes a formula of two f32, which are in a pair of registers; a constant or a single scalar register is used for
+/// both.
 template <auto formula>
 void packed_f32(Wave& w, const Instruction& i) {
   f32 sources[3][2][max_lanes] = {};

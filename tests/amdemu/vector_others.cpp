@@ -160,8 +160,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both cases. The
-    // result is rounded once.
+    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual gives only one factor for both cases.
+    // The result is rounded once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits kernels, as `WEFT_DEBUG=6,plan` prints them (AMD: disassembled code objects; NVIDIA: PTX), into functions
-and innermost loops, and classifies their instructions."""
+"""Splits kernels into functions and innermost loops, and classifies their instructions. The input is the output of
+`WEFT_DEBUG=6,plan` (AMD: disassembled code objects; NVIDIA: PTX)."""
 import collections
 import re
 

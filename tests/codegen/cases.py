@@ -19,7 +19,7 @@ class Case:
     inputs: list  # arrays: buffers 0, 1, ...
     outputs: list  # (shape, dtype) of the buffers that follow the inputs
     expected: list  # arrays in f64 or integers
-    tolerance: float  # of |y - r| / max(1, |r|); 0: equal
+    tolerance: float  # allowed |y - r| / max(1, |r|); 0: must be equal
     blocks: int = 1  # work groups on a GPU
     threads: int = 256
     tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
@@ -147,7 +147,7 @@ def arg_columns(outer, reduce, inner):
 FLOAT8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 FLOAT8_FNUZ = {"e4m3": ml_dtypes.float8_e4m3fnuz, "e5m2": ml_dtypes.float8_e5m2fnuz}
 GEMM_TYPES = {"f16": (1e-5, 128, 128), "bf16": (1e-5, 128, 128), "f32": (1e-5, 64, 64), "f64": (1e-12, 64, 64), "i8": (0, 128, 128)}
-FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
+FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums within one instruction
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
@@ -202,7 +202,8 @@ def group_cases():
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
-    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A row that sees no other keys gives them equal weights."""
+    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A query that
+    sees only hidden keys weights them equally."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":
@@ -245,7 +246,7 @@ def gemm_cases(small=False, float8=None):
 
 
 def timed_cases():
-    """Yields sizes that fill a large GPU; outputs are not compared."""
+    """Yields timed cases with sizes that fill a large GPU; outputs are not compared."""
     n = 4096
     for kind in ("f16", "f32"):
         a = normal(n, n, dtype=np.float16 if kind == "f16" else np.float32)
@@ -263,8 +264,8 @@ def timed_cases():
 
 
 def all_cases(small=False):
-    """Yields sizes 0 and 1, odd sizes, and sizes larger than a block; with `small` only sizes that an emulator computes
-    quickly."""
+    """Yields all cases: sizes 0 and 1, odd sizes, and sizes larger than a block; with `small` only sizes that an
+    emulator computes quickly."""
     lengths = [1, 5, 64, 257, 1000] + ([] if small else [4096, 10007])
     yield from (pointwise(r, c) for r, c in [(0, 3), (1, 1), (5, 7), (3, 64), (37, 129)])
     yield from (functions(n) for n in [9, 1000])

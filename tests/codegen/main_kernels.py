@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX model of the kernels that take most time, at sizes that select their usual tiles: `main_kernels.py CHIP` prints the
-resources that they need on that chip, and an estimate of how busy its matrix units would be."""
+"""Makes an ONNX model of the kernels that take most time, at sizes that select their usual tiles. `main_kernels.py
+CHIP` prints the resources that they need on that chip, and an estimate of how busy its matrix units would be."""
 import os
 import pathlib
 import subprocess
@@ -92,7 +92,7 @@ def compiled(chip, precision, folder):
 
 
 def busiest_loop(lines, chip):
-    """Returns the innermost loop with most matrix instructions, as counts."""
+    """Returns the counts of instructions by kind in the innermost loop with the most matrix instructions."""
     loops = [assembly.counts(loop, chip) for loop in assembly.innermost_loops(lines, chip)]
     return max(loops, key=lambda c: (c["matrix"], sum(c.values())), default=None)
 

@@ -38,7 +38,8 @@ def family(name):
 def has_matrix_unit(chip, name):
     """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
-    if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):  # one row: vector units
+    # A product of one row, which sigmoid marks, is computed on vector units.
+    if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):
         return False
     if type == "f32":
         return chip in ("gfx90a", "gfx942")

@@ -52,7 +52,7 @@ enum Type {
   behavior
 };
 
-/// The numerical and behaviour notes of each engine. The first engine is not deterministic and the second compiles at
+/// An engine with its numerical and behaviour notes. The first engine is not deterministic, and the second compiles at
 /// run time. The third and fourth are usable, but only the fourth multiplies f32 without TF32.
 struct Engine {
   std::vector<int> numerical, behavior;

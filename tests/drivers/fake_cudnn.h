@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The controls of the fake cuDNN.
+/// Functions that control the fake cuDNN.
 extern "C" {
 
 /// Return the number of plans made, and the number of runs; captured runs count.

@@ -88,8 +88,8 @@ struct Tally {
   }
 };
 
-/// True if the function that failed releases something, or makes the device current for a release: a program may ignore
-/// such a failure.
+/// True if the function that failed releases something, or makes a device current before a release. A program may
+/// ignore such a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {
     if (function.find(word) != std::string::npos) return true;

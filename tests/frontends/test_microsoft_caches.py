@@ -89,7 +89,7 @@ def test_sparse_attention(rows, lengths, rotary):
 def in_one_buffer(model, feed, shared):
     """Returns onnxruntime's answers for an operator whose inputs and outputs must share memory."""
     session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
-    held = {name: np.array(value) for name, value in feed.items()}  # the values below do not own their memory
+    held = {name: np.array(value) for name, value in feed.items()}  # kept alive: values below do not own their memory
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in held.items()}
     binding = session.io_binding()
     for name, value in values.items():

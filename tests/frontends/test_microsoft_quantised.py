@@ -60,7 +60,7 @@ def test_quantised_results(op, inputs, attributes):
 @pytest.mark.parametrize("kind", [u8, i8])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_halves(kind, zero):
-    """Sums, products and averages round after the zero point is added, the other operators before."""
+    """Half-way values: sums, products and averages add the zero point before rounding, the other operators after."""
     half, quarter, one = np.float32(0.5), np.float32(0.25), np.float32(1)
     x, other, y = [steps(kind, 2, 4, 8, 8, most=60), half, kind(1)], [steps(kind, 4, 1, 8, most=60), quarter, kind(1)], [one, kind(zero)]
     for op in "QLinearAdd", "QLinearMul":

@@ -185,7 +185,7 @@ def test_masks_shorter_than_the_keys(columns, free, device):
 
 
 def test_scans_of_opset_8():
-    """These scans have a batch axis in front, and each input has its own direction."""
+    """Scans of opset 8 have a batch axis in front, and each input has its own direction."""
     port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
     nodes = [helper.make_node("Add", ["state", "a"], ["sum"]), helper.make_node("Mul", ["sum", "b"], ["row"]), helper.make_node("Identity", ["sum"], ["out"])]
     body = helper.make_graph(nodes, "body", [port("state"), port("a"), port("b")], [port("out"), port("row")])
@@ -248,7 +248,8 @@ def i64(*dims):
     ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
 ])
 def test_refused(op, domain, ports, attributes, code):
-    """Sizes that are refused. Mutants found them: each once caused a crash or an exception of the standard library."""
+    """These sizes are refused. Each of them once caused a crash or an exception of the standard library; tests/mutants
+    found them."""
     infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]
     node = helper.make_node(op, [info.name for info in infos], ["y"], domain=domain, **attributes)
     graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])

@@ -158,8 +158,8 @@ eye_of_open_rows (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.1, -0.7,
 
 
 def test_open_sizes_are_rounded_as_the_device_does(tmp_path):
-    """The rows are open, so the device computes the product and rounds it. If they were known to ref, its passes would
-    fold the product in full precision, and the tolerance would be too small."""
+    """The number of rows is open, so the device computes the product and rounds it. If ref knew that number, its passes
+    would fold the product in full precision, and the tolerance would be too small."""
     folder = tmp_path / "open"
     folder.mkdir()
     (folder / "model.onnx").write_bytes(onnx.parser.parse_model(OPEN).SerializeToString())

@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 import weft
 
 DEVICES = pytest.mark.parametrize("device", ["ref", "cpu"])
-SIGMAS = 6  # a right generator fails such a test once in 500 million times
+SIGMAS = 6  # a correct generator fails such a test once in 500 million times
 
 
 def compiled(text, device):

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU attention against plain loops: shared heads, causal and windowed ranges, masks, odd sizes, 16-bit storage.
+/// The CPU attention, compared with plain loops: shared heads, causal and windowed ranges, masks, odd sizes, 16-bit
+/// storage.
 #include "kernels/attention.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU convolution in both modes against plain loops: kernels, strides, dilations, padding, groups, 1 to 3
+/// The CPU convolution in both modes, compared with plain loops: kernels, strides, dilations, padding, groups, 1 to 3
 /// dimensions.
 #include "kernels/conv_padded.h"
 
@@ -73,7 +73,7 @@ constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
                              : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
                                                               : native_tile;
 
-/// Weights with channels last: [groups * channels_out][kernel...][channels_in].
+/// Returns weights with channels last: [groups * channels_out][kernel...][channels_in].
 template <class W>
 std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   std::vector<W> turned;

@@ -259,5 +259,5 @@ TEST_CASE("kernel loops: softmax at the edges") {
   CHECK(y[3] == doctest::Approx(e / total));
   CHECK(y[4] == doctest::Approx(e / total));
   CHECK(y[5] == 0);
-  CHECK(std::isnan(y[8]));  // a row of -inf alone has no softmax
+  CHECK(std::isnan(y[8]));  // the softmax of a row that is all -inf is NaN
 }

@@ -17,7 +17,7 @@ using weft::i16, weft::i64, weft::i8;
 
 namespace {
 
-/// Integers from -most to most.
+/// Returns random integers from -most to most.
 template <class T>
 std::vector<T> random_values(i64 count, int most, unsigned seed) {
   std::mt19937 random(seed);

@@ -86,7 +86,7 @@ def graph_of(node, inputs, rank, name="g"):
 
 @pytest.mark.parametrize("given", [["n"], [1]])
 def test_operands_that_only_the_run_tells(given):
-    """The program is compiled for each value; the length of the list may be given when the model is read."""
+    """A program is compiled for each value of the list; the length of the list may be given when the model is read."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
     model = graph_of(node, [("x", TensorProto.FLOAT, [2, 3, 4]), ("axes", TensorProto.INT64, given)], 2)
     program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
@@ -123,8 +123,8 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider gives the bodies of control flow such names. It compiles them although they may never
-    run."""
+    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. It compiles them
+    although they may never run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):
@@ -447,8 +447,8 @@ def on_amd(tmp_path, script, **variables):
 @needs_emulator
 @pytest.mark.parametrize("interleave", ["0", "1"])
 def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
-    """The emulator's streams run only when the program waits for them, or alternately, so work that is not ordered
-    gives wrong answers."""
+    """The work of the emulator's streams runs only when the program waits for it, or alternates between streams. Work
+    without an order gives wrong answers."""
     found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
     for name, (x, got, was_asynchronous) in found["answers"].items():
         np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)

@@ -5,8 +5,8 @@
 //   weft-ops perf    [TEXT] [--device cpu]    microseconds a run, best of many
 //   weft-ops support [TEXT] [--device cpu]    which cases are refused, and why
 //
-// TEXT narrows it to cases whose name contains it, --part 1/3 to every third case from the second on. The exit code is
-// 1 when a case is wrong.
+// TEXT selects the cases whose names contain it, --part 1/3 every third case from the second on. The exit code is 1 if
+// a case is wrong.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Model folders for onnxruntime-genai with random weights: the graphs that its model builder exports for decoders, written
-with onnx alone, so that no checkpoint and no torch is needed.
+"""Writes model folders for onnxruntime-genai with random weights. The graphs are those that its model builder exports
+for decoders; only onnx is needed to write them, without a checkpoint or torch.
 
     python tests/ort/genai_models.py FOLDER --arch llama --precision int4 [--preset 0.5b]
 
@@ -35,15 +35,15 @@ class Decoder:
     inner: int = 160
     vocab: int = 512
     context: int = 2048
-    window: int = 10  # of mistral, phi3 and every second layer of gemma2 and gptoss
-    experts: int = 4  # of gptoss, two for each token
+    window: int = 10  # sliding window of mistral, phi3 and every second layer of gemma2 and gptoss
+    experts: int = 4  # experts of gptoss; each token uses two
     zeros: bool = False  # int4 weights with zero points
     accuracy: int = 4  # accuracy_level of int4 products
     qdq: bool = False  # int4 weights in DequantizeLinear nodes
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
-    lora: int = 0  # rank of overridable weights added to each attention's last product
+    lora: int = 0  # rank of an adapter for each attention's last product; callers may override its weights
     seed: int = 0
 
     def window_of(self, layer):

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 NAME = "WeftExecutionProvider"
 VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
-TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name; before, by device
+TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name, older versions by device
 TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets the outer values that an If, Loop or Scan reads
 
 
@@ -19,7 +19,7 @@ def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
 
 
 def mlp(seed=0, width=64):
-    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
+    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime fuses the last two nodes."""
     random = np.random.default_rng(seed)
     weights = [("a", random.standard_normal((width, 32)).astype(np.float32)),
                ("b", random.standard_normal((32, 8)).astype(np.float32)),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime-genai generates the same tokens on Weft as on its CPU provider, as "amdgpu" and by the provider's
-own name. Models are made by genai_models.py; each check runs in a process of its own (genai_session.py)."""
+"""Stock onnxruntime-genai generates the same tokens on Weft as on its CPU provider. Weft is used as the provider
+"amdgpu" and by its own name. Models are made by genai_models.py; each check runs in a process of its own
+(genai_session.py)."""
 import json
 import os
 import pathlib

@@ -213,7 +213,7 @@ def _(trial, options):
 
 
 class Malloc:
-    """A framework's allocator, by address."""
+    """An allocator as a framework has it, given by the addresses of its functions."""
 
     def __init__(self):
         libc = ctypes.CDLL(None)

@@ -26,7 +26,7 @@ def node_cases():
 
 
 def answer(case):
-    """Returns the outputs, or nothing when the case was refused."""
+    """Returns the outputs, or None if the case was refused."""
     inputs = arrays(case.data_sets[0][0])
     try:
         model = weft.compile(case.model.SerializeToString(), device="cpu", threads=1)

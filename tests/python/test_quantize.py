@@ -129,7 +129,8 @@ def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
     assert error(there, right) < limit and error(here, right) < limit
     assert error(here, there) < limit / 4
     assert error(here, right) == pytest.approx(report["loss"], rel=0.3)
-    assert report["floats"] == 2 * (to in ("fp8", "fp8-fnuz"))  # the last of three layers, and the first, which is small
+    # Left in floats: the last of three layers, and the first one, which is small.
+    assert report["floats"] == 2 * (to in ("fp8", "fp8-fnuz"))
     assert report["quantised"] + report["floats"] == len(report["layers"])
 
 
@@ -282,7 +283,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
+    """A layer with massive inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models split over several devices: ranks on the processor equal one device, and both are compared with ref."""
+"""Models split over several devices: the answers of ranks on the processor equal those of one device, and both are
+compared with ref."""
 
 import json
 import os
@@ -16,7 +17,7 @@ import split_networks
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24
-#: The tolerance besides twice the error of one device, relative to the largest number of an output.
+#: The tolerance in addition to twice the error of one device, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing a valid ONNX graph node by node, each node computed as it is added.
+"""Draws a valid ONNX graph at random, node by node; each node is computed as it is added.
 
 A drawing keeps every value twice, in the model's types and with floats in float64, so that it knows for each one how
 far two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators with

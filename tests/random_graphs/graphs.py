@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A random graph from a seed, and its right answers.
 
-Steps are drawn by operator, every one of `weft ops --onnx` with equal frequency, and by the patterns that each pass
-looks for. Some use types other than f32, or are in bodies of If, Loop and Scan."""
+A step is a random operator, each one of `weft ops --onnx` with equal frequency, or a pattern that a pass looks for.
+Some steps use types other than f32, or are in bodies of If, Loop and Scan."""
 
 import functools
 import os

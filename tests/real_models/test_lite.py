@@ -86,7 +86,8 @@ def test_example():
 @small
 @pytest.mark.parametrize("ending", ["", ".tflite"])
 def test_quantised_pitches(tmp_path, ending):
-    """The command takes both forms, and stores the weights of convolutions, which nodes transpose, in 8 bits."""
+    """`weft quantize` accepts both file formats, and stores the weights of convolutions, which nodes transpose, in 8
+    bits."""
     source, out = f"{fetch.package('basic-pitch') / PITCHES}{ending}", tmp_path / "out.onnx"
     done = subprocess.run([BUILD / "bin/weft", "quantize", source, "-o", out, "--to", "int8-weights"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -82,7 +82,7 @@ def test_silero(load, package, file, rate):
 @pytest.mark.small
 @pytest.mark.parametrize("batch", [2, 5])
 def test_silero_of_several_streams(load, batch):
-    """A batch of streams gives each stream's own answers, also after runs with another batch."""
+    """A batch of streams gives the answers of each stream alone, also after runs with another batch."""
     engine = load("silero-vad", "silero_vad/data/silero_vad.onnx", **LIKELIHOODS)
     few = chunks(conversation(RATE)[0], RATE)[28:28 + batch]
     rate = np.array(RATE, np.int64)

@@ -43,7 +43,7 @@ def test_magika(load):
 # --- piper-tts: vowels of Arabic and Hebrew --------------------------------------------------------------------------
 
 def module(path):
-    """Returns one file of a package, without the package."""
+    """Imports one file of a package without importing the package."""
     spec = importlib.util.spec_from_file_location(path.parent.name, path)
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)

@@ -27,7 +27,7 @@ def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
 
 
 def squares(count, *more):
-    """Returns nodes that make x[n * n] of x[n], and so on; `more` nodes of one input follow each."""
+    """Returns nodes that make x[n * n] from x[n], `count` times; `more` nodes of one input follow each time."""
     nodes, value = [], "x"
 
     def add(op, *inputs, **attributes):

@@ -23,7 +23,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 
 
 def unpacked(folder):
-    """Returns the program, and the folder of libraries that it may lack here."""
+    """Returns the browser program, and the folder of libraries that this machine may lack."""
     parts = fetch.package(CHROMIUM) / "package" / "bin"
     program = folder / "chromium"
     program.write_bytes(brotli.decompress((parts / "chromium.br").read_bytes()))

@@ -83,7 +83,7 @@ def test_serve_with_two_replicas_one_of_which_dies():
 
 @ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
 def digits_of(shipped, rows):
-    """Runs on any node, from a saved program; returns the answer and the node."""
+    """Recognises digits on any node, with a saved program; returns the answer and the node."""
     return shipped.load()(TEN[rows]).argmax(1).tolist(), ray.get_runtime_context().get_node_id()
 
 

@@ -37,7 +37,7 @@ class Pictures(nn.Module):
 
 
 class Counter(nn.Module):
-    """A buffer that changes, written through views."""
+    """A model with a buffer that is written through views."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ class Counter(nn.Module):
 
 
 class Changes(nn.Module):
-    """Tensors written through views of views, and read through others."""
+    """A model that writes tensors through views of views, and reads them through other views."""
 
     def forward(self, x):
         y = x.clone()
@@ -134,7 +134,7 @@ class Waves(nn.Module):
 
 
 class Quantised(nn.Module):
-    """Steps of integers around a product, as PT2E writes them."""
+    """A product whose operands are quantised and dequantised, in the form that PT2E writes."""
 
     def __init__(self):
         super().__init__()

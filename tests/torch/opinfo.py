@@ -138,8 +138,8 @@ def archive(sample_input, op, decomposed=False):
 
 
 class Draws(TorchDispatchMode):
-    """Records whether an operator draws random numbers. (Some entries set the seed themselves, so two runs do not show
-    it.)"""
+    """Records whether an operator draws random numbers. (Some entries set the seed themselves, so comparing two runs
+    would not show it.)"""
 
     found = False
 

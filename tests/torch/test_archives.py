@@ -60,7 +60,7 @@ def test_guards_of_torch_are_checked(strict):
     with pytest.raises(weft.Error, match="E312|E311"):
         compiled(torch.randn(7, 4), y)  # the export assumed that x.shape[0] is even
     with pytest.raises(weft.Error, match="E312|E311"):
-        compiled(torch.randn(20, 4), y)  # y has at least half as many rows
+        compiled(torch.randn(20, 4), y)  # the export assumed that y has at least half as many rows
 
 
 def test_powers_of_sizes():

@@ -6,8 +6,9 @@
     ./x python tests/torch/zoo_archives.py judge FOLDER [--device nvidia:0] [--jobs 8] [--out FILE]
 
 `write` makes a folder for each model, with the archive, the inputs of three batches and lengths, and eager's answers. `judge` compiles each
-archive once, for all its sizes, and compares the answers with eager's: right within 1e-4 of the greatest element. The command line must give
-the same bits. An older torch exports fewer of the models, so their archives come from a newer one.
+archive once, for all its sizes, and compares the answers with eager's. An answer is right within 1e-4 of the greatest
+element. The command line must give the same bits. An older torch exports fewer of the models, so their archives come
+from a newer one.
 """
 import argparse
 import concurrent.futures

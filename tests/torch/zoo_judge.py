@@ -50,7 +50,8 @@ class Judge:
 
     @functools.cached_property
     def exact(self):
-        """Returns torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
+        """Returns torch's answers in f64 and how far eager's answers are from them; ((), 0) if torch cannot run the
+        model in f64."""
         try:
             found = in_eager(copy.deepcopy(self.model), self.given, self.place, torch.float64)
         except Exception:

@@ -227,7 +227,7 @@ TEST_CASE("files: a run that needs the truncated part of a mapped constant is an
     if (device == std::string("cpu")) CHECK(rows_of(*executable, {0, 5}) == wanted);  // ref reads the whole table
     CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
     CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
-    check_read({&kept, 1});  // of another file
+    check_read({&kept, 1});  // `kept` is in another file
   }
 }
 

@@ -95,7 +95,7 @@ module main {
   auto chosen = [&](int units) {
     return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps.at(0).reason;
   };
-  CHECK(chosen(0) == chosen(304));  // the chip's usual model
+  CHECK(chosen(0) == chosen(304));  // 0: the number of units of the chip's usual model
   CHECK(chosen(4) != chosen(304));
 }
 

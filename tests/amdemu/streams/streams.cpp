@@ -46,7 +46,8 @@ double difference(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
   return worst;
 }
 
-/// A request whose operands lie in device memory. Copies run on a different stream from the work; events order the two.
+/// A request with operands in device memory. Copies run on a different stream from the work; events order the two
+/// streams.
 class Request {
  public:
   Request(const Executable& program, const std::shared_ptr<gpu::Device>& device, const std::vector<Tensor>& like)
@@ -121,7 +122,7 @@ double run(const char* model) {
   double worst = 0;
   gpu::Stream copies(device);
   Request first(*amd, device, one[0].inputs), second(*amd, device, two[0].inputs);
-  for (size_t round = 0; round < rounds; ++round) {  // queue both before waiting
+  for (size_t round = 0; round < rounds; ++round) {  // both requests are queued before the wait
     first.start(one[round].inputs, copies);
     second.start(two[round].inputs, copies);
     worst = std::max(worst, difference(second.take(copies), two[round].outputs));
