@@ -125,7 +125,7 @@ void Driver::run(Stream* stream, Work& work) {
     case Work::Kind::wait:
       if (work.event->stream != stream) run_until(work.event->stream, work.wanted);
       return;
-    case Work::Kind::call:  // a host call may wait for other threads
+    case Work::Kind::call:  // runs without the lock, because the function may wait for other threads
       mutex.unlock();
       work.call(work.data);
       mutex.lock();

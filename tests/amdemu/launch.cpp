@@ -190,7 +190,7 @@ void set_scalars(Wave& w, const Launch& launch) {
     push(~u32{0});
   }
   if (k.properties & 2) push(address_of(&launch.packet));
-  if (k.properties & 4) push(0);  // no queue
+  if (k.properties & 4) push(0);  // there is no queue
   if (k.properties & 8) push(address_of(launch.arguments.data()));
   if (k.properties & 16) push(0);  // no dispatch id
   if (k.properties & 32) push(0);  // private memory is addressed by lane

@@ -339,7 +339,7 @@ struct Buffer {
   bool is_private() const { return base >> 32 == private_buffer; }
 };
 
-void buffer_access(Wave& w, const Instruction& i) {  // data, address or off, descriptor, scalar offset
+void buffer_access(Wave& w, const Instruction& i) {  // operands: data, address or off, descriptor, scalar offset
   const Modifiers& mods = i.modifiers;
   const MemoryShape& m = i.memory;
   const int first = m.kind == MemoryKind::to_lds ? 0 : 1;
@@ -455,7 +455,7 @@ void swizzle(Wave& w, const Instruction& i) {
 
 // --- scalar loads ----------------------------------------------------------------------------------------------------
 
-void scalar_load(Wave& w, const Instruction& i) {  // destination, base, offset
+void scalar_load(Wave& w, const Instruction& i) {  // operands: destination, base, offset
   const MemoryShape& m = i.memory;
   const bool buffer = i.is("s_buffer_");
   u64 base = w.read_pair(i[1].index), offset = static_cast<u64>(static_cast<i64>(i.modifiers.offset));

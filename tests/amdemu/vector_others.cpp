@@ -17,7 +17,7 @@ struct CarryKind {
 };
 
 template <CarryKind kind>
-void carry(Wave& w, const Instruction& i) {  // sum, carry out, a, b, carry in
+void carry(Wave& w, const Instruction& i) {  // operands: sum, carry out, a, b, carry in
   u32 a[max_lanes], b[max_lanes];
   read_vector(w, i, 2, 0, a);
   read_vector(w, i, 3, 1, b);

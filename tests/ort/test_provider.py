@@ -47,7 +47,7 @@ def test_the_name_that_onnxruntime_keeps_for_itself():
 def test_a_session_without_the_provider_that_it_asked_for_is_an_error(monkeypatch):
     from onnxruntime_ep_weft import _sessions
 
-    monkeypatch.setattr(_sessions, "_translated", set())  # as before register() translated the name
+    monkeypatch.setattr(_sessions, "_translated", set())  # the state before register() has translated the name
     with pytest.raises(RuntimeError, match="asked for MIGraphXExecutionProvider, and has CPUExecutionProvider only"):
         session(mlp(), name="MIGraphXExecutionProvider")
 

@@ -111,7 +111,7 @@ def draw_graph(seed, precision=""):
             else:
                 draw_step(d)
             steps -= 1
-        except Skip:  # remove a partly planted pattern
+        except Skip:  # removes a pattern of which only a part was added
             d.back_to(kept)
     d.finish()
     return d

@@ -811,7 +811,8 @@ def dequantise(d, name):
 
 @draws("DynamicQuantizeLinear")
 def dynamic_quantise(d, name):
-    x = np.concatenate([d.array((3, 5)).ravel(), np.array([-4, 4], np.float32) * 127.5 / 4])  # a scale of 1
+    # DynamicQuantizeLinear computes a scale of 1.
+    x = np.concatenate([d.array((3, 5)).ravel(), np.array([-4, 4], np.float32) * 127.5 / 4])
     return d.add(name, d.given(x.astype(np.float32)), outputs=3, exact=True)
 
 

@@ -25,7 +25,7 @@ class Case:
     operator: str
     inputs: list
     outputs: list  # types, or (type, scale, zero)
-    options: str = ""  # the table of the schema
+    options: str = ""  # the name of the operator's table of options in the schema
     fields: dict = field(default_factory=dict)
     tolerance: float = 1e-5
     open_sizes: bool = True  # also run with open sizes (open_dims)

@@ -49,7 +49,7 @@ def test_operator(operator, answers):
         stored = np.load(folder / f"{case.name}.npz")
         values = [stored[k] for k in stored.files if k.startswith("x")]
         wanted = [stored[k] for k in stored.files if k.startswith("y")]
-        only_first = operator.startswith("FusedBatchNorm")  # the others are for training
+        only_first = operator.startswith("FusedBatchNorm")  # the other outputs are for training
         for form in ["", "-open"] if case.open_sizes else [""]:
             try:
                 found = run(folder / f"{case.name}{form}.pb", values)

@@ -188,7 +188,7 @@ def test_damaged(how, message, saved, tmp_path):
 def test_refused(saved):
     with pytest.raises(weft.Error, match="E110.*no signature"):
         weft.compile(saved / "nothing")
-    with pytest.raises(weft.Error, match="E161.*is not in variables"):  # bytes have no folder
+    with pytest.raises(weft.Error, match="E161.*is not in variables"):  # a model given as bytes has no folder
         weft.compile((saved / "network/saved_model.pb").read_bytes())
     with pytest.raises(weft.Error, match="E310.*signature cannot be chosen"):
         weft.compile(saved / "lowered-nested.pb", signature="x")

@@ -77,7 +77,7 @@ def without_prelu(graph):
         steps = node.attr["fused_ops"].list.s if node.op in PRODUCTS else []
         if node.op == "Prelu":
             add_prelu(made, node.name, *node.input)
-        elif b"Prelu" in steps:  # always the last
+        elif b"Prelu" in steps:  # Prelu is always the last step
             product = made.node.add()
             product.CopyFrom(node)
             product.name = node.name + "/product"
@@ -130,7 +130,7 @@ def value_of(name, node, batch, picture):
     if node.name in ("r1i", "r2i", "r3i", "r4i"):
         return np.zeros(NO_STATE, dtype)
     shape = shape_of(name, node, batch)
-    is_first = shape[1] == 3  # channels
+    is_first = shape[1] == 3  # the channels come first
     height, width = shape[2:] if is_first else shape[1:3]
     rows, columns = (np.arange(size) * picture.shape[axis] // size for axis, size in enumerate((height, width)))
     x = picture[rows][:, columns]

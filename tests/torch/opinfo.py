@@ -187,8 +187,8 @@ def in_torch(value):
 
 
 def in_f64(sample_input, op, unit=0.0):
-    """Returns torch's results for the same numbers in f64 (in f32, where the operator lacks f64). Each narrow number is first moved by up to
-    `unit` roundings of its type."""
+    """Returns torch's results for the same numbers in f64 (in f32 if the operator lacks f64). With `unit`, each number
+    of a narrow type is first changed by up to this many rounding errors of its type."""
     for wider in (torch.float64, torch.float32):
 
         def wide(v):
@@ -362,7 +362,7 @@ def is_core(op, dtype):
         try:
             with torch.no_grad():
                 traced = make_fx(model, decomposition_table=core_aten())(*tensors)
-        except Exception:  # data decide its form
+        except Exception:  # the operator's steps depend on the data
             return False
         calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
         return all(torch.Tag.core in target.tags for target in calls if isinstance(target, torch._ops.OpOverload))

@@ -286,7 +286,8 @@ def test_cut_and_damaged(counter):
     for length in (500, len(counter) // 2, len(counter) - 4):
         with pytest.raises(weft.ModelError, match=rf"E103.*no directory at its end, after {length} bytes(.|\n)*copy the file again"):
             weft.compile(counter[:length])
-    with pytest.raises(weft.ModelError, match="E10[38].*end"):  # the directory found is that of an archive in the archive
+    # The directory that is found is that of an archive inside the archive.
+    with pytest.raises(weft.ModelError, match="E10[38].*end"):
         weft.compile(counter[:-1000])
     with pytest.raises(weft.ModelError, match="E102.*a zip archive"):
         weft.compile(counter[:30])

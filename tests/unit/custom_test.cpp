@@ -128,7 +128,7 @@ TEST_CASE("a function of the host is called, and its failure names the node") {
 TEST_CASE("custom operators whose operands do not fit are refused with the node") {
   int calls = 0;
   std::string model = model_of(mine("RowDot", {"x", "w"}), {"n", "4"});
-  CHECK(error_of([&] { compile(model, host_operator(calls)); }).code() == "E121");  // another operator
+  CHECK(error_of([&] { compile(model, host_operator(calls)); }).code() == "E121");  // an operator of another name
   weft::Error error = error_of([&] { compile(model, whole_operator()); });
   CHECK(error.code() == "E151");  // 4 columns of x, 3 elements of w
   CHECK(error.where() == "node 0 'here' (mine:RowDot)");

@@ -321,7 +321,7 @@ TEST_CASE("gpu: products with the same variants share one launch for each varian
   for (size_t i : {0, 1})
     launch_of(plan.steps.at(i)).variants = {{.kernel = KernelId(1), .sizes = {SizeId(0)}, .blocks = 9, .from = 30}};
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third has no variant
+  REQUIRE(plan.steps.size() == 2);  // the third step has no variant, so it is not merged
   const LaunchStep& both = launch_of(plan.steps.at(0));
   REQUIRE(both.variants.size() == 1);
   CHECK(both.blocks == 8);

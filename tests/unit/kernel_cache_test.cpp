@@ -131,7 +131,7 @@ TEST_CASE("kernel cache: folder and files are closed to others") {
 TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   Scratch scratch;
   KernelCache cache(scratch.path, 64 * mebi);
-  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // magic, size, key, checksum, data
+  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // a byte of the magic number, size, key, checksum and data
     cache.put(key_of(1), data_of(1, 1000));
     CHECK(holds(cache, 1, 1000));
     change_byte(file_of(cache, 1), at);
@@ -342,7 +342,7 @@ TEST_CASE("kernel build: a part that kernels share compiles once, for all progra
   KernelSource wrong[] = {answer(2), answer(3)};
   wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED_PART(\"micro.h\", Nothing<int>)\n", wrong[1].code);
   built = build_kernels(wrong, host_chip(), options);
-  REQUIRE(built.failures.size() == 2);  // the kernel and its part
+  REQUIRE(built.failures.size() == 2);  // the kernel fails, and so does its part
   CHECK(built.failures[0].index == 1);
   CHECK(built.failures[1].index == 1);
 }
