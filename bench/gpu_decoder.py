@@ -27,7 +27,7 @@ F16, I32, I64 = TensorProto.FLOAT16, TensorProto.INT32, TensorProto.INT64
 
 
 class Weights:
-    """Random f16 weights, written one after another to a file beside the model."""
+    """Random f16 weights, which are written one after another to a file beside the model."""
 
     def __init__(self, path):
         self.path, self.end, self.tensors = path, 0, []

@@ -5,9 +5,9 @@ writes no output.
 
 The usual build uses clang, and compiles many files together; this check compiles each file alone, so each file must
 include what it uses. It takes a fraction of the time of a build. Without --all it checks the files that the last
-commits or the working tree changed, files that include changed headers (as many as the time allows), and a few of the
-others, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all the rest;
-`./x build gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
+commits or the working tree changed, and files that include changed headers, as many as the time allows. It also checks
+a few of the others, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all
+the rest; `./x build gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
 """
 import argparse
 import concurrent.futures

@@ -112,7 +112,7 @@ def take_statistics(norm, arguments, _):
 
 def settle(network):
     """Sets the statistics of batch normalisation from random data, so that activations stay near unit scale and answers
-    differ: without them a deep random network gives nearly the same answer for every input."""
+    differ. Without these statistics a deep random network gives nearly the same answer for every input."""
     norms = [part for part in network.module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     hooks = [norm.register_forward_hook(take_statistics) for norm in norms]
     with torch.no_grad():

@@ -135,7 +135,7 @@ def load_stripped(name):
 
 
 def filled(name):
-    """Returns the whole model as a ModelProto: inputs that stand for weights become initializers."""
+    """Returns the whole model as a ModelProto: inputs that replace weights become initializers."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     model, wanted = load_stripped(name)

@@ -33,8 +33,8 @@ inline u16 to_bf16(f32 x) {
   return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// The format of an 8-bit float: the bits of its exponent, and whether it is of the FNUZ kind (gfx94x: no infinity, one
-/// NaN, no negative zero) or of the OCP kind (gfx12).
+/// The format of an 8-bit float: the number of exponent bits, and the kind. FNUZ is the kind of gfx94x (no infinity,
+/// one NaN, no negative zero), OCP that of gfx12.
 struct Float8 {
   int exponent_bits = 4;
   bool fnuz = false;

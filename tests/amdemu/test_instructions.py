@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector instructions and comparisons, bit by bit: numpy evaluates a formula for special values (signed zeros,
+"""Vector instructions and comparisons, compared bit by bit. Numpy evaluates a formula for special values (signed zeros,
 denormals, infinities, NaN, limits), and the emulator must give the same bits. instructions.test has the instructions
 without a formula; together they cover every line of the tables."""
 import itertools

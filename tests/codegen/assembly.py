@@ -32,7 +32,8 @@ def functions(text, chip):
 
 
 def kind(line, chip):
-    """Returns the kind of a line's instruction; None for labels, declarations and the like."""
+    """Returns the kind of a line's instruction; None for labels, declarations and other lines without an
+    instruction."""
     words = re.sub(r"^\s*(@!?%p\d+\s+)?", "", line)
     if "wgmma.mma_async" in line:
         return "matrix"

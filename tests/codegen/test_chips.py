@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
-instruction that the chip has; on this CPU the sample kernels also run, without and with checks, and are compared with
+instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
 numpy.
 
 WEFT_KC names the compiler driver; the default is that of the release build.

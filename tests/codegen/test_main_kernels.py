@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a
-budget, nothing is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
+"""The kernels that take most time (main_kernels.py), for each chip. Registers, local memory and occupancy are within a
+budget, and nothing is spilled. The inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
 access names its address space. A plain run takes each chip in f32 or f16, alternating from day to day; --release
 (WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the budgets anew."""
 import collections
@@ -22,8 +22,8 @@ HEADROOM = 1.1  # for registers and local memory; waves, spills and private memo
 # Kernels that must use a matrix unit, selected by the beginning of their names and by the types that the chip's unit
 # multiplies.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
-# Kernels that need not read 16 bytes at a time: copies, which transpose in this model, so their elements are not
-# adjacent in memory; and reductions, which load only as many elements as an f32 vector of sums has.
+# Kernels that need not read 16 bytes at a time. Copies transpose in this model, so their elements are not adjacent in
+# memory. Reductions load only as many elements as an f32 vector of sums has.
 NARROW = ("copy_", "reduce_mean_")
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))

@@ -110,7 +110,7 @@ def difference(got, want, case):
     return f"element {first[0].tolist()} is {a[tuple(first[0])]} where {b[tuple(first[0])]} is right" if len(first) else ""
 
 
-# --- Random cases: the expected values are whatever numpy's generator drew ------------------------------------------------------
+# --- Random cases: the expected values are numbers that numpy's generator drew ------------------------------------
 
 
 def kept_chances(case):

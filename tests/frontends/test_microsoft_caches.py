@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block. ref and cpu
-give the answers of onnxruntime's CPU provider, or those of a plain definition where it lacks the operator."""
+give the answers of onnxruntime's CPU provider, or, where it lacks the operator, those of a plain definition."""
 import numpy as np
 import onnxruntime
 import pytest

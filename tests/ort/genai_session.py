@@ -65,8 +65,9 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns the number of steps with equal tokens, the largest difference of logits in these steps, and the
-    difference between the logits of the two tokens in the first different step; both relative to the largest logit."""
+    """Returns three figures: the number of steps with equal tokens, the largest difference of logits in these steps,
+    and the difference between the logits of the two tokens in the first different step. Both differences are relative
+    to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))

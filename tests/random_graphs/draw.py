@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws a valid ONNX graph at random, node by node; each node is computed as it is added.
 
-A drawing keeps every value twice, in the model's types and with floats in float64, so that it knows for each one how
-far two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators with
+A drawing keeps every value twice, in the model's types and with floats in float64. Their difference shows how far two
+right answers may be apart. It also records whether a value is exact: small multiples of a power of two. Operators with
 discontinuities (Floor, ArgMax, comparisons) take exact values only, so rounding cannot change their results. A node
 that would give NaN, infinities, large numbers or large tensors is not added: `Skip` is raised, and another one is
 drawn.
@@ -343,10 +343,13 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """Returns the operands, or raises Skip where the reference engines disagree. The cases: rows divided by a norm or
-    deviation that is only a rounding error; Tan near its poles; fractions in OneHot; halves that DynamicQuantizeLinear
-    rounds, and its scale for zeros; points of GridSample half way between two pixels; labels of a loss that are no
-    class; and the part of a cache after the last key."""
+    """Returns the operands, or raises Skip where the reference engines disagree:
+    - rows divided by a norm or deviation that is only a rounding error;
+    - Tan near its poles, and fractions in OneHot;
+    - half-way values that DynamicQuantizeLinear rounds, and its scale for zeros;
+    - points of GridSample half way between two pixels;
+    - labels of a loss that are no class;
+    - the part of a cache after the last key."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
@@ -441,9 +444,12 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """True if onnx's reference evaluator computes the node wrongly: LRN with more channels than pictures; sizes of
-    pooling with pads, with ceil_mode or in one dimension; halves that quantised products round; lengths of a recurrent
-    network's rows; norms of order 1."""
+    """True if onnx's reference evaluator computes the node wrongly:
+    - LRN with more channels than pictures;
+    - sizes of pooling with pads, with ceil_mode or in one dimension;
+    - half-way values that quantised products round;
+    - lengths of a recurrent network's rows;
+    - norms of order 1."""
     has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
     is_plain_sum = node.op_type == "LpNormalization" and any(a.name == "p" and a.i == 1 for a in node.attribute)
     return has_lengths or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws quantised layers in the forms that quantisers write, in addition to those of patterns.py: convolutions and
-poolings between QDQ pairs, products of two quantised values, 16-bit integers, 8-bit floats, weights in blocks, and
-scales that are computed in the run. Scales are powers of two, so that every sum is exact and every rounding has one
-answer."""
+"""Draws quantised layers in the forms that quantisers write, in addition to those of patterns.py. These are
+convolutions and poolings between QDQ pairs, products of two quantised values, 16-bit integers, 8-bit floats, weights in
+blocks, and scales that are computed in the run. Scales are powers of two, so that every sum is exact and every rounding
+has one answer."""
 
 import ml_dtypes
 import numpy as np

@@ -60,8 +60,8 @@ def test_wake_words(name, tmp_path):
 
 @small
 def test_pitches(tmp_path):
-    """One network is right in each of its three file formats: the TensorFlow Lite file, whose batch is open, gives
-    LiteRT's answers, and the SavedModel and the ONNX file give the same ones."""
+    """One network is right in each of its three file formats. The TensorFlow Lite file, whose batch is open, gives
+    LiteRT's answers; the SavedModel and the ONNX file give the same answers."""
     for batch in (1, 2):
         model = against_lite(tmp_path, "basic-pitch", f"{PITCHES}.tflite", batch=batch)
     sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models of transformers through torch.compile and as .pt2 files: sentences with the same meaning have similar
-embeddings, and a chat model generates the tokens of eager mode, from caches of a fixed size and from growing ones."""
+"""Trained models of transformers through torch.compile and as .pt2 files. Sentences with the same meaning have similar
+embeddings. A chat model generates the tokens of eager mode, from caches of a fixed size and from growing caches."""
 import sys
 
 import numpy as np

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of some KiB that ask for far more names, sizes, strings, nodes or folding than any real model: each is
-refused, or compiles, within some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
+"""Models of some KiB that need far more names, sizes, strings, nodes or folding than any real model. Each is refused,
+or compiles, within some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
 
 import os
 import zipfile

@@ -65,7 +65,7 @@ class Server:
 
 
 def until(condition):
-    """Waits until the condition holds. A test that hangs is ended by its caller."""
+    """Waits until the condition holds. The caller ends a test that hangs."""
     while not (value := condition()):
         time.sleep(0.02)
     return value

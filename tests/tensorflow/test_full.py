@@ -63,7 +63,7 @@ def test_operator(operator, answers):
 
 @pytest.mark.parametrize("name", ["while", "if", "calls", "network", "switch_and_merge", "enter_and_exit", *APPLICATIONS])
 def test_graph(name, graphs):
-    """One program serves all batches."""
+    """One program computes all batches."""
     model, count = weft.compile(str(graphs / f"{name}.pb"), device="cpu"), 0
     for inputs, wanted in runs(graphs, name):
         found = model.run(inputs)

@@ -37,7 +37,7 @@ def runs(folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name, graphs):
-    """One program serves all runs; the values of variables are passed to the next run."""
+    """One program computes all runs; the values of variables are passed to the next run."""
     model = weft.compile(str(graphs / f"{name}.tflite"), device="cpu")
     state, count = {}, 0
     for inputs, wanted in runs(graphs, name):

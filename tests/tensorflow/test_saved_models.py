@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels of both versions, compared with TensorFlow's answers: signatures, tags, variables and their files,
-control flow and lists of tensors of both versions, recurrent networks of Keras; refused models and their errors."""
+"""SavedModels of both versions, compared with TensorFlow's answers. Covers signatures, tags, variables and their files,
+control flow and lists of tensors of both versions, recurrent networks of Keras, and refused models with their
+errors."""
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def check(model, folder, name):
 
 @pytest.mark.parametrize("name", ["network", "first", "parts", *RECURRENT, *SIGNED, *LOWERED])
 def test_answers(name, saved):
-    """One program serves all sizes."""
+    """One program computes all sizes."""
     folder, signature = SIGNED.get(name, (f"{name}.pb" if name in LOWERED else name, None))
     check(weft.compile(saved / folder, device="cpu", signature=signature), saved, name)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes graph models of TensorFlow.js, which are GraphDefs in JSON with
-separate weight files, as frozen graphs, and TensorFlow's answers to a picture.  tfjs_models.py OUT FOLDER PICTURE.npy
-NAME...
+"""Runs with the Python that has TensorFlow: writes graph models of TensorFlow.js as frozen graphs, and TensorFlow's
+answers to a picture. Graph models are GraphDefs in JSON with separate weight files. tfjs_models.py OUT FOLDER
+PICTURE.npy NAME...
 
 TensorFlow.js fuses products with the operators that follow. Weft reads the fused nodes unchanged. TensorFlow gets a
 graph in which they are separate, because its kernels for CPUs lack some fused forms."""

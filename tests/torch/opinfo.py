@@ -93,8 +93,9 @@ LOOSE = (1e-4, 1e-4)
 
 @functools.cache
 def core_tables():
-    """Returns torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites with their default
-    decomposition are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
+    """Returns torch's decompositions to core ATen: those of composite operators and those of others. They are gathered
+    once. Composites with their default decomposition are left out, because run_decompositions() would write each of
+    them into torch's dispatcher for each program."""
     table = torch.export.default_decompositions().materialize()
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
     own = torch._decomp._core_aten_decompositions_post_autograd()
@@ -297,9 +298,9 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's run of the
-    imported program, or f64 rounded once; or the error must follow from the rounding of the inputs. `why` names the answer
-    where it is not the first."""
+    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's
+    run of the imported program, or f64 rounded once. Otherwise the error must follow from the rounding of the inputs.
+    `why` names the answer if it is not the first one."""
     if op.name in FACTORS:
         return ("right", "") if are_factors(got, wanted, op.name) else ("wrong", f"weft {got} torch {wanted}"[:600])
     others, beside = {}, set()

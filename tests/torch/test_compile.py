@@ -375,7 +375,8 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
     open_sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3
     with torch.no_grad():
         program = torch.export.export(model, tuple(torch.randn(2, 4, 20, 8) for _ in range(3)), dynamic_shapes=open_sizes)
-    weft.torch.from_torch(program)  # after this, torch knows more about the program's sizes and writes that as guards
+    # After from_torch, torch knows more about the program's sizes and writes that into the archive as guards.
+    weft.torch.from_torch(program)
     weft.torch.save(program, tmp_path / "flex.pt2")
     archive = weft.compile(tmp_path / "flex.pt2")
     for n, length in (2, 20), (3, 33):

@@ -5,15 +5,15 @@
     ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--precision f16] [--json FILE] [--out FILE] [NAME...]
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one
-archive with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths
-within 1e-4 of the greatest element of eager's answer, or with at most twice eager's distance from torch's answer in f64
-(`as_torch` counts these). The command line, which runs without torch, gives the same bits. torch.compile compiles one
-graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one for a slow
-emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU torch runs
-there, in f32 without TF32. With --precision f16 or bf16 Weft computes in 16 bits, and answers may differ from those of
-f32 by 2 % or 5 % of the greatest element; a larger difference is allowed only up to that of torch's own answers in this
-type. --out appends a row for timm and one for transformers to a file of bench/results; no model begins after --limit
-seconds.
+archive with an open batch (and length). Weft compiles it once and answers for batches 1, 3 and 8 and three lengths.
+Answers are within 1e-4 of the greatest element of eager's answer, or have at most twice eager's distance from torch's
+answer in f64 (`as_torch` counts these). The command line, which runs without torch, gives the same bits. torch.compile
+compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one
+for a slow emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU
+torch runs there, in f32 without TF32. With --precision f16 or bf16 Weft computes in 16 bits, and answers may differ
+from those of f32 by 2 % or 5 % of the greatest element. A larger difference is allowed only up to that of torch's own
+answers in this type. --out appends a row for timm and one for transformers to a file of bench/results; no model begins
+after --limit seconds.
 """
 import argparse
 import io

@@ -36,8 +36,7 @@ std::string bmp(uint32_t width, uint32_t height) {
   return file + std::string(24, '\0');
 }
 
-/// Returns one row of grey bytes, with a directory of the maximum number of entries, the last of which is the useful
-/// one.
+/// Returns one row of grey bytes. Its directory has the maximum number of entries, and only the last entry is useful.
 std::string tiff(uint32_t width, uint32_t height) {
   std::string file = "II*";
   file += '\0';

@@ -246,7 +246,7 @@ module main {
     for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
     weft_memory memory = context.memory();
     INFO(memory.arena);
-    // Packed w is in the arena as well, because w is an input here.
+    // The packed w is also in the arena, because w is an input here.
     CHECK(memory.arena >= 2 * bytes);
     CHECK((memory.arena < 3 * bytes) == (body == text));
   }

@@ -169,7 +169,7 @@ TEST_CASE("kernel cache: links are not followed, foreign folders not used") {
   KernelCache open(scratch.path / "open", 64 * mebi);
   for (int i = 0; i < 3; ++i) open.put(key_of(1), data_of(1, 100));
   CHECK_FALSE(open.get(key_of(1)));
-  CHECK(warnings.seen.size() == 2);  // warned once
+  CHECK(warnings.seen.size() == 2);  // one warning for each of the two folders
 }
 
 TEST_CASE("kernel cache: an unusable folder costs one warning") {
