@@ -110,7 +110,7 @@ def run(model, sizes, precision, arguments):
     with tempfile.TemporaryDirectory() as folder:
         try:
             row, feeds = one_case(model, path, sizes, precision, arguments)
-        except Exception as problem:  # every case is tried
+        except Exception as problem:  # one failure must not stop the other cases
             return {"model": model, "precision": precision, "sizes": sizes, "failure": str(problem)[:3000]}
         words = input_options(folder, feeds)
         if arguments.fixed:

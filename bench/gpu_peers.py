@@ -132,7 +132,7 @@ def network_modes(name, batch, weft, compiler=torch.compile):
         compiled(*x)
         row["torch_compile_s"] = round(time.time() - start, 2)
         row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
-    except Exception as problem:  # a mode that fails for this network
+    except Exception as problem:  # some networks fail in some modes
         row["torch_failure"] = str(problem)[:300]
     if weft:
         row["ms"] = round((row["ms"] + weft_network_ms(name, batch)) / 2, 4)

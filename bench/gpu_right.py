@@ -147,7 +147,7 @@ def main():
         for precision in arguments.precisions.split(","):
             try:
                 yield one_model(model, precision, arguments.batch, arguments.device)
-            except Exception as problem:  # every case is tried
+            except Exception as problem:  # one failure must not stop the other cases
                 yield {"model": model, "precision": precision, "failure": str(problem)[:2000]}
         if arguments.sizes:
             yield free_sizes(model, arguments.sizes, arguments.device)

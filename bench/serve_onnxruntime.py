@@ -55,6 +55,6 @@ def array(dtype, shape, elements):
 
 
 if __name__ == "__main__":
-    _tensors.tensor_from_array = array  # by default this makes tensors of Weft
+    _tensors.tensor_from_array = array  # by default this function makes tensors of Weft
     _repository.Served = Served
     sys.exit(__main__.main(sys.argv[1:]))

@@ -128,5 +128,5 @@ class EngineError(Exception):
 
 if __name__ == "__main__":
     pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # output of engines must not mix with the answers
+    os.dup2(2, 1)  # engines that print must not write between the answers
     serve(Job(**json.loads(sys.argv[1])), sys.argv[2], pipe)

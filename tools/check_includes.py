@@ -26,7 +26,7 @@ ALLOWED = {
     "src/kernels": [],
     "src/targets": ["base"],
     "src/runtime": ["base", "host", "plan", "targets"],
-    "src/runtime/ref_executable": COMPILER,  # it interprets the program itself, not a plan
+    "src/runtime/ref_executable": COMPILER,  # interprets the program itself, not a plan
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],

@@ -96,7 +96,7 @@ def mobilenet_v3_large():
 
 def vit_b_16():
     network = picture_classifier("vit_b_16", calibrate=False)
-    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # torchvision starts it at zero: all answers equal
+    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # torchvision starts with zeros: all answers equal
     return network
 
 

@@ -26,7 +26,7 @@ PICTURE = (3, 224, 224)
 @dataclass
 class Recipe:
     build: Callable[[], nn.Module]
-    shape: tuple = PICTURE  # of one item of the batch
+    shape: tuple = PICTURE  # the sizes of one item of the batch
     vocabulary: int = 0  # number of token ids; 0: the input is floating-point
 
 

@@ -49,9 +49,9 @@ int describe(void* to, int device) {
   std::snprintf(p.to, name_bytes, "emulated %s", chip.name.c_str());
   p.set<size_t>(288, static_cast<size_t>(chip.memory_gib) << 30);
   p.set<size_t>(296, Chip::lds_bytes);
-  p.set(304, 65536);  // registers of a block
+  p.set(304, 65536);  // registers per block
   p.set(308, chip.wave);
-  p.set(320, 1024);  // threads of a block
+  p.set(320, 1024);  // threads per block
   p.set(348, chip.clock_mhz * 1000);
   p.set(388, chip.units);
   p.set(616, chip.l2_mib << 20);

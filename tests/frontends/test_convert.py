@@ -73,7 +73,7 @@ def judge(case, folder):
         compare(got, peer)
     except (AssertionError, ValueError) as error:
         try:
-            compare(got, wanted)  # onnxruntime itself is wrong in some cases
+            compare(got, wanted)  # onnxruntime's answer to the original is wrong in some cases
         except (AssertionError, ValueError):
             return str(error)[:300]
     return "right"

@@ -147,7 +147,7 @@ def test_a_failing_rank_ends_the_run_and_the_next_is_right(tmp_path):
     model = compiled(net.save(tmp_path / "bert.onnx"), 4)
     want = model.run(net.feeds)
     with pytest.raises(weft.Error) as refused:
-        model.run(net.feeds | {"ids": np.full((2, 6), 5000)})  # outside the table of words
+        model.run(net.feeds | {"ids": np.full((2, 6), 5000)})  # outside the embedding table
     assert refused.value.code == "E301"
     with pytest.raises(weft.ResourceError) as late:
         model.run(net.feeds, deadline=1e-9)

@@ -38,7 +38,7 @@ def weft(folder, *words):
 
 
 def check_shown(data):
-    text = data.decode()  # UTF-8
+    text = data.decode()  # fails if the output is not UTF-8
     assert not [c for c in text if ord(c) < 32 and c != "\n"], text
     return text
 

@@ -392,7 +392,8 @@ for x, size, stride, rate, padding in [(f(2, 7, 6, 3), 3, 2, 1, "SAME"), (f(1, 8
     case("ExtractImagePatches", [x], ksizes=[1, size, size, 1], strides=[1, stride, stride, 1], rates=[1, rate, rate, 1], padding=padding)
 for aligned, half in [(False, False), (True, False), (False, True)]:
     for shape, size in [((1, 4, 5, 2), (7, 9)), ((2, 8, 6, 1), (5, 4)), ((1, 1, 3, 1), (4, 3))]:
-        case("ResizeBicubic", [f(*shape), const(size)], tolerance=2e-3, align_corners=aligned, half_pixel_centers=half)  # TensorFlow has a table of 1,024 weights
+        # TensorFlow takes the weights of the interpolation from a table of 1,024 entries.
+        case("ResizeBicubic", [f(*shape), const(size)], tolerance=2e-3, align_corners=aligned, half_pixel_centers=half)
 for x, size, stride, padding, batch in [(f(2, 6, 5, 3), 2, 2, "SAME", False), (f(2, 5, 5, 2), 3, 1, "VALID", True), (f(1, 4, 4, 1), 2, 2, "VALID", False)]:
     case("MaxPoolWithArgmax", [x], ksize=[1, size, size, 1], strides=[1, stride, stride, 1], padding=padding, include_batch_in_index=batch)
 for padding, stride, out in [("SAME", 2, (4, 5, 3)), ("VALID", 2, (5, 7, 4)), ("VALID", 1, (3, 4, 3))]:

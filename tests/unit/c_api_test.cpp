@@ -89,7 +89,7 @@ TEST_CASE("memory for results is requested once its size is known") {
     options.device = device;
     options.constant_names = names, options.constants = values, options.constant_count = 2;
     weft_program* program = nullptr;
-    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E310");  // no input 'v'
+    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E310");  // no input is named 'v'
     options.constant_count = 1;
     REQUIRE(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program) == nullptr);
     weft_tensor_free(weight);

@@ -305,7 +305,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.at(0).cluster = 2;
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
+  REQUIRE(plan.steps.size() == 2);  // queries, keys and values are one launch; the last step reads the third's result
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 0, 3}));
   CHECK(plan.steps.at(0).sizes.size() == 6);
   const PlanKernel& kernel = plan.kernels[launch_of(plan.steps.at(0)).kernel];

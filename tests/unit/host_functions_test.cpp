@@ -121,7 +121,7 @@ TEST_CASE("host: items of different types are not joined") {
 TEST_CASE("host: a picture does not take more memory or time than its file is worth") {
   CHECK(picture_code("") == "E212");
   CHECK(picture_code("BM") == "E212");
-  CHECK(picture_code(bmp(1, 1)) == "E212");  // no row is in the file
+  CHECK(picture_code(bmp(1, 1)) == "E212");  // the file has no row
   CHECK(picture_code(bmp(1, 1) + std::string(4, 'x')) == "none");
   CHECK(picture_code(bmp(1 << 14, 1 << 14)) == "E212");
   CHECK(picture_code(bmp(UINT32_MAX, UINT32_MAX)) == "E212");

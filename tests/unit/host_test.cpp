@@ -157,7 +157,7 @@ TEST_CASE("a run stops when its caller cancels it") {
     std::atomic<int> asked = 0;
     context.run(request.inputs, {.stop = [&] { return ++asked, false; }});
     int questions = asked;
-    CHECK(questions > 4);  // more than once for each step
+    CHECK(questions > 4);  // asked more than once for each step
     for (int at = 1; at <= questions; at += 3) {
       asked = 0;
       std::string code = code_of([&] { context.run(request.inputs, {.stop = [&] { return ++asked >= at; }}); });

@@ -100,7 +100,7 @@ TEST_CASE("a donated cache is updated in place, and only its new part is written
   CHECK(static_cast<const void*>(outputs[0].bytes().data()) == step.cache.data());
   CHECK(step.cache == wanted);
   CHECK(outputs[1].as<float>()[0] == std::accumulate(wanted.begin(), wanted.end(), 0.0f));
-  step.slot = 5;  // again, on the result of the last run
+  step.slot = 5;  // runs again, on the result of the last run
   std::ranges::copy(step.row, wanted.begin() + 20);
   CHECK(values_of(context.run(step.inputs())[0]) == wanted);
 }

@@ -105,7 +105,7 @@ TEST_CASE("kernel cache: an entry is read back, also by another instance") {
   Scratch scratch;
   KernelCache cache(scratch.path / "a" / "b", 64 * mebi);
   CHECK_FALSE(cache.get(key_of(1)));
-  CHECK_FALSE(fs::exists(scratch.path / "a"));  // reading makes nothing
+  CHECK_FALSE(fs::exists(scratch.path / "a"));  // reading creates no folder
   cache.put(key_of(1), data_of(1, 10000));
   cache.put(key_of(2), {});
   CHECK(holds(cache, 1, 10000));
@@ -144,7 +144,7 @@ TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   }
   cache.put(key_of(1), data_of(1, 1000));
   cache.put(key_of(2), data_of(2, 1000));
-  fs::rename(file_of(cache, 2), file_of(cache, 1));  // an intact entry of another key
+  fs::rename(file_of(cache, 2), file_of(cache, 1));  // the file of key 1 has an intact entry of key 2
   CHECK_FALSE(cache.get(key_of(1)));
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("onnx reader: a model as plain data") {
   CHECK(!dims[2].value);
   const auto& w = read_back.graph.initializers.at(0);
   CHECK(as_text(w.bytes) == float_bytes({1.5f, -2.f}));
-  CHECK(w.bytes.data() > read_back.file.data());  // not copied
+  CHECK(w.bytes.data() > read_back.file.data());  // points into the file: not copied
   CHECK(w.bytes.data() < read_back.file.data() + read_back.file.size());
 }
 

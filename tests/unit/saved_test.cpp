@@ -520,12 +520,12 @@ module main {
   size_t others = packed_weights_held();
   auto b = make(3);
   CHECK(packed_at(*b) == alone);
-  CHECK(packed_weights_held() == others);  // b added no packed weights
+  CHECK(packed_weights_held() == others);  // `b` added no packed weights
   auto c = make(5);
   CHECK(packed_weights_held() > others);
   CHECK(first_of(*a) == 3);
   a.reset();
-  CHECK(first_of(*b) == 3);  // the weights that a packed live as long as b
+  CHECK(first_of(*b) == 3);  // the weights that `a` packed live as long as `b`
   CHECK(first_of(*c) == 5);
   b.reset(), c.reset();
   CHECK(packed_weights_held() < others);
