@@ -338,7 +338,7 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
 /// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
-// Integers that rounding does not change must be equal
+// Integers that rounding does not change must be equal.
 double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }
 
 double f32_error(const Judged& j, double largest) {

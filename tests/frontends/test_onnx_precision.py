@@ -89,7 +89,7 @@ def answers(device, precision, folders, chip):
 
 
 def judged(device, precision, folders, chip="", jobs=None):
-    """Judges cases in several processes."""
+    """Runs weft-precision on the cases in several processes; returns the verdict on each case."""
     jobs = jobs or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         parts = [folders[k::jobs] for k in range(jobs)]

@@ -107,7 +107,7 @@ class Drawing:
     steps: list = field(default_factory=list)
     names: list = field(default_factory=lambda: [0])  # number of names in use
     depth: int = 0  # of bodies around this drawing
-    precision: str = ""  # drawn if not given
+    precision: str = ""  # chosen by the seed if not given
     most: int = MOST_ELEMENTS  # most elements of a value
 
     def __post_init__(self):

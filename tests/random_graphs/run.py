@@ -340,7 +340,7 @@ def run(first, count, devices, keep=None, jobs=None, precision=""):
 
 
 def counted(total, devices, first, precision):
-    """Returns the row of bench/results."""
+    """Returns these counts as a row for bench/results."""
     of = {"devices": devices, "first seed": first} | ({"precision": precision} if precision else {})
     values = {"graphs": total["graphs"], "wrong": len(total["failed"]), **total["precisions"]}
     values |= {key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")}

@@ -33,7 +33,7 @@ def unpacked(folder):
 
 
 class Page:
-    """A tab of the browser, over its debugging socket."""
+    """A tab of the browser, controlled through its debugging socket."""
 
     def __init__(self, socket):
         self.socket, self.last = socket, 0

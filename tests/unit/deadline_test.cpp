@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deadlines and cancelling: how soon work ends. Under load, wall clocks say little. So the tests measure the processor
-// time that a thread uses between two checks of its watch, because that bounds the delay of a deadline.
+// time that a thread uses between two checks of its deadline, because that bounds the delay of a deadline.
 #include <doctest/doctest.h>
 #include <time.h>
 #include <unistd.h>

@@ -290,7 +290,7 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third reads the first's result; the fourth joins the latest launch it may
+  REQUIRE(plan.steps.size() == 2);  // the third step reads the first's result; the fourth joins the latest launch
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2}));
   CHECK(plan.steps.at(0).outputs == ids<PlanBuffer>({1, 2}));
   CHECK(plan.steps.at(0).sizes.size() == 4);
