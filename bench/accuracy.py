@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how far the answers of engines are from exact ones, and decides whether that is close enough.
+"""Measures the errors of engines' answers against exact answers, and decides whether they are small enough.
 
-An answer y is compared with x, computed in double precision (`exact.py`), and with r, onnxruntime's answer:
-- `l2`: ||y - r|| / ||r|| at most 1e-4 in f32;
-- `worst`: the largest |y - x| over the largest |x|, at most twice that of r, or the bound of the type if that is more.
-  A single element decides this, and r may have a small error there by luck. So where an answer fails,
-  `onnxruntime_beside` is the same figure of onnxruntime for an input that differs by half a unit in the last place. It
-  is shown for comparison only and does not change the result.
+An answer y is compared with the exact answer x, computed in double precision (`exact.py`), and with r, the answer of
+onnxruntime:
+- `l2`: ||y - r|| / ||r||, at most 1e-4 in f32;
+- `worst`: the largest |y - x| over the largest |x|, at most twice the `worst` of r, or the bound of the type if that is
+  larger.
+A single element decides `worst`, and r may have a small error there by luck. For an answer that fails,
+`onnxruntime_beside` therefore shows the `worst` of onnxruntime for an input that differs by half a unit in the last
+place. It is shown for comparison only and does not change the result.
 The answers of a quantised model are multiples of a quantisation step: at least 99.9 % of them must lie within one step
 of x. They are not compared with r: on processors without VNNI onnxruntime's int8 products saturate, and onnxruntime and
 OpenVINO leave out quantisations that the model asks for. In a deep network each such difference changes a quarter of
@@ -20,15 +22,15 @@ import numpy as np
 import exact
 import fill
 
-LIMITS = {"f32": (1e-4, 1e-5), "bf16": (5e-2, 3e-2)}  # l2, worst
+LIMITS = {"f32": (1e-4, 1e-5), "bf16": (5e-2, 3e-2)}  # largest `l2`, least bound of `worst`
 WITHIN_ONE_STEP = 0.999
 YARDSTICK = "onnxruntime"
 
 
 @lru_cache(maxsize=1)
 def exact_answers(model, sizes):
-    """Returns the exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it serves every number of
-    threads."""
+    """Returns the exact outputs at `sizes`, a tuple of pairs. The last result is kept, because it is needed again for
+    each number of threads."""
     return exact.run(fill.cached(model), fill.feeds(model, dict(sizes)))
 
 

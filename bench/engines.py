@@ -2,7 +2,7 @@
 """The engines that are measured side by side, behind one small interface.
 
 An engine is a function `load(job) -> (run, version)`. `run(feeds)` takes and returns dicts of numpy arrays. A `Job`
-names the model file and how to run it; nothing here knows how time is measured (`worker.py`) or compared (`peers.py`).
+names the model file and how to run it; `worker.py` measures its time and `peers.py` compares engines.
 """
 
 import os
@@ -80,7 +80,8 @@ def openvino_engine(job, precision):
 
 
 def openvino_shapes(job):
-    """Reads the names of symbols from the file, because OpenVINO forgets them."""
+    """Returns the shapes for `job.sizes`. Reads the names of symbols from the file, because OpenVINO does not keep
+    them."""
     import onnx
     import openvino
 
@@ -101,7 +102,8 @@ def weft_engine(job, precision):
 
 
 def weft_before_engine(job):
-    """Runs another build of Weft, to compare with this one: BENCH_BEFORE=COMMIT=path/of/libweft.so."""
+    """Runs another build of Weft, to compare it with this one. The variable BENCH_BEFORE is
+    COMMIT=path/of/libweft.so."""
     commit, _, library = os.environ.get("BENCH_BEFORE", "").partition("=")
     if not library:
         raise RuntimeError("weft_before needs BENCH_BEFORE=COMMIT=path/of/libweft.so")
@@ -152,7 +154,7 @@ def litert_engine(job, kernels="AUTO"):
 
 
 def free(load):
-    """Returns the engine `load` with all sizes left free while the model is loaded."""
+    """Returns a copy of the engine function `load` that leaves all sizes free when it loads a model."""
     return lambda job: load(replace(job, sizes={}))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers in double precision, to measure the errors of engines that compute in single precision.
 
-`run(path, feeds)` evaluates an ONNX file with every 32-bit float turned into a 64-bit one, by onnx's own reference
-evaluator. Its convolutions, poolings and resizings are loops over single elements; those that the benchmark's models
-need are reimplemented here with numpy."""
+`run(path, feeds)` evaluates an ONNX file with onnx's own reference evaluator, with 64-bit floats in place of 32-bit
+ones. Its convolutions, poolings and resizings are loops over single elements; those that the benchmark's models need
+are reimplemented here with numpy."""
 
 import itertools
 
@@ -78,7 +78,7 @@ class Resize(OpRun):
 
 
 def along(scale, axis, rank):
-    """Returns one scale, or one for each index of an axis, reshaped to broadcast against a tensor of this rank."""
+    """Returns `scale`, one number or a vector along `axis`, reshaped to broadcast against a tensor of this rank."""
     return scale if scale.ndim == 0 else scale.reshape([-1 if at == axis % rank else 1 for at in range(rank)])
 
 
@@ -129,7 +129,8 @@ def double_attribute(node, attribute):
 
 
 def as_double(model):
-    """Returns the same model with 64-bit floats wherever it had 32-bit ones; scales of resizing and quantising too."""
+    """Returns the model with 64-bit floats in place of 32-bit ones, including the scales of Resize and of
+    quantisation."""
     graph = model.graph
     weights = [doubled(weight) for weight in graph.initializer]
     del graph.initializer[:]

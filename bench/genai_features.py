@@ -3,7 +3,7 @@
 """Checks for each feature of stock onnxruntime-genai that it generates the same tokens on Weft as on its own CPU
 provider.
 
-    python bench/genai_features.py MODEL_FOLDER                     # as its provider "amdgpu"
+    python bench/genai_features.py MODEL_FOLDER                     # Weft is registered as GenAI's provider "amdgpu"
     python bench/genai_features.py MODEL_FOLDER --provider WeftExecutionProvider
 
 MODEL_FOLDER is what GenAI's model builder writes. Prints "same" or both answers for each feature. Exits with 1 if an
@@ -32,7 +32,7 @@ def load(og, folder, provider):
 
 
 class Features:
-    """One method for each feature; it returns the values to compare."""
+    """One method for each feature; each method returns the values to compare."""
 
     def __init__(self, og, model):
         self.og, self.model, self.tokenizer = og, model, og.Tokenizer(model)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how fast stock onnxruntime-genai generates on Weft and on its own CPU provider: tokens a second of the
-prompt and of the generated text, in wall and in CPU time.
+"""Measures how fast stock onnxruntime-genai generates on Weft and on its own CPU provider. Prints the tokens a second
+of the prompt and of the generated text, in wall time and in CPU time.
 
     python bench/genai_speed.py MODEL_FOLDER --threads 2 --rounds 5
 
@@ -31,7 +31,7 @@ def open_model(og, folder, provider, threads):
 
 
 def work(arguments):
-    """Answers each line "PREFILL DECODE" with the seconds of both, wall and CPU."""
+    """For each line "PREFILL DECODE", two numbers of tokens, prints the wall and the CPU seconds of both phases."""
     folder, engine, threads, library, room = arguments
     provider = PROVIDERS[engine]
     if provider == "amdgpu":

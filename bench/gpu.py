@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the bench models on a GPU. Checks the answers (against onnxruntime in f32) and that every replay gives equal
-bits, and measures latencies with inputs and outputs left on the device.
+"""Runs the bench models on a GPU. Checks the answers (against onnxruntime in f32) and that every replay of the captured
+graph gives equal bits. Measures latencies with inputs and outputs left on the device.
 
   python bench/gpu.py [--models resnet50,bert_base] [--precisions f32,f16] [--cases 1] [--out results.jsonl]
 
@@ -70,7 +70,7 @@ def command(verb, path, words, limit=120):
 
 
 def measured(path, device, precision, words, kernels):
-    """Returns the median milliseconds by the device's clock, and the slowest kernels as text."""
+    """Returns the median milliseconds by the device's clock, and a text that lists the slowest kernels."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         options = ["--device", device, "--precision", precision, "--on-device", "--duration", "0.5", "--json", file.name]
         text = command("perf", path, [*options, "--kernels", str(kernels), *words])
@@ -110,7 +110,7 @@ def run(model, sizes, precision, arguments):
     with tempfile.TemporaryDirectory() as folder:
         try:
             row, feeds = one_case(model, path, sizes, precision, arguments)
-        except Exception as problem:  # every case is tried
+        except Exception as problem:  # one failure must not stop the other cases
             return {"model": model, "precision": precision, "sizes": sizes, "failure": str(problem)[:3000]}
         words = input_options(folder, feeds)
         if arguments.fixed:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times products of few rows with weights of 4 or 8 bits (MatMulNBits) on a GPU, in f16. A model is a chain of such
-products, which alternate between two widths; its weights are larger than the caches. Prints microseconds for one
-product, and the rate at which its weights and scales are read as a share of the rate of a copy.
+products, which alternate between two widths; its weights are larger than the caches. Prints the microseconds of one
+product. Also prints the bandwidth at which its weights and scales are read, as a share of the bandwidth of a copy.
 
   python bench/gpu_blocks.py [--rows 1,2,4,8] [--bits 4] [--block 32] [--copy 4200] [--out results.jsonl]
 

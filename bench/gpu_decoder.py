@@ -27,7 +27,7 @@ F16, I32, I64 = TensorProto.FLOAT16, TensorProto.INT32, TensorProto.INT64
 
 
 class Weights:
-    """Random f16 weights, written one after another to a file beside the model."""
+    """Random f16 weights, which are written one after another to a file beside the model."""
 
     def __init__(self, path):
         self.path, self.end, self.tensors = path, 0, []
@@ -107,7 +107,7 @@ def weft_row(path, arguments):
     with tempfile.TemporaryDirectory() as folder:
         words = gpu.input_options(folder, feeds(arguments.size, arguments.past, arguments.room))
         words += ["--symbol", "batch=1", "--symbol", f"room={arguments.room}"]
-        for i in range(SIZES[arguments.size][1]):  # caches are written in place
+        for i in range(SIZES[arguments.size][1]):  # the caches are donated, so that they are updated in place
             words += [word for kind in "kv" for word in ("--donate", f"past_{kind}_{i}=present_{kind}_{i}")]
         return gpu.measured(path, "gpu", "f32", words, arguments.kernels)
 

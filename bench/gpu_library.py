@@ -2,8 +2,8 @@
 """Checks the answers of convolutions that the vendor's library (cuDNN, MIOpen) computes, also where the library would
 not be chosen because it is slower. Writes a row of results for each precision, with fixed and with open sizes.
 
-The model has every form that a library is asked for: groups, strides, uneven padding, a bias, another tensor, relu, and
-an activation that no library has. A made-up tuning database makes the library the fastest candidate of every
+The model has every form that a library is asked for: groups, strides, uneven padding, a bias, an added tensor, relu,
+and an activation that no library has. A made-up tuning database makes the library the fastest candidate of every
 convolution. Its answers are compared with those of Weft's own kernels and of the reference, also for inputs with NaN,
 infinities and numbers that overflow f16. The answers of 100 replays must be equal bit by bit. With open sizes three
 batches run one after the other, and then the first again.
@@ -77,7 +77,8 @@ def weft(database, *words):
 
 
 def imported(folder, path, arguments, candidate):
-    """Makes a tuning database in which the library takes zero time; returns the problems with a library candidate."""
+    """Makes a tuning database in which the library takes the least time; returns the problems for which the library has
+    a candidate."""
     weft(folder / "measured.db", "tune", path, *arguments, "--seconds", 60)
     weft(folder / "measured.db", "tune", "--export", folder / "t.json")
     tunings = json.loads((folder / "t.json").read_text())["tunings"]
@@ -93,7 +94,8 @@ def imported(folder, path, arguments, candidate):
 
 
 def answers(path, precision, symbols, device, batches):
-    """Returns outputs for plain and special inputs at each batch, and how often 100 replays of the first differ from it."""
+    """Returns outputs for plain and special inputs at each batch, and how many of 100 replays differ from the first
+    run."""
     program = Program(path, 0, precision, symbols, device)
     found, differing = {}, 0
     for batch in batches:
@@ -106,7 +108,7 @@ def answers(path, precision, symbols, device, batches):
 
 
 def in_process(folder, database, *work):
-    """Runs `work` in a new process: a process reads the tuning database once."""
+    """Runs `work` in a new process, because a process reads the tuning database only once."""
     out = folder / "answers.npz"
     command = [sys.executable, __file__, "--work", json.dumps([str(out), *map(str, work[:2]), *work[2:]])]
     subprocess.run(command, env=os.environ | {"WEFT_TUNINGS": str(database)}, check=True)

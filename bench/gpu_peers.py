@@ -26,7 +26,7 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-import fill  # isort: skip  (found by gpu's search path)
+import fill  # isort: skip  (on the search path that gpu sets)
 
 warnings.filterwarnings("ignore")
 torch.set_grad_enabled(False)
@@ -94,7 +94,7 @@ class OnGpu(torch.nn.Module):
 
 
 def exported(name, batch):
-    """Returns a module of bench/models/networks.py, and inputs as the model's first case has them."""
+    """Returns a module of bench/models/networks.py, and inputs with the sizes of the model's first case."""
     from networks import NETWORKS as modules
 
     network = modules[name]()
@@ -134,7 +134,7 @@ def network_modes(name, batch, weft, compiler=torch.compile):
         compiled(*x)
         row["torch_compile_s"] = round(time.time() - start, 2)
         row["compile_graph_ms"] = median(captured(lambda: compiled(*x)))
-    except Exception as problem:  # a mode that fails for this network
+    except Exception as problem:  # some networks fail in some modes
         row["torch_failure"] = str(problem)[:300]
     if weft:
         row["ms"] = round((row["ms"] + weft_network_ms(name, batch)) / 2, 4)

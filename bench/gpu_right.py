@@ -4,8 +4,8 @@
 - batch 1 is compared with Weft's reference, and with torch in float64 on the GPU;
 - batch 32 is compared with torch, and with 32 runs of batch 1;
 - 100 replays of a graph must give equal bits;
-- once for each model, in f32, one program with free sizes runs with random sizes: how many kernels it compiles for them, and how
-  far two of its answers are from the CPU's.
+- once for each model, in f32, a program with free sizes runs at random sizes. Counts the kernels that it compiles for
+  these sizes, and compares two of its answers with the CPU's.
 
   python bench/gpu_right.py [--models resnet50,...] [--precisions f32,f16] [--batch 32] [--sizes 50] [--out results.jsonl]
 
@@ -26,10 +26,11 @@ import gpu
 import numpy as np
 from weft_library import Program
 
-import fill  # isort: skip  (found by gpu's search path)
+import fill  # isort: skip  (on the search path that gpu sets)
 
 LIMITS = {"f32": 1e-5, "f16": 3e-2}
-FREE = {"batch": (1, 8), "seq": (1, 256), "past": (0, 256), "height": (4, 16), "width": (4, 16)}  # pictures: times 32
+# The range of each symbol. height and width are in units of 32 pixels.
+FREE = {"batch": (1, 8), "seq": (1, 256), "past": (0, 256), "height": (4, 16), "width": (4, 16)}
 
 
 def copied(outputs):
@@ -41,7 +42,7 @@ def farthest(y, r):
 
 
 def batch_axes(one, many):
-    """Returns the axis of each input that is longer in the larger batch, or None."""
+    """Returns for each input the axis that is longer in `many` than in `one`, or None."""
     return {name: next((a for a in range(x.ndim) if x.shape[a] != many[name].shape[a]), None) for name, x in one.items()}
 
 
@@ -50,7 +51,7 @@ def part(arrays, axes, at):
 
 
 def joined(parts, whole):
-    """Concatenates the outputs of single runs along the axis in which their sizes differ from those of `whole`."""
+    """Concatenates the outputs of runs of batch 1 along the axis in which their sizes differ from those of `whole`."""
     joined = {}
     for name, all_of_it in whole.items():
         first = parts[0][name]
@@ -100,8 +101,7 @@ def random_sizes(model, count):
 
 
 def free_sizes(model, count, device):
-    """Runs in a new process, because the log of that process counts the kernels that are compiled after the first
-    run."""
+    """Runs random sizes in a new process, because its log counts the kernels that are compiled after the first run."""
     code = f"import gpu_right; gpu_right.run_free({model!r}, {count}, {device!r})"
     environment = os.environ | {"WEFT_DEBUG": "2,codegen"}
     here = Path(__file__).parent
@@ -147,7 +147,7 @@ def main():
         for precision in arguments.precisions.split(","):
             try:
                 yield one_model(model, precision, arguments.batch, arguments.device)
-            except Exception as problem:  # every case is tried
+            except Exception as problem:  # one failure must not stop the other cases
                 yield {"model": model, "precision": precision, "failure": str(problem)[:2000]}
         if arguments.sizes:
             yield free_sizes(model, arguments.sizes, arguments.device)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times f16 products with every tile of warp groups (wgmma) on a Hopper GPU; the cost model of src/lower/gpu/tiles.cpp
-was fitted to these times. Each answer is compared with torch in f32.
+"""Times f16 products with every tile size of the warp-group kernels (wgmma) on a Hopper GPU; the cost model of
+src/lower/gpu/tiles.cpp was fitted to these times. Each answer is compared with torch in f32.
 
   python bench/gpu_tiles.py compile FOLDER      # with weft-kc (WEFT_KC), on any machine
   python bench/gpu_tiles.py measure FOLDER      # needs torch and the GPU; a row of results for each shape

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judges of bench/quantisation.py: models, and data with known right answers, which are made here.
+"""The judges of bench/quantisation.py. A judge is a task with known right answers, which measures the quality of a
+model; its data are made here.
 
-A judge has `model` (a path), `data()` (items that quantisation learns from) and `score(run)`: the figure of a compiled
-model, which is the percentage of right answers or a perplexity."""
+A judge has `model` (a path), `data()` (the calibration items) and `score(run)`, which returns the percentage of right
+answers of a compiled model, or its perplexity."""
 
 import ast
 import functools
@@ -20,12 +21,12 @@ import language
 import pictures
 import speech
 
-LEARN = 100  # items of data
+LEARN = 100  # items of calibration data
 
 
 
 class Text:
-    """Lines of four words of the licence, from 7 to 11 pixels high."""
+    """Pictures of lines of text: four words of the licence each, from 7 to 11 pixels high."""
 
     TEST = 120
 
@@ -93,7 +94,8 @@ class Files:
 
     @staticmethod
     def features(data):
-        """Returns the first and the last 1,024 bytes, without white space at the ends; 256 pads shorter files."""
+        """Returns the first and the last 1,024 bytes, without white space at the ends; the value 256 pads shorter
+        files."""
         begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
         return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
@@ -116,8 +118,8 @@ def folder():
 
 @functools.cache
 def docstrings():
-    """Returns the docstrings of modules, classes and functions of scikit-image, each once: a text of a pinned package, the same
-    with each version of Python."""
+    """Returns the docstrings of modules, classes and functions of scikit-image, each once. The package is pinned, so
+    the text is the same with each version of Python."""
     texts = []
     for path in sorted(fetch.package("scikit-image").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -133,7 +135,7 @@ def paragraphs():
 
 
 class Speech:
-    """Recordings of two sentences with pauses, in noise. The model says in which pieces of 32 ms somebody speaks;
+    """Recordings of two sentences with pauses, in noise. The model detects in which pieces of 32 ms somebody speaks;
     pieces at the edges of sentences do not count."""
 
     TEST, VOICES, SIZE, BEFORE = 60, ("en", "en-us", "de", "fr"), 512, 64
@@ -214,7 +216,8 @@ class NextWord:
         windows = text[: len(text) // self.WINDOW * self.WINDOW].reshape(-1, 1, self.WINDOW)
         windows = windows[np.random.default_rng(3).permutation(len(windows))]
         few = LEARN // 6
-        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])  # held_back measures the loss of a budget
+        # The loss of a budget is measured on `held_back`.
+        self.learn, self.held_back, rest = np.split(windows, [few, few + 6])
         self.test = rest[: self.TEST]
 
     def data(self):

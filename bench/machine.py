@@ -12,12 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_tile")
-# Result files and pages may change between two measurements of one tree.
+# Git pathspecs of the code. Result files and pages are left out, because they may change between two measurements of
+# one tree.
 CODE = (".", ":!bench/results", ":!*.md")
 
 
 def processor():
-    """Returns name, cores and vector features as the kernel reports them."""
+    """Returns the processor's name, cores and vector features as Linux reports them."""
     fields = {}
     for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
@@ -29,20 +30,20 @@ def processor():
 
 
 def gpu():
-    """Returns name and driver of the first NVIDIA GPU."""
+    """Returns the name and driver of the first NVIDIA GPU."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     name, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
     return f"{name}, driver {driver}"
 
 
 def of_device(device):
-    """Returns the GPU or the processor that a device of Weft's is on."""
+    """Returns the GPU or the processor of a Weft device such as "gpu:0"."""
     return gpu() if device.startswith(("gpu", "nvidia")) and shutil.which("nvidia-smi") else processor()
 
 
 def commit():
-    """Returns the hash of the checked-out commit, with '+' after it when code differs from it. A copy of the tree without a history
-    takes it from the variable BENCH_COMMIT."""
+    """Returns the hash of the checked-out commit, with '+' appended when the code differs from it. In a copy of the
+    tree without a git history the variable BENCH_COMMIT gives the hash."""
 
     def git(*words):
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout.strip()
@@ -94,7 +95,7 @@ def tell(row, path=None):
 
 
 def keep(row, path):
-    """Appends a row to a file, if there is one."""
+    """Appends a row to the file `path`, if a path is given."""
     if path:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a") as file:

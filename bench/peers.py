@@ -111,11 +111,11 @@ def show(measured):
 
 
 def accuracies(race, model, sizes):
-    """Returns {engine: distances from the exact answers}, and True if the first engine is near enough."""
+    """Returns {engine: distances from the exact answers}, and whether the first engine's answers are close enough."""
     found = {name: {"version": race.version(name)} for name in race.workers}
 
     def note(engine, output, figure, value):
-        """Keeps the output that is farthest off."""
+        """Keeps the figure of the output that is farthest from the exact answers."""
         worst = min if figure == "within_one_step" else max
         found[engine][figure] = worst(value, found[engine].get(figure, value))
 

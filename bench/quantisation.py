@@ -5,14 +5,17 @@ models on one thread.
 
   ./x python bench/quantisation.py [--judges text,files,speed] [--engines "weft int8"] [--out results.jsonl]
 
-text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the share of characters that come out right.
-files: magika names the types of files of this machine; the figure is the share that agrees with their extensions.
-speech: silero says when somebody speaks in noise; the figure is the share of pieces of 32 ms that are right. retrieval:
-MiniLM finds a paragraph by its first sentence; the figure is how often the right one comes first. perplexity: SmolLM2
-predicts the words of scikit-image's documentation. speed: WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor
-without AMX. walk: times the commands of docs/quantisation.md, "In five minutes". bits: whether the integers of int8
-models are equal on each device and in each run; WEFT_HIP_LIBRARY may name an emulated GPU. Every model is run by Weft,
-which computes what the file says, so that engines differ in the file alone. Peers are measured where they are
+- text: PP-OCRv6 reads lines that are painted small and noisy; the figure is the share of characters that are right.
+- files: magika names the types of files of this machine; the figure is the share that agrees with their extensions.
+- speech: silero detects speech in noise; the figure is the share of pieces of 32 ms that are right.
+- retrieval: MiniLM finds a paragraph by its first sentence; the figure is how often the right one comes first.
+- perplexity: SmolLM2 predicts the words of scikit-image's documentation.
+- speed: processor times. WEFT_CPU=x86-64-v4+avx512vnni measures as on a processor without AMX.
+- walk: times the commands of docs/quantisation.md, "In five minutes".
+- bits: whether the integers of int8 models are equal on each device and in each run; WEFT_HIP_LIBRARY may name an
+  emulated GPU.
+
+Weft runs every model as its file says, so only the files of the engines differ. Peers are measured where they are
 installed: ./x python -m pip install nncf==3.4.0 onnx_ir==1.0.0
 """
 
@@ -29,7 +32,7 @@ import time
 import warnings
 from pathlib import Path
 
-import judges  # it puts the packages of the tests on the path
+import judges  # judges adds the packages of the tests to sys.path
 import machine
 import models.fill
 import numpy as np
@@ -45,7 +48,8 @@ def by_weft(**options):
 
 
 def within(share, **options):
-    """Quantises as many layers as a budget allows, which is this relative loss of perplexity on held-back data."""
+    """Returns a function that quantises as many layers as a budget allows. The budget is `share`, a relative loss of
+    perplexity on held-back data."""
 
     def quantize(judge, out):
         weft.quantize(judge.model, judge.data(), out, budget=share, **options,
@@ -55,7 +59,7 @@ def within(share, **options):
 
 
 class Reader:
-    """Data as onnxruntime takes it: all items, or some of them."""
+    """A calibration reader for onnxruntime: all items, or some of them."""
 
     def __init__(self, items):
         self.items = items
@@ -84,7 +88,7 @@ def by_onnxruntime(method):
         q.quantize_static(ready, out, Reader(judge.data()), per_channel=True, calibrate_method=q.CalibrationMethod[method],
                           op_types_to_quantize=["Conv", "MatMul", "Gemm"],
                           extra_options={"QDQDisableWeightAdjustForInt32Bias": True,  # the adjustment fails for magika in 1.32.0
-                                         "CalibStridedMinMax": 1})  # item by item: their sizes differ
+                                         "CalibStridedMinMax": 1})  # one item at a time, because their sizes differ
 
     return quantize
 
@@ -214,7 +218,7 @@ def measure(judge, name, engine, folder):
         more = {"axes corrected": count} if not engine.startswith("weft") and (count := mended_axes(out)) else {}
         figure = judge.score(weft.compile(out, device="cpu"))
         return {key: figure, "seconds to quantise": made - start, "MB": Path(out).stat().st_size / 1e6, **more}
-    except Exception as error:  # an engine that refuses a model says why in its row
+    except Exception as error:  # a row records why an engine refuses a model
         return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"}
 
 
@@ -239,7 +243,7 @@ def compare(name, chosen, out):
 
 
 def seconds(calls, least=5, limit=6):
-    """Returns the median processor time of a call of each function. The functions alternate for `limit` seconds, at
+    """Returns for each function the median processor time of a call. The functions alternate for `limit` seconds, at
     least `least` rounds."""
     times, end = [[] for _ in calls], time.monotonic() + limit
     for call in calls:
@@ -267,7 +271,7 @@ def speed(model, feeds, data, of, out, **options):
         made = str(Path(folder) / "out.onnx")
         weft.quantize(model, data, made, **options)
         both = [weft.compile(path, device="cpu", threads=1) for path in (model, made)]
-        peer = [] if "level" in of else [onnxruntime_run(made, feeds)]  # onnxruntime ignores WEFT_CPU and uses every feature of the processor
+        peer = [] if "level" in of else [onnxruntime_run(made, feeds)]  # onnxruntime ignores WEFT_CPU
     floats, small, *other = seconds([*(lambda run=run: run.run(feeds) for run in both), *peer])
     values = {"ms": small * 1e3, "ms of f32": floats * 1e3, "times f32": floats / small}
     machine.tell(machine.result("speed of quantised models", of, values, {"onnxruntime": {"ms": ms * 1e3} for ms in other}), out)
@@ -290,8 +294,8 @@ def speeds(out):
 
 # --- Bits ------------------------------------------------------------------------------------------------------------
 
-# Each device runs this in a process of its own. Each of three runs prints the number of integer results, and one digest
-# of all of them.
+# A script that each device runs in a process of its own. Each of its three runs prints the number of integer results
+# and one digest of all of them.
 DIGESTS = """
 import hashlib, sys, numpy as np, weft
 run, feeds = weft.compile(sys.argv[1], device=sys.argv[2], threads=int(sys.argv[3])).run, dict(np.load(sys.argv[4]))
@@ -344,7 +348,7 @@ def bits(out):
 
 
 def walk(out):
-    """Runs the commands of docs/quantisation.md, "In five minutes", as they stand there."""
+    """Runs the commands of docs/quantisation.md, "In five minutes", unchanged."""
     text = (machine.ROOT / "docs/quantisation.md").read_text().split("## In five minutes")[1].split("\n## ")[0]
     blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.S)
     made = [machine.ROOT / name for name in ("digits8.onnx", "digits8.json")]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures rows a second of copies of a model on several devices behind the queue of `weft serve`, compared with one
-copy.
+"""Measures how many rows a second the copies of a model on several devices compute behind the queue of `weft serve`,
+compared with one copy.
 
   python bench/replicas.py --devices gpu:0 --devices gpu:0,gpu:1 [--models resnet50,bert_base] [--rows 8] [--out results.jsonl]
   python bench/replicas.py --devices cpu --models bert_base --rows 1 --seconds 1        # a trial on the CPU
 
-The first list is what the others are compared with. Requests come from memory of the host, as from clients, and join
+The first list is what the others are compared with. Requests come from host memory, as from clients, and are joined
 into runs of up to --most rows. Several requests for each device are always pending. The lists of devices alternate
 (--rounds); the median counts. Needs the packages weft, onnx and numpy.
 """
@@ -27,7 +27,7 @@ from weft.serve._tensors import tensor_from_array
 sys.path.insert(0, str(Path(__file__).resolve().parent / "models"))
 import fill
 
-LIMIT = 3e-2  # largest difference relative to the norm: f16 answers of runs of different sizes
+LIMIT = 3e-2  # largest error of f16 answers, relative to the norm: runs of different sizes differ
 
 
 class Copies:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks behind `./x bench`.
 
-./x bench peers ...    Weft, onnxruntime and OpenVINO: time, memory, start, accuracy ./x bench check ...    checks that
-the models of bench/models can show a wrong kernel ./x bench fill ...     write a model of bench/models as an ordinary
-ONNX file
+  ./x bench peers ...    Weft, onnxruntime and OpenVINO: time, memory, start, accuracy
+  ./x bench check ...    checks that the models of bench/models can reveal a wrong kernel
+  ./x bench fill ...     writes a model of bench/models as an ordinary ONNX file
 """
 
 import runpy

@@ -5,9 +5,10 @@ loopback.
   ./x python bench/serve.py [--models digits,query,minilm,resnet50] [--clients 1,8,64] [--seconds 3] [--rounds 3] [--out results.jsonl]
 
 The servers alternate; the whole run takes about 9 minutes. `warm_mib` and `mib` are a server's memory after the first
-round and after the last. Each client sends its next request, one row in binary, when it has the answer to the last.
-"alone" is Weft with --max-batch 1, which shows how much joining requests gains. `minilm` has the sizes of MiniLM-L6 (6
-layers of 384) and made-up weights, 32 tokens; `query` is the same file with the 8 tokens of a search query.
+round and after the last. Each client sends its next request, one row in binary, when it has received the answer to the
+previous one. "alone" is Weft with --max-batch 1, which shows the gain from joining requests. `minilm` has the sizes of
+MiniLM-L6 (6 layers of 384) and made-up weights, 32 tokens; `query` is the same file with the 8 tokens of a search
+query.
 """
 
 import argparse
@@ -38,7 +39,8 @@ TOKENS = {"minilm": 32, "query": 8}
 
 
 def minilm(path):
-    """Returns an encoder with the operators that exporters write: tokens and a mask in, a normalised mean of the rows out."""
+    """Writes an encoder with the operators that exporters write. Maps tokens and a mask to the normalised mean of the
+    rows."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -166,7 +168,7 @@ def measure(servers, request, clients, arguments):
         for engine, server in servers.items():
             found, seconds = asyncio.run(load(server, request, clients, arguments.seconds))
             memory[engine].append(server.memory())
-            if round_:  # the first one warms up
+            if round_:  # the first round only warms up
                 times[engine] += found
                 rates[engine].append(len(found) / seconds)
     figures = {}

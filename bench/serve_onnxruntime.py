@@ -16,7 +16,7 @@ KINDS = {"tensor(float)": "f32", "tensor(int64)": "i64"}
 
 
 class NoQueue:
-    """The attributes of a queue that the log reads."""
+    """A stand-in for the queue, with the attributes that the log reads."""
 
     joins, length, reason = False, "", "onnxruntime"
 
@@ -55,6 +55,6 @@ def array(dtype, shape, elements):
 
 
 if __name__ == "__main__":
-    _tensors.tensor_from_array = array  # by default this makes tensors of Weft
+    _tensors.tensor_from_array = array  # by default this function makes tensors of Weft
     _repository.Served = Served
     sys.exit(__main__.main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Compares the CPU time of models of one node in Weft and in onnxruntime's CPU provider, which alternate, on one
-thread: recurrent networks, mixtures of experts, attention over a cache that is updated in place.
+thread. The nodes are recurrent networks, mixtures of experts, and attention over a cache that is updated in place.
 
 usage: ./x python bench/single_nodes.py [--rounds 9] [--out results.jsonl]
 """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of Weft's libraries and of the bench models as saved programs for this processor, with the working memory of one run.
+"""Measures the sizes of Weft's libraries and of the bench models as saved programs for this processor, with the working
+memory of one run.
 
   ./x python bench/sizes.py [--models resnet50,bert_base] [--out results.jsonl]
 """

@@ -23,7 +23,7 @@ import machine
 import numpy as np
 import weft
 
-LIMIT = 3e-2  # largest difference relative to the norm: f16 sums in another order
+LIMIT = 3e-2  # largest error relative to the norm: several devices add f16 numbers in another order
 
 
 def decoder_feeds(size, batch, past, room):
@@ -35,7 +35,7 @@ def caches(size):
 
 
 def spread(model, feeds):
-    """Returns the inputs of a program; an input that has a part on each rank is cut along the heads."""
+    """Returns the inputs of a program; cuts an input that has a part on each rank along the heads."""
     parts = {}
     for port in model.inputs:
         name, _, rank = port.name.partition("@")
@@ -45,7 +45,8 @@ def spread(model, feeds):
 
 
 def figures(path, device, options, feeds, first):
-    """Returns the error relative to `first`, the answers of one device (None while that device runs), and the time of a run."""
+    """Measures one program; returns (row, answer). The row has the milliseconds of a run, and the error relative to
+    `first`, the answer of one device, unless it is None."""
     model = weft.compile(path, device=device, **options)
     inputs = spread(model, feeds)
     answer = next(iter(model.run({name: np.array(array) for name, array in inputs.items()}).values())).astype(np.float64)

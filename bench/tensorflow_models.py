@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of keras.applications as SavedModels and as .tflite files, in f32 and in int8: compares Weft with TensorFlow
-(oneDNN) and LiteRT (XNNPACK); the engines alternate.
+"""Compares Weft with TensorFlow (oneDNN) and LiteRT (XNNPACK) on networks of keras.applications, as SavedModels and as
+.tflite files, in f32 and in int8. The engines alternate.
 
     ./x python bench/tensorflow_models.py [--models MobileNetV2,EfficientNetB0,ResNet50] [--forms saved,lite,int8] [--threads 1]
                                    [--rounds 5] [--seconds 1] [--python PROGRAM] [--out FILE]
 
 saved: the SavedModel, against TensorFlow. lite: the same network as .tflite, against LiteRT. int8: the int8 .tflite,
 against LiteRT. Writes a row for each, in the form of bench/results/README.md, and at the end the geometric mean of the
-ratios. The networks are made on the first run and kept in $WEFT_BENCH_CACHE. TensorFlow is that of the tests
-(build/tensorflow, tests/tensorflow/requirements.txt), or that of --python; .tflite files need no more than its package
-ai-edge-litert.
+ratios. The networks are made on the first run and kept in $WEFT_BENCH_CACHE. TensorFlow is imported by the Python of
+the tests (build/tensorflow, tests/tensorflow/requirements.txt) or by --python. For .tflite files that Python needs only
+the package ai-edge-litert.
 """
 import argparse
 import math
@@ -35,7 +35,7 @@ FORMS = {"saved": ("", "tensorflow", "f32"), "lite": (".tflite", "litert", "f32"
 
 
 def tensorflow():
-    import judge  # needs pytest, which may be missing where --python names the Python with TensorFlow
+    import judge  # needs pytest, which the Python of --python may lack
 
     return judge.environment()
 
@@ -54,7 +54,8 @@ def answer(worker):
 
 
 def distance(mine, theirs, kind):
-    """Returns the largest difference of two answers: of int8 in quantisation steps, else divided by the largest number."""
+    """Returns the largest difference of two answers: in quantisation steps for int8, otherwise relative to the largest
+    number."""
     assert mine.shape == theirs.shape
     return float(np.abs(mine - theirs).max() / (1 if kind == "int8" else np.abs(theirs).max()))
 
@@ -82,7 +83,8 @@ def compare(name, form, arguments, python, caches):
         mine, theirs = (answer(race.workers[name]) for name in ("weft", peer))
         found = figures(race, race.run(arguments.rounds, arguments.seconds))
         found["weft"]["difference"] = distance(mine, theirs, kind)
-        if kind == "int8":  # LiteRT's kernels round differently too
+        # LiteRT's optimised kernels also round differently from its reference kernels: records both distances.
+        if kind == "int8":
             right = reference(job("litert_reference"), feeds)
             found["weft"]["to_reference_kernels"], found[peer]["to_reference_kernels"] = (distance(y, right, kind) for y in (mine, theirs))
     finally:

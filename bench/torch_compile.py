@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile with the backends "weft" and "inductor" on the networks of bench/models: how long the first call takes,
-the overhead of a call, and the time of a call.
+"""Measures torch.compile with the backends "weft" and "inductor" on the networks of bench/models: how long the first
+call takes, the overhead of a call, and the time of a call.
 
     ./x python bench/torch_compile.py [--only cold,overhead,calls] [--models resnet50,...] [--threads 1] [--rounds 7]
                                       [--seconds 0.3] [--device cpu] [--type f32] [--limit 500] [--out FILE]
                                       [--modes default,freezing]
 
-cold: a new process without kernels on disk, from torch.compile to the first answer; "torch" traces the graph and runs it in
-eager. overhead: a model of one small product, called by torch.compile, less the same program called through the C ABI;
-"torch" is what torch.compile itself adds to eager. calls: in one process, taking turns: torch.compile with weft,
-weft.compile of the exported program, torch.compile with inductor in each of its modes ("freezing" is its default mode with
-weights that it may pack), eager. A row for each, in the form of bench/results/README.md. After --limit seconds no other
-network begins; a line names those that are left out.
+- cold: from torch.compile to the first answer, in a new process without kernels on disk. "torch" traces the graph and
+  runs it in eager mode.
+- overhead: the time of a model of one small product called by torch.compile, minus that of the same program called
+  through the C ABI. "torch" is what torch.compile itself adds to eager mode.
+- calls: the time of a call of torch.compile with weft, weft.compile of the exported program, torch.compile with
+  inductor in each mode, and eager mode. They take turns in one process. "freezing" is inductor's default mode with
+  weights that it may pack.
+
+Writes a row for each, in the form of bench/results/README.md. After --limit seconds no other network begins; a line
+names those that are left out.
 """
 import argparse
 import contextlib
@@ -36,7 +40,8 @@ TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def ready(name, arguments):
-    """Returns the module and its inputs on the device, in the given type. Its batch norms have realistic statistics."""
+    """Returns the module and its inputs on the device, in the given type. Its batch norms have the statistics of a
+    batch."""
     import export
     import torch
 
@@ -82,8 +87,7 @@ def settled(arguments):
 
 
 def first_call(name, backend, arguments):
-    """Returns the seconds from torch.compile to the first answer; imports and the making of the model are not
-    counted."""
+    """Returns the seconds from torch.compile to the first answer, without imports and the construction of the model."""
     import torch
 
     module, inputs = ready(name, arguments)
@@ -122,7 +126,7 @@ def times(calls, arguments):
 
 
 def measured(calls, arguments):
-    """Returns the median seconds of a call of each, taking turns."""
+    """Returns the median seconds of a call of each function; the functions take turns."""
     found = {name: [] for name in calls}
     for _ in range(arguments.rounds):
         for name, call in calls.items():

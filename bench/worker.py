@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One engine with one model in a process of its own, asked over a pipe.
+"""One engine with one model in a process of its own, controlled over a pipe.
 
-`Worker(job, feeds)` starts the process, which loads the model, runs it once and says how long each part took. It then
-answers `burst(seconds)` until it is closed. The child is this file run as a script.
+`Worker(job, feeds)` starts the process, which loads the model, runs it once and reports how long each part took. It
+then answers `burst(seconds)` until it is closed. The child is this file run as a script.
 """
 
 import json
@@ -24,7 +24,7 @@ LOAD_LIMIT = 600  # seconds
 
 
 def peak_rss():
-    """Returns the peak memory of this process in MiB. (getrusage's peak is that of the parent if it held more.)"""
+    """Returns the peak memory of this process in MiB. (getrusage would give the parent's peak if that is higher.)"""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
@@ -71,8 +71,8 @@ def serve(job, feeds_path, answers):
 
 
 class Worker:
-    """The parent's end. `start` holds the process's report of its start; a failure is an EngineError with its last
-    output."""
+    """The parent's handle of the process. `start` holds the process's report of its start. A failure raises EngineError
+    with the last output of the process."""
 
     def __init__(self, job, feeds):
         self.folder = tempfile.TemporaryDirectory(prefix="weft-bench-")
@@ -128,5 +128,5 @@ class EngineError(Exception):
 
 if __name__ == "__main__":
     pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # output of engines must not mix with the answers
+    os.dup2(2, 1)  # engines that print must not write between the answers
     serve(Job(**json.loads(sys.argv[1])), sys.argv[2], pipe)

@@ -9,7 +9,8 @@ import places  # noqa: F401
 
 
 def pytest_collection_finish():
-    """Modules and tests stay until the end, so the garbage collector need not examine them each time."""
+    """Freezes the garbage collector: modules and tests are kept until the end, so it need not examine them each
+    time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 10)

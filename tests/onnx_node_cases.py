@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases. Computing their answers takes ten seconds. So a test run computes them once and keeps them in
+"""ONNX's own node cases. Computing their answers takes ten seconds, so a test run computes them once and keeps them in
 a file beside the build, named after onnx's version."""
 import fcntl
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree, and the build that WEFT_BUILD names (build/release otherwise); importing this module makes the packages
-importable."""
+"""The paths of the tree and of the build that WEFT_BUILD names (build/release otherwise). Importing this module makes
+the packages importable."""
 import contextlib
 import json
 import os

@@ -3,10 +3,11 @@
 """bare_root.py FOLDER SUITE WHEEL [--mirror URL] [--out FILE]: measures how long a new user of Debian or Ubuntu needs
 for the first steps with a wheel.
 
-FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with python3 and python3-venv from its packages and
-nothing else; an existing system there is used again. In it the wheel is installed into a new environment, a model is compiled and run from
-Python and by the command, and `weft doctor` reports. Needs root, debootstrap and a network. Prints a row of a result file (and appends it
-to FILE): the wheel's size and the seconds from the bare system to the first answer. The wheel must be made from the commit at hand."""
+FOLDER receives a minimal system of SUITE (bookworm, trixie, jammy, noble) by debootstrap, with the packages python3 and
+python3-venv and nothing else; a system that exists there is used again. In it the wheel is installed into a new
+environment, a model is compiled and run from Python and by the command, and `weft doctor` reports. Needs root,
+debootstrap and a network. Prints a row of a result file (and appends it to FILE): the wheel's size and the seconds from
+the bare system to the first answer. The wheel must be made from the checked-out commit."""
 import argparse
 import shutil
 import subprocess
@@ -40,12 +41,13 @@ def make_system(folder, suite, mirror):
     words = ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv"]
     if suite in MIRRORS:
         words += ["--components=main,universe"]
-    script = [] if (SCRIPTS / suite).exists() else [str(SCRIPTS / "gutsy")]  # that of every Ubuntu
+    # debootstrap has one script for all releases of Ubuntu
+    script = [] if (SCRIPTS / suite).exists() else [str(SCRIPTS / "gutsy")]
     subprocess.run([*words, suite, str(folder), mirror or MIRRORS.get(suite, "http://deb.debian.org/debian"), *script], check=True)
 
 
 def timed(folder, *words):
-    """Runs a command of the system as a user with an empty home folder; returns its output and seconds."""
+    """Runs a command in the minimal system, as a user with an empty home folder; returns its output and seconds."""
     begin = time.time()
     done = subprocess.run(["chroot", str(folder), "/usr/bin/env", "-i", "-C", "/home/user", "HOME=/home/user", "LANG=C.UTF-8",
                            "PATH=/home/user/weft/bin:/usr/bin:/bin", *words],

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the Markdown pages of the tree: links to files and headings lead somewhere, docs/README.md gives each page its place in
-the reading order, a `weft VERB` names a verb of the command line, and no sentence has more words than LONGEST. tools/docs.py
-makes a site of the same pages."""
+"""Checks the Markdown pages of the tree. Links to files and headings lead somewhere, docs/README.md gives each page its
+place in the reading order, a `weft VERB` names a verb of the command line, and no sentence has more words than LONGEST.
+tools/docs.py makes a site of the same pages."""
 import pathlib
 import re
 import subprocess
@@ -40,7 +40,7 @@ def reading_order():
 
 
 def misplaced(listed):
-    """Pages that the reading order lacks or repeats; the index itself is exempt."""
+    """Returns the pages that the reading order lacks or repeats; the index itself is exempt."""
     for page in pages():
         if (count := listed.count(page)) != (page != ROOT / "docs/README.md"):
             yield f"{page.relative_to(ROOT)}: stands {count} times in docs/README.md"

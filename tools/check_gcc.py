@@ -4,10 +4,10 @@
 writes no output.
 
 The usual build uses clang, and compiles many files together; this check compiles each file alone, so each file must
-include what it uses. It takes a fraction of the time of a build. Without --all it checks files that the last commits or
-the working tree changed; files that include changed headers, as far as the time allows; and some of the rest, others
-each day. src/codegen is left out, because LLVM's headers take longer than all the rest (`./x build gcc` has it), and so
-are the tests of kernels, which are written for clang.
+include what it uses. It takes a fraction of the time of a build. Without --all it checks the files that the last
+commits or the working tree changed, and files that include changed headers, as many as the time allows. It also checks
+a few of the others, which differ from day to day. src/codegen is left out, because LLVM's headers take longer than all
+the rest; `./x build gcc` compiles it. The tests of kernels are left out too, because they are written for clang.
 """
 import argparse
 import concurrent.futures
@@ -22,14 +22,15 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMITS = 10
-CHANGED, OTHERS = 24, 8  # how many files
+CHANGED, OTHERS = 24, 8  # most files of both kinds that one call checks
 LEFT_OUT = ("src/codegen/", "tests/kernels/")
 CLANG_ONLY_PAIRS = ("-Xclang", "-include-pch")
 CLANG_ONLY = ("-fuse-ld", "-gline-tables-only", "-fcolor-diagnostics", "-Wno-unknown-warning-option", "-mllvm=")
 
 
 def compiled_by(file, build):
-    """Returns the sources that a command compiles: those of a batch (cmake/weft_flags.cmake), or the file alone."""
+    """Returns the sources that a compile command covers: those of a batch (cmake/weft_flags.cmake), or the file
+    alone."""
     if build not in file.parents:
         return [file]
     is_batch = file.stem[-1].isdigit()
@@ -42,7 +43,7 @@ def commands(build):
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["file"])
         words = shlex.split(entry["command"])
-        is_foreign = any(word.startswith("--target=") for word in words)  # clang's alone can compile for other processors
+        is_foreign = any(word.startswith("--target=") for word in words)  # only clang can compile for other processors
         if file.suffix != ".cpp" or ROOT not in file.parents or is_foreign:
             continue
         words = words[next(i for i, word in enumerate(words) if "clang++" in word or word.endswith("g++")) + 1 :]
@@ -65,7 +66,7 @@ def changed_files():
 
 
 def users_of(headers, sources):
-    """Sources that include one of the headers themselves."""
+    """Returns the sources that include one of the headers directly."""
     names = [f'"{header.split("/", 1)[1]}"' for header in headers if "/" in header]
     return [s for s in sources if any(name in (ROOT / s).read_text(errors="replace") for name in names)]
 

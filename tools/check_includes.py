@@ -26,12 +26,12 @@ ALLOWED = {
     "src/kernels": [],
     "src/targets": ["base"],
     "src/runtime": ["base", "host", "plan", "targets"],
-    "src/runtime/ref_executable": COMPILER,  # it interprets the program itself, not a plan
+    "src/runtime/ref_executable": COMPILER,  # interprets the program itself, not a plan
     "src/compile": EVERYTHING,
     "src/quantise": COMPILER + ["frontends", "runtime", "targets", "compile"],
     "api": EVERYTHING + ["weft"],
     "api/serve": ["api", "weft"],  # over the C ABI alone
-    "api/python": EVERYTHING + ["weft", "driver"],  # the package has the command too
+    "api/python": EVERYTHING + ["weft", "driver"],  # the package contains the command line too
     "driver": EVERYTHING + ["weft", "api"],
     "adapters": ["weft"],
     "ort": ["weft", "adapters"],
@@ -44,7 +44,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 LLVM = re.compile(r'^\s*#\s*include\s+[<"](llvm|llvm-c|clang|lld)/', re.M)
 
 
-FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # these share common/ and nothing else
+FRONTEND = re.compile(r"(?:src/)?frontends/(\w+)/")  # frontends share only common/
 
 
 def rule_for(path):

@@ -84,7 +84,7 @@ def python():
 
 
 def headers():
-    """Returns a page with weft.h, in parts under its own headings, and with the whole of weft.hpp."""
+    """Returns a page with weft.h, divided by its own headings, and with the whole of weft.hpp."""
     c, cpp = ((ROOT / path).read_text() for path in HEADERS)
     parts = re.split(r"^/\* ---- (.+?) -+(?: \*/)?\n", c, flags=re.M)
     text = f"# C and C++: the headers\n\n## weft.h\n\n{block(parts[0].strip(), 'c')}\n"

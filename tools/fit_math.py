@@ -42,7 +42,8 @@ def horner(coefs, x):
 
 
 def extrema(errors, count):
-    """Returns one extreme point per run of equal sign; the `count` neighbouring ones with the largest errors."""
+    """Returns `count` neighbouring extreme points with the largest errors; each run of errors of equal sign has one
+    such point."""
     best = []
     for x, e in errors:
         if best and (best[-1][1] > 0) == (e > 0):
@@ -58,7 +59,7 @@ def extrema(errors, count):
 
 
 def away_from_zero(f, limit, near):
-    """Returns f, with the value `limit` where x is too close to 0 for f's cancellation."""
+    """Returns f, replaced by the value `limit` for x so close to 0 that computing f cancels digits."""
     return lambda x: limit if abs(x) < near else f(x)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-kc: compiles one kernel file through libweft-codegen, for CI (every kernel header for every family of chips) and
-// for whoever writes kernels.
+// for developers of kernels.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -5,8 +5,8 @@ onnxruntime, and the forms that Weft refuses.
 
 usage: tools/operators.py [--check] [--weft build/release/bin/weft]
 
-With --check nothing is written, and the exit code is 1 if the page is not what would be written. The limits stand beside each
-operator's entry in src/frontends/onnx (import/call.h: Operator::limits).
+With --check nothing is written, and the exit code is 1 if the page is not what would be written. The limits are given
+with each operator's entry in src/frontends/onnx (import/call.h: Operator::limits).
 """
 import argparse
 import collections
@@ -93,7 +93,7 @@ def shown_types(names):
 
 
 def is_basic(schema):
-    """Tells whether an operator is ONNX's own, not deprecated, and not defined by other operators."""
+    """True if an operator is ONNX's own, not deprecated, and not defined by other operators."""
     return (isinstance(schema, onnx.defs.OpSchema) and not schema.deprecated and not schema.has_function
             and not schema.has_context_dependent_function)
 

@@ -25,7 +25,8 @@ FIELDS = {
 
 
 class Kind(NamedTuple):
-    """The types of one kind of option; the members of the C struct, with the option's name for {} and that of the count for {count}."""
+    """The types of one kind of option. In the members of the C struct, {} stands for the option's name and {count} for
+    the name of its count."""
 
     members: tuple[str, ...]
     cpp: str
@@ -112,7 +113,8 @@ def name_of(member):
 
 
 def c_members(option):
-    """Returns the members of the C struct; the sentence stands beside the first, or above it where it does not fit."""
+    """Returns the members of the C struct. The description follows the first member, or precedes it if it does not fit
+    there."""
     lines = [f"  {member};" for member in option.members]
     sentence = ("1: " if option.kind in ("flag", "cache", "borrow") else "") + option.sentence
     if len(lines[0]) + len(sentence) <= 112:

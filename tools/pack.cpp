@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-/// The kernels of all models for one chip, each once.
+/// The kernels of all models for one chip, without duplicates.
 class Sources {
  public:
   explicit Sources(const std::string& chip) : device_(chip), chip_(plain_chip(find_target(chip))) {}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pack.py FILE [--chips all|host] [--models FOLDER]: makes the pack of compiled kernels that Weft ships with (kernel_build/kernel_pack.h).
 
-The kernels are those of the bench models, with other weights, and of small networks that contain the usual layers of
+The kernels are those of the bench models, with random weights, and of small networks that contain the usual layers of
 convolutional networks and transformers. Kernels do not depend on sizes, so one layer covers all layers of its kind.
 WEFT_BUILD names another build than build/release.
 """
@@ -28,7 +28,7 @@ CHIPS = {
             SERVER + ZEN4, f"{SERVER}{ZEN4}+avxvnni", f"{SERVER}+amx-bf16+amx-int8+amx-tile{ZEN4}+avxvnni"],
 }
 ACTIVATIONS = ["none", "relu", "relu6", "silu", "hardswish", "sigmoid", "gelu", "leaky"]
-NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # the activations that networks have after batch norms
+NORMED = ["none", "relu", "relu6", "silu", "hardswish"]  # the activations that usually follow batch norms
 
 
 class Network:

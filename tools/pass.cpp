@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-pass NAME PROGRAM.txt: runs one pass on a program in the text form (as WEFT_DUMP leaves it) and prints the
+// weft-pass NAME PROGRAM.txt: runs one pass on a program in the text form (as WEFT_DUMP writes it) and prints the
 // result.
 #include <CLI/CLI.hpp>
 #include <cstdio>

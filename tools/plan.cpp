@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-plan MODEL CHIP...: prints a model's plan for each chip without compiling kernels: every step with its operands
-// and sizes, every buffer with its place, every kernel's source. tools/replay.py compares two such texts.
+// weft-plan MODEL CHIP...: prints a model's plan for each chip without compiling kernels. A plan has every step with
+// its operands and sizes, every buffer with its place, and every kernel's source. tools/replay.py compares two such
+// texts.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -74,7 +75,7 @@ void show_kernels(const Plan& plan, bool objects) {
   }
 }
 
-/// Prints the plan. The hash of its bytes also covers the fields that are not printed.
+/// Prints the plan, with a hash of its bytes, which also covers the fields that are not printed.
 void show(const Plan& plan, bool objects) {
   show_steps(plan, "load steps", plan.load_steps);
   show_steps(plan, "steps", plan.steps);

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-precision --device D --precision P FOLDER...: runs cases on a device in a precision, and judges them by ref.
-// weft-precision < LINES: the same for each line "DEVICE PRECISION FOLDER", for a caller that asks many times.
+// weft-precision --device D --precision P FOLDER...: runs cases on a device in a precision and compares them with ref.
+// weft-precision < LINES: the same for each line "DEVICE PRECISION FOLDER", for a caller with many requests.
 //
-// A case is a folder with model.onnx and input_N.pb, as ONNX's test data; `other/input_N.pb` are inputs of other sizes
-// for the same program. A file `random` says that no two engines draw the same numbers. Prints a line for each case:
-// its name, then `right`, or `wrong` or `refused` and why.
+// A case is a folder with model.onnx and input_N.pb, as in ONNX's test data; `other/input_N.pb` are inputs of other
+// sizes for the same program. A file `random` marks a case with random operators, for which the values are not
+// compared. Prints a line for each case: its name, then `right`, or `wrong` or `refused` and the reason.
 //
-// How far an answer may be from ref's is measured, not chosen. Ref runs the program that the passes make for the
-// device, with its open sizes, again and again. Each time it rounds every value that the device may keep in 16 bits: to
-// the nearest, all towards zero, all away from zero, and at random. How far these runs are from the exact one is what
-// the format does to this program at its depth. An answer may be `max_times` as far away as the farthest of them was
-// for elements of about its size, an integer no farther than they. Where rounding moves some elements by more than a
-// quarter of the largest one, as the steps of quantised values are, these elements are counted: an answer may have
-// `max_times` as many of them as the run with the most. Where they are more than a quarter of all elements, or rounding
-// decides the number of elements, no answer is wrong: such results are counted as `unknown`. `widest` is the most that
-// an element may be off, beside the largest of its tensor.
+// The allowed error is measured. Ref runs the program that the passes make for the device, with its open sizes, several
+// times. Each run rounds every value that the device may keep in 16 bits: to the nearest, all towards zero, all away
+// from zero, or at random. The differences between these runs and the exact run show how rounding affects this program.
+// The allowed error of a float element is `max_times` the largest difference among elements of about its size; that of
+// an integer is the largest difference.
+//
+// Where rounding changes some elements by more than a quarter of the largest element (values of quantisation steps, for
+// example), such elements are counted. An answer may have `max_times` as many of them as the run with the most. If more
+// than a quarter of all elements change so much, or rounding decides the number of elements, every answer passes and
+// the result counts as `unknown`. `widest` is the largest allowed error of an element, relative to the largest element
+// of its tensor.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -49,7 +51,8 @@ using namespace weft;
 using Tensors = std::vector<Tensor>;
 
 constexpr double max_times = 4, max_share = 0.25;
-/// The error allowed for f32 arithmetic, relative to the largest element, as in tests/random_graphs.
+/// The error allowed for f32 arithmetic: a share of the largest element, plus a constant. tests/random_graphs allows
+/// the same.
 constexpr double f32_share = 2e-5, f32_least = 1e-7;
 constexpr int random_runs = 8;
 
@@ -65,7 +68,7 @@ Tensors read_inputs(const fs::path& folder, const std::vector<onnx::ValueInfo>& 
 
 enum class Way { nearest, towards_zero, away, random };
 
-/// Rounds the values that a device keeps narrow.
+/// Rounds the values that a device stores in 16 bits, as hooks of the reference interpreter.
 class Rounding {
  public:
   Rounding(Way way, DType storage, unsigned seed) : way_(way), storage_(storage), numbers_(seed) {}
@@ -76,7 +79,8 @@ class Rounding {
   }
 
  private:
-  /// Rounds the operands of products; operators that add many numbers sum them in another order.
+  /// Rounds the operands of products. Perturbs the operands of operators that add many numbers, because a device adds
+  /// them in another order.
   void round_operands(const Instruction& i, std::vector<Wide>& in) {
     bool multiplies = i.is<Dot>() || i.is<GroupedDot>() || i.is<BlockDot>() || i.is<Convolution>() || i.is<Attention>();
     bool adds = multiplies || i.is<Reduce>() || i.is<Scan>() || i.is<Softmax>() || i.is<Normalize>() || i.is<Pool>() ||
@@ -88,8 +92,8 @@ class Rounding {
       if (adds && way_ == Way::random) change(x, nudged, !i.is<Convolution>());
       if (multiplies && x.dtype == DType::f32) change(x, [&](double v) { return rounded(storage_, v); });
     }
-    // Values that are rounded inside the kernel: attention's weights of keys, and a block's weights after their scale.
-    // Their other operands are perturbed by the same relative amount.
+    // Kernels also round inside: the softmax weights of attention, and the dequantised weights of BlockDot. Perturbs
+    // the other operand of these products by the same relative amount.
     if (way_ != Way::random) return;
     if (i.is<Attention>()) nudge(in[2], in[2].dtype == DType::f32 ? storage_ : in[2].dtype);
     if (i.is<BlockDot>() && in[0].is_real()) nudge(in[0], storage_);
@@ -151,7 +155,7 @@ class Rounding {
 
 // --- what is right ---------------------------------------------------------------------------------------------------
 
-/// The program for inputs of just these sizes.
+/// Imports the program for inputs of exactly these sizes.
 std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& inputs, onnx::ImportOptions options) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::string name(model.graph.inputs.at(i).name);
@@ -161,7 +165,8 @@ std::unique_ptr<Program> imported(const onnx::Model& model, const Tensors& input
   return onnx::import_model(model, options);
 }
 
-/// Returns inputs that may be static (axes, for example): all but the float data.
+/// Returns the inputs that may be static (axes, for example): all tensors of numbers, except the first of several
+/// inputs if it has several floats.
 std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tensors& inputs) {
   std::map<std::string, Tensor> numbers;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -173,7 +178,7 @@ std::map<std::string, Tensor> numbers_among(const onnx::Model& model, const Tens
   return numbers;
 }
 
-/// The inputs without those that became constants.
+/// Returns the inputs without those that became constants.
 Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Model& model, const Tensors& inputs) {
   Tensors rest;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -184,8 +189,8 @@ Tensors without(const std::map<std::string, Tensor>& constants, const onnx::Mode
 
 bool is_known_late(const Error& error) { return error.info().code == "E159" || error.info().code == "E122"; }
 
-/// Calls `f` without constants. If that fails because values must be known before the run, calls it with these inputs as
-/// constants.
+/// Calls `f` without constants. If that fails because values must be known before the run, calls it with the numbers
+/// among the inputs as constants.
 template <class F>
 auto with_constants(const onnx::Model& model, const Tensors& inputs, F f) {
   try {
@@ -222,7 +227,8 @@ std::vector<Tensors> rounded_runs(const Program& program, const Tensors& inputs,
   return runs;
 }
 
-/// How the device's program was read: with the values of its static inputs, or their lengths where only these decide.
+/// Returns the options with which the device's program was imported: with the values of its static inputs, or with the
+/// length of an input if only the length matters.
 onnx::ImportOptions reading(const onnx::Model& model, const Executable& executable, const Tensors& all,
                             const std::map<std::string, Tensor>& constants) {
   onnx::ImportOptions options{.constants = constants};
@@ -243,7 +249,7 @@ Answers answers_of(const onnx::Model& model, const Tensors& all, const onnx::Imp
   DType precision = context_of(chip, asked).precision;
   DType storage = !is_cpu(chip.kind) || multiplies(precision, chip) ? precision : DType::f32;
   auto program = imported(model, all, known);
-  // The model's open sizes stay open: the device computes, and rounds, what passes would fold if they knew the sizes.
+  // The model's open sizes stay open. With known sizes, passes would fold values that the device computes and rounds.
   auto read = [&] { return onnx::import_model(model, known); };
   return {.right = evaluate(program->main(), inputs),
           .runs = rounded_runs(*program, inputs, DType::f32),
@@ -265,13 +271,13 @@ struct Verdict {
   }
 };
 
-/// One value in all answers.
+/// One output in the device's answer (`got`) and in all runs of ref.
 struct Judged {
   const Tensor &got, &right, &base;
   std::vector<const Tensor*> runs, narrow_runs;
 };
 
-/// The same part of each answer.
+/// Returns the comparison of one part of an output, such as an item of a sequence; `part` selects it in each run.
 template <class Part>
 Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Tensor& base, Part part) {
   Judged item{got, right, base, {}, {}};
@@ -282,7 +288,7 @@ Judged part_of(const Judged& j, const Tensor& got, const Tensor& right, const Te
 
 bool is_alike(const Tensor& a, const Tensor& b) { return a.kind == b.kind && a.dtype == b.dtype && a.dims == b.dims; }
 
-/// Returns how far apart two elements are: infinity if only one is finite or they are different infinities.
+/// Returns the distance of two elements: infinity if only one is finite, or if they are different infinities.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   return std::isfinite(a) && std::isfinite(b) ? std::fabs(a - b) : HUGE_VAL;
@@ -297,7 +303,7 @@ void add_moves(const Tensor& from, std::span<const Tensor* const> runs, std::vec
   }
 }
 
-/// The largest change of each element that rounding made.
+/// Returns the largest change of each element by rounding.
 std::vector<double> moves(const Judged& j) {
   std::vector<double> most(to_doubles(j.right).size(), 0.0);
   add_moves(j.right, j.runs, most);
@@ -332,13 +338,14 @@ std::vector<double> moved_nearby(std::span<const double> right, std::span<const 
 /// True if a change is so large compared with the largest element that any answer would pass.
 bool is_free(double change, double largest) { return !(change <= max_share * std::max(largest, f32_least)); }
 
-double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }  // unmoved integers must be equal
+// Integers that rounding does not change must be equal.
+double times_of(const Judged& j) { return is_float(j.right.dtype) ? max_times : 1; }
 
 double f32_error(const Judged& j, double largest) {
   return is_float(j.right.dtype) ? f32_share * largest + f32_least : 0;
 }
 
-/// Returns the error allowed for each element; nothing if rounding changes some elements so much that any answer would
+/// Returns the error allowed for each element; nullopt if rounding changes some elements so much that any answer would
 /// pass.
 std::optional<std::vector<double>> allowed(const Judged& j, std::span<const double> right,
                                            std::span<const double> most) {
@@ -356,13 +363,13 @@ size_t count_beyond(const Tensor& from, const Tensor& to, double apart) {
   return count;
 }
 
-/// How many elements may be more than `apart` off.
+/// At most `most` elements may have an error above `apart`.
 struct Jumps {
   double apart;
   double most;
 };
 
-/// Returns the allowed jumps; nothing if rounding changes so many elements by large amounts that any answer would pass.
+/// Returns the allowed jumps; nullopt if rounding changes so many elements by large amounts that any answer would pass.
 std::optional<Jumps> allowed_jumps(const Judged& j, std::span<const double> right, std::vector<double> most) {
   auto elements = double(most.size());
   auto quarter = most.begin() + int64_t(elements * (1 - max_share));
@@ -376,7 +383,7 @@ std::optional<Jumps> allowed_jumps(const Judged& j, std::span<const double> righ
   return jumps.most > max_share * elements ? std::nullopt : std::optional(jumps);
 }
 
-/// The first element of `got` that is wrong.
+/// Describes the first wrong element of `got`; empty if all are right.
 std::string difference(const Tensor& got, std::span<const double> right, std::span<const double> most) {
   std::vector<double> values = to_doubles(got);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -413,7 +420,7 @@ void judge_tensor(const Judged& j, const std::string& name, Verdict& verdict) {
 
 size_t items_of(const Tensor& value) { return value.is_tensor() ? 0 : value.items->size(); }
 
-/// Whether types and sizes agree; strings must be equal.
+/// True if types and sizes agree; strings must be equal.
 bool is_as_said(const Tensor& got, const Tensor& right) {
   if (right.is_tensor() && right.dtype == DType::string) return got == right;
   return is_alike(got, right) && items_of(got) == items_of(right);
@@ -484,7 +491,7 @@ std::string check_case(const fs::path& folder, const CompileOptions& options) {
     return compile_file(folder / "model.onnx", with);
   };
   auto executable = has_other ? compiled({}) : with_constants(model, inputs, compiled);
-  if (fs::exists(folder / "random")) {  // no two engines draw the same numbers
+  if (fs::exists(folder / "random")) {  // random operators: no two engines draw the same numbers
     executable->new_context()->run(without(constants, model, inputs));
     return "right 0 known 0 unknown 0 widest";
   }

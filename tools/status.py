@@ -5,9 +5,9 @@
   tools/status.py            # writes them
   tools/status.py --check    # fails if a page is not what this would write; a part of ./x lint
 
-A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the rows. A row
-is refused that lacks one of its keys or names a commit that is not in the history. In docs/status a number may stand
-only between such marks, so that no page claims what no file holds.
+A page holds `<!-- figures: NAME -->...<!-- end -->`; the text between is what the function NAME below makes of the
+rows. A row is refused if it lacks a required key or names a commit that is not in the history. In docs/status numbers
+are allowed only between such marks, so that each figure has a row as its source.
 """
 import collections
 import json
@@ -34,7 +34,7 @@ def git(*words):
 
 
 def strangers(commits):
-    """Returns the commits that are not in the history; none in a shallow clone, where that is unknown."""
+    """Returns the commits that are not in the history; none in a shallow clone, because its history is incomplete."""
     shallow = git("rev-parse", "--is-shallow-repository").stdout.strip()
     if shallow != "false":
         return set()
@@ -370,7 +370,7 @@ def zoo_fresh(rows, page):
 
 
 def fresh_of_machine(drawn, machine, networks, page):
-    by_age = lambda row: (row["date"], row["file"])  # rows of one file stand in the order in which they were measured
+    by_age = lambda row: (row["date"], row["file"])  # rows of one file are in the order in which they were measured
     both = {key: [rows[0], rows[-1]] for key, rows in ((key, sorted(rows, key=by_age)) for key, rows in networks.items())}
     cells = lambda row: [ratio(row["peers"].get(peer, {}).get("cpu_ratio")) for peer in PEERS]
     lines = [[*key, *cells(first), number(last["values"]["cpu_ms"]), *(cells(last) if last is not first else [""] * len(PEERS))]
@@ -570,7 +570,7 @@ def counts(rows, page):
 
 
 def node_cases(rows, page):
-    """Counts ONNX's own cases through the public interface."""
+    """Says how many of ONNX's own cases are right through the public interface."""
     rows = [row for row in counted(rows) if row["what"] == "ONNX node cases"]
     if not rows:
         return "not counted yet through the public interface."
@@ -618,7 +618,7 @@ def quantisation(rows, page):
     judges = [judge for judge in ("files", "text", "retrieval", "speech", "perplexity") if ("float", judge) in found]
     engines = sorted({engine for engine, _ in found}, key=lambda engine: (engine != "float", not engine.startswith("weft"), engine))
     def mark(values, judge):
-        """Returns a star if the float model's figure is not the one that this row was measured with, because the data
+        """Returns a star if the float model's figure has changed since this row was measured, which means that the data
         changed."""
         now = found["float", judge]["values"]
         if "refused" in values or values == now:

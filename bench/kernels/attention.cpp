@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/attention.h on the shapes of real models. CPU seconds, best of some rounds.
+/// Measures src/kernels/attention.h on the shapes of real models. Times are CPU seconds, the best of several rounds.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/attention.cpp
 #include "kernels/attention.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/conv.h on the convolutions of real networks, compiled natively. CPU seconds, best of some
-/// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/conv.cpp
+/// Measures src/kernels/conv.h on the convolutions of real networks, compiled natively. Times are CPU seconds, the best
+/// of several rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/conv.cpp
 #include "kernels/conv.h"
 
 #include <cstdio>

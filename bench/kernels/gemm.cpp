@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h on the layer shapes of real networks, compiled natively. CPU seconds, best of some
-/// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/gemm.cpp
+/// Measures src/kernels/gemm.h on the layer shapes of real networks, compiled natively. Times are CPU seconds, the best
+/// of several rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/gemm.cpp
 #include "kernels/gemm.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/gemm.h with narrow types, in CPU seconds: floats whose A is converted to scratch while B is
-/// stored in 16 or 8 bits, and 16-bit integers, whose A is read in place and multiplied by pairs or by quads.
+/// Measures src/kernels/gemm.h with narrow types, in CPU seconds. In products of floats, A is converted into scratch
+/// memory and B is stored in 16 or 8 bits. Products of 16-bit integers read A in place and multiply pairs or quads
+/// along k.
 /// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc -I. bench/kernels/gemm_types.cpp
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ using weft::i64, weft::i8, weft::u8;
 
 namespace {
 
-/// Measures a product. `direct`: rows of A are read in place, else they are converted to scratch.
+/// Measures a product. `direct`: rows of A are read in place; otherwise they are converted into scratch memory.
 template <class Mac, class A, GemmTile tile = native_tile, bool direct = false>
 void bench(const char* what, i64 m, i64 n, i64 k) {
   const i64 units = tasks::gemm_units(k, Mac::group);
@@ -52,7 +53,7 @@ std::vector<T, Aligned<T>> room(i64 count) {
   return std::vector<T, Aligned<T>>(static_cast<size_t>(count), T(1));
 }
 
-/// Integers, with an epilogue that scales the sums and stores 16 bits.
+/// Measures products of integers, with an epilogue that scales the sums and stores 16 bits.
 template <class Mac, GemmTile tile>
 double integers(i64 m, i64 n, i64 k) {
   using Unit = typename Mac::Unit;
@@ -104,7 +105,7 @@ void bench_all(i64 m, i64 n, i64 k) {
 
 int main() {
 #if defined(__AMX_BF16__)
-  ::syscall(SYS_arch_prctl, 0x1023, 18);  // a process must ask Linux for the use of AMX's tiles (ARCH_REQ_XCOMP_PERM)
+  ::syscall(SYS_arch_prctl, 0x1023, 18);  // Linux grants a process AMX's tiles only on request (ARCH_REQ_XCOMP_PERM)
 #endif
   bench_all(128, 768, 768), bench_all(128, 768, 3072), bench_all(3136, 64, 256), bench_all(1, 4096, 4096);
   bench_integers(3136, 256, 64), bench_integers(3136, 64, 256), bench_integers(784, 128, 512);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/pack.h: GB/s of source read, for the layouts in which weights arrive. CPU seconds, best of some
-/// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/pack.cpp
+/// Measures src/kernels/pack.h: GB/s of source read, for the layouts in which weights arrive. Times are CPU seconds,
+/// the best of several rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/pack.cpp
 #include "kernels/pack.h"
 
 #include <cstdio>
@@ -20,7 +20,7 @@ void bench(const char* what, const PackB& p) {
   Floats to(static_cast<size_t>(size));
   const f32* source = from.data();
   auto* target = reinterpret_cast<To*>(to.data());
-  asm volatile("" : "+r"(target));  // the result counts as read
+  asm volatile("" : "+r"(target));  // keeps the compiler from removing the writes
   const i64 all = pack_b_tasks<native_tile>(p);
   const Rate rate =
       best_rate(4.0 * from.size(), [&] { pack_b<Mac, native_tile>(Launch<>{nullptr, 0, all}, p, source, target); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// What the kernel benchmarks share: the FMA limit of this core at this moment, and the best rate of several rounds.
-/// Each round is paired with its own measurement of the limit; times are CPU seconds.
+/// Helpers of the kernel benchmarks: the FMA rate that this core reaches at this moment, and the best rate of several
+/// rounds. Each round is paired with its own measurement of the FMA rate; times are CPU seconds.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
@@ -15,7 +15,7 @@ using namespace weft::kernel;
 using weft::i64;
 namespace tasks = weft::tasks;
 
-/// Returns the f32 GFLOP/s of this core at this moment, by FMAs in registers that do not depend on each other.
+/// Returns the f32 GFLOP/s of this core at this moment, from independent FMAs on registers.
 inline double peak_now() {
   using V = Vec<f32, native_tile.lanes>;
   V sums[12];
@@ -52,7 +52,7 @@ Rate best_rate(double flop, const Run& run) {
   return best;
 }
 
-/// Memory as the arena gives it: aligned to 64 bytes.
+/// Memory aligned to 64 bytes, as in the arena.
 template <class T>
 struct Aligned {
   using value_type = T;

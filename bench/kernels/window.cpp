@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/depthwise.h and pool.h on layers of mobilenet_v3_large, resnext50 and resnet50. CPU seconds, best of some
-/// rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/window.cpp
+/// Measures src/kernels/depthwise.h and pool.h on layers of mobilenet_v3_large, resnext50 and resnet50. Times are CPU
+/// seconds, the best of several rounds. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/window.cpp
 #include <cstdio>
 
 #include "kernels/depthwise.h"
@@ -23,7 +23,7 @@ const Case cases[] = {
     {"depthwise", 7, 960, 5, 1, 2},  {"depthwise", 320, 64, 3, 2, 1}, {"depthwise", 160, 72, 5, 2, 2},
 };
 
-/// Sizes for groups of `group` channels in and out.
+/// Returns the sizes of a convolution with `group` input and output channels in each group.
 ConvSizes sizes(const Case& c, int group = 1) {
   const i64 out = (c.image + 2 * c.pad - c.kernel) / c.stride + 1;
   return {.groups = c.channels / group,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Measures src/kernels/winograd.h beside the direct kernel, in f32 and in integers: GFLOP/s count the products of the
-/// direct kernel. Compiled natively. CPU seconds, best of some rounds. What src/lower/cpu/winograd.cpp assumes comes from
-/// here. Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/winograd.cpp
+/// Measures src/kernels/winograd.h and the direct kernel, in f32 and in integers, compiled natively. GFLOP/s count the
+/// operations of a direct convolution for both. Times are CPU seconds, the best of several rounds. The cost model of
+/// src/lower/cpu/winograd.cpp was fitted to these figures.
+/// Build: clang++-19 -std=c++20 -O3 -march=native -Isrc bench/kernels/winograd.cpp
 #include "kernels/winograd.h"
 
 #include <cstdio>
@@ -32,7 +33,7 @@ void print(const char* what, i64 tasks, const Rate& rate, double flop) {
          rate.gflops / rate.peak * 100, 1e-6 * flop / rate.gflops);
 }
 
-/// Measures one kernel, which `run(launch, store)` calls, and prints its rate.
+/// Measures one kernel, which `run(launch, store)` calls, and prints its rate and time.
 template <class Acc, class Run>
 void measure(const char* what, const Case& c, i64 tasks, i64 scratch_bytes, const Run& run) {
   auto scratch = room<char>(scratch_bytes);

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks with onnxruntime that the benchmark's models can show a wrong kernel.
+"""Checks with onnxruntime that the benchmark's models can reveal a wrong kernel.
 
   python bench/models/check.py [NAME ...]
 
 At every size of `NAME.json`: the outputs are finite, no output is constant, and any two members of a batch differ. At
 the first sizes, and at the smallest sizes that are all above 1: every output changes when any one input changes.
-Without such checks a random network could be almost constant, and a wrong kernel would go unnoticed. Needs numpy, onnx
-and onnxruntime.
+A random network could be almost constant; a wrong kernel would then go unnoticed. Needs numpy, onnx and onnxruntime.
 """
 
 import sys
@@ -17,8 +16,8 @@ import onnxruntime
 
 import fill
 
-LEAST_SPREAD = 1e-3  # of an output: standard deviation over root mean square
-LEAST_MOVE = 1e-3  # change of an output, relative to its norm, when one input gets new random values
+LEAST_SPREAD = 1e-3  # least standard deviation of an output over its root mean square
+LEAST_MOVE = 1e-3  # least change of an output, relative to its norm, when one input gets new random values
 
 
 def session(name):
@@ -68,11 +67,12 @@ def check_outputs(engine, outputs):
 
 
 def check_moves(engine, name, feeds, outputs):
-    """Returns the pairs of an output and an input that it ignores, and the smallest change of any output."""
+    """Returns the pairs (output, input) in which the output ignores the input, and the smallest change of any
+    output."""
     wrong, least = [], np.inf
     for key in feeds:
         if feeds[key].size == 0:
-            continue  # no past yet
+            continue  # an empty past cannot be changed
         after = run(engine, {**feeds, key: moved(name, key, feeds[key])})
         for output, value in outputs.items():
             move = norm(after[output] - value) / norm(value)
@@ -84,7 +84,7 @@ def check_moves(engine, name, feeds, outputs):
 
 def how_small(sizes):
     """Returns a sort key for sizes: their product. Sizes that contain a 1 come last, because a single position may
-    ignore a mask and its past may be empty."""
+    ignore a mask and the past may be empty."""
     return 1 in sizes.values(), np.prod([size or 1 for size in sizes.values()])
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the graphs without weights that lie beside this script. Needs torch, torchvision, transformers, onnxscript and
-onnxruntime; run it only to change a model (a minute each).
+"""Writes the graphs without weights that are kept beside this script. Needs torch, torchvision, transformers,
+onnxscript and onnxruntime; run it only to change a model (a minute each).
 
   python bench/models/export.py [NAME ...]
 
 Each network of `networks.py` is exported with PyTorch's own exporter, as a user would do it. Then every weight above 1
-KiB is taken out: it becomes an input of the graph, and `NAME.json` says by which distribution `fill.py` makes it again.
+KiB is taken out: it becomes an input of the graph, and `NAME.json` names the distribution from which `fill.py` makes it
+again.
 """
 
 import json
@@ -28,10 +29,10 @@ HERE = Path(__file__).resolve().parent
 SMALL = 1024  # bytes up to which a weight stays in the graph
 SEED = 1
 
-# Distributions of inputs for which standard normal numbers are unsuitable, and the sizes at which a model is measured.
+# TOKENS: the vocabulary of models with token ids as inputs. CASES: the sizes at which a model is measured.
 TOKENS = {"bert_base": 30522, "gpt2_prefill": 50257, "gpt2_decode": 50257}
 PLAIN = [{"batch": 1}, {"batch": 8}]
-COUNTED = 2  # the number of cases that are timed; their operations are counted in a run
+COUNTED = 2  # the first cases of a model, which are timed and for which `gflop` is recorded
 CASES = {
     "bert_base": [
         {"batch": 1, "seq": 128},
@@ -74,9 +75,9 @@ CASES = {
 
 
 def enliven(module):
-    """Adds noise to constant weights, because they hide mistakes (a forgotten bias of zero, a swapped axis). The scale
-    factors of batch normalisation stay 1: they are folded into convolutions, whose weights must remain multiples of the
-    values that fill.py draws."""
+    """Adds noise to constant weights, because constant weights hide mistakes (a forgotten bias of zero, a swapped
+    axis). The scale factors of batch normalisation stay 1: they are folded into convolutions, whose weights must remain
+    multiples of the values that fill.py draws."""
     with torch.no_grad():
         for name, weight in module.named_parameters():
             factor = isinstance(module.get_submodule(name.rpartition(".")[0]), torch.nn.BatchNorm2d) and name.endswith(
@@ -100,8 +101,9 @@ def draw_convolutions(module):
 
 
 def take_statistics(norm, arguments, _):
-    """Returns a hook that sets the statistics of batch normalisation from its input: a mean for each channel, but one
-    variance for all, so that folding it multiplies all weights of the convolution by the same number."""
+    """A forward hook that sets the statistics of batch normalisation from its input. It sets a mean for each channel
+    but one variance for all channels, so that folding it multiplies all weights of the convolution by the same
+    number."""
     x = arguments[0]
     norm.running_mean.copy_(x.mean((0, 2, 3)))
     norm.running_var.fill_(x.var((0, 2, 3), unbiased=False).mean())
@@ -109,8 +111,8 @@ def take_statistics(norm, arguments, _):
 
 
 def settle(network):
-    """Sets statistics from random data, so that activations stay near unit scale and answers differ: without them a
-    deep random network answers nearly the same to everything."""
+    """Sets the statistics of batch normalisation from random data, so that activations stay near unit scale and answers
+    differ. Without these statistics a deep random network gives nearly the same answer for every input."""
     norms = [part for part in network.module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
     hooks = [norm.register_forward_hook(take_statistics) for norm in norms]
     with torch.no_grad():
@@ -193,8 +195,8 @@ def distribution(name, value):
 
 
 def describe_with(drawn):
-    """Describes a weight like `distribution`, with two exceptions: weights that draw_convolutions has set are described
-    by their recipe, and biases that come from batch normalisation are kept."""
+    """Returns a function that describes a weight as `distribution` does, with two exceptions. Weights set by
+    draw_convolutions are described by their recipe, and biases that come from batch normalisation are kept."""
 
     def describe(name, value):
         if name.endswith("weight_bias"):
@@ -243,7 +245,8 @@ def draw_inputs(name, network):
 
 
 def gflop(network, sizes):
-    """Multiplications and additions of one run, 1e9 of them. Fused attention is not counted, so it is taken apart."""
+    """Returns the multiplications and additions of one run, in units of 1e9. Decomposes fused attention first, because
+    the counter skips it."""
     inputs = []
     for key, value in network.inputs.items():
         dims = list(value.shape)

@@ -8,9 +8,10 @@
 them from a seed, so that the file is the same, bit for bit, wherever it is made. Needs only numpy and onnx.
 
 The generator: element k (from 0) of weight `w` comes from the 64 bits z = mix(key + (k + 1) * 0x9E3779B97F4A7C15),
-modulo 2^64, where key is the first 8 bytes (little-endian) of the SHA-256 of "seed/w", and mix ends splitmix64.
+modulo 2^64, where key is the first 8 bytes (little-endian) of the SHA-256 of "seed/w", and mix is the final mixing
+function of splitmix64.
   uniform [low, high]    low + (z >> 40) * ((high - low) / 2^24)
-  normal [mean, std]     mean + (sum of the four 16-bit quarters of z - 131070) * (std / 37837.2): a bell of +-3.46 std
+  normal [mean, std]     mean + (sum of the four 16-bit quarters of z - 131070) * (std / 37837.2): bell curve, +-3.46 std
   integers [low, high]   low + ((z >> 32) * (high - low) >> 32): whole numbers, high excluded
   constant c             c everywhere
   count [first, step]    first + k * step
@@ -78,7 +79,8 @@ DRAWN = {"normal": as_normal, "uniform": as_uniform, "integers": as_integers}
 
 
 def draw(how, dims, dtype, seed, name):
-    """Returns an array by one entry of a recipe, such as {"normal": [0, 0.02]}; `seed` and `name` choose the stream."""
+    """Returns an array that is drawn as an entry of a recipe describes, such as {"normal": [0, 0.02]}; `seed` and
+    `name` choose the stream."""
     ((kind, value),) = how.items()
     count = int(np.prod(dims))
     if kind == "constant":
@@ -113,7 +115,7 @@ def one_weight(name, weight):
 
 
 def quantized(how, graph, dtype):
-    """Returns the same weight as the unquantised model has, divided by the scales that calibration found."""
+    """Returns the weight of the unquantised model divided by the scales that calibration found, and rounded."""
     weight, scale = one_weight(how["model"], how["weight"]), kept(graph, how["scale"])
     limits = np.iinfo(dtype)
     steps = np.rint(weight / scale.reshape([-1] + [1] * (weight.ndim - 1)))
@@ -133,7 +135,7 @@ def load_stripped(name):
 
 
 def filled(name):
-    """Returns the whole model as a ModelProto: inputs that stand for weights become initializers."""
+    """Returns the whole model as a ModelProto: inputs that replace weights become initializers."""
     if name not in names():
         raise SystemExit(f"no model is called '{name}'; there are {', '.join(names())}")
     model, wanted = load_stripped(name)

@@ -20,14 +20,15 @@ BATCH = "batch"
 
 
 def import_torchvision():
-    """Imports a torchvision that was built for another torch: its C++ operators (such as NMS) are missing and unused
-    here, so their names are declared. Call it before transformers is imported, which imports torchvision."""
+    """Imports a torchvision that was built for another version of torch. Its C++ operators (such as NMS) are then
+    missing; nothing here uses them, so only their names are declared. Call it before transformers is imported, which
+    imports torchvision."""
     declared = []
     while True:
         try:
             import torchvision
 
-            return torchvision, declared  # the declarations live as long as their list
+            return torchvision, declared  # the declarations are removed with the object `declared`
         except RuntimeError as error:
             missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
             if not missing:
@@ -95,7 +96,7 @@ def mobilenet_v3_large():
 
 def vit_b_16():
     network = picture_classifier("vit_b_16", calibrate=False)
-    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # torchvision starts it at zero: all answers equal
+    nn.init.normal_(network.module.heads.head.weight, std=0.02)  # torchvision starts with zeros: all answers equal
     return network
 
 
@@ -119,7 +120,7 @@ class Bottleneck(nn.Module):
 
 
 class SplitBlock(nn.Module):
-    """Half of the channels go through a chain of bottlenecks; every stage of the chain joins the result."""
+    """Sends half of the channels through a chain of bottlenecks and concatenates the outputs of all stages."""
 
     def __init__(self, c_in, c_out, depth, residual):
         super().__init__()
@@ -182,8 +183,8 @@ class DetectorHead(nn.Module):
 
 
 class Detector(nn.Module):
-    """The shape of a nano YOLO: split blocks, pyramid pooling, a feature pyramid up and down, decoupled heads; no
-    NMS."""
+    """A network with the structure of a nano YOLO: split blocks, pyramid pooling, a feature pyramid up and down,
+    decoupled heads; no NMS."""
 
     def __init__(self):
         super().__init__()
@@ -345,7 +346,8 @@ class LlamaLayer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Layers of the Llama kind on hidden states: `past` cached positions (0 in a prefill), then `seq` new ones."""
+    """Transformer layers as in Llama, applied to hidden states: `past` cached positions (0 in a prefill), then `seq`
+    new ones."""
 
     def __init__(self, width=1024, heads=16, kv_heads=4, inner=2816, layers=2):
         super().__init__()

@@ -3,9 +3,9 @@
 
 `RECIPES[name]` is a `Recipe`. `module(name)` builds the network, `inputs(name, batch)` its inputs, and `exported(name)`
 the path of its ONNX file, exported once with a free batch and kept beside the bench models. Every second network of the
-forty is for fitting heuristics (`FITTED`), the others (`JUDGING`) judge them. A list of `FRESH` is named after the day
-on which it was drawn (the second of a day has a `b`). Its networks are measured once before anybody tunes for them;
-only the rows of that first measurement judge the heuristics.
+forty is for fitting heuristics (`FITTED`); the others (`JUDGING`) test them. A list of `FRESH` is named after the day
+on which its networks were chosen (the second list of a day has a `b`). Its networks are measured once before anybody
+tunes for them; only that first measurement tests the heuristics.
 """
 
 import sys
@@ -26,7 +26,7 @@ PICTURE = (3, 224, 224)
 @dataclass
 class Recipe:
     build: Callable[[], nn.Module]
-    shape: tuple = PICTURE  # of one item of the batch
+    shape: tuple = PICTURE  # the sizes of one item of the batch
     vocabulary: int = 0  # number of token ids; 0: the input is floating-point
 
 
@@ -41,7 +41,7 @@ def segmentation(name):
 
 def timm_model(name, shape=PICTURE, fused=True):
     """Makes a network of timm. `fused=False` writes attention out as products and a softmax: the export to ONNX refuses
-    scaled_dot_product_attention of five axes."""
+    scaled_dot_product_attention on tensors of five axes."""
 
     def build():
         import timm
@@ -64,7 +64,7 @@ def hidden(outputs):
 
 
 def transformer(kind, config, shape, vocabulary=0, feed="input_ids", **options):
-    """Returns a class of transformers with its default configuration, with `options` applied."""
+    """Returns the recipe of a model class of transformers with its default configuration, changed by `options`."""
 
     def build():
         import transformers
@@ -190,7 +190,7 @@ class DilatedBlock(nn.Module):
 
 
 class TemporalNet(nn.Sequential):
-    """Frames of a spectrogram [80, t] to 40 classes for each frame."""
+    """Maps frames of a spectrogram [80, t] to 40 class scores for each frame."""
 
     def __init__(self, channels=96):
         blocks = [DilatedBlock(channels, 2 ** (depth % 6)) for depth in range(12)]
@@ -238,7 +238,7 @@ class VolumeUNet(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """EDSR, baseline: residual blocks without norms, PixelShuffle twice to four times the size."""
+    """EDSR, baseline: residual blocks without norms, then two PixelShuffles to four times the size."""
 
     def __init__(self, channels=64, blocks=8):
         super().__init__()
@@ -271,7 +271,8 @@ class StyleLayer(nn.Module):
 
 
 class StyleDecoder(nn.Module):
-    """A vector of 128 numbers to a picture of 128 x 128: bilinear upsampling, styles, a picture summed over all sizes."""
+    """Maps a vector of 128 numbers to a picture of 128 x 128 pixels, with bilinear upsampling and styles. Sums the
+    pictures of all sizes."""
 
     def __init__(self, widths=(256, 256, 128, 96, 64, 32)):
         super().__init__()

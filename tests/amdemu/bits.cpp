@@ -24,7 +24,8 @@ u8 to_float8(f32 x, Float8 kind) {
   const int overflow = kind.has_infinity() ? sign | 0x7c : not_a_number;
   if (x != x) return static_cast<u8>(not_a_number);
   if (std::isinf(x)) return static_cast<u8>(overflow);
-  int best = 0;  // codes of positive numbers rise with their values: bisection finds the neighbours, then rounds
+  // Codes of positive numbers grow with their values, so bisection finds the largest code that is not above |x|.
+  int best = 0;
   const int last = kind.fnuz ? 0x7f : kind.has_infinity() ? 0x7b : 0x7e;
   const f32 size = std::fabs(x);
   for (int step = 64; step > 0; step /= 2) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-/// Numbers as the registers of a GPU hold them.
+/// Numbers in the formats of a GPU's registers.
 namespace weft::amdemu {
 
 using i8 = int8_t;
@@ -33,8 +33,8 @@ inline u16 to_bf16(f32 x) {
   return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/// The format of an 8-bit float: the bits of its exponent, and whether it is of the FNUZ kind (gfx94x: no infinity, one
-/// NaN, no negative zero) or of the OCP kind (gfx12).
+/// The format of an 8-bit float: the number of exponent bits, and the kind. FNUZ is the kind of gfx94x (no infinity,
+/// one NaN, no negative zero), OCP that of gfx12.
 struct Float8 {
   int exponent_bits = 4;
   bool fnuz = false;
@@ -47,7 +47,7 @@ f32 float8_to_f32(u8 bits, Float8 kind);
 /// Rounds to nearest, ties to even; overflow becomes infinity, or NaN in formats without infinity.
 u8 to_float8(f32 x, Float8 kind);
 
-/// f32 to f16 towards zero.
+/// Rounds f32 to f16 towards zero.
 u16 to_f16_towards_zero(f32 x);
 
 /// Returns zero with the sign of x if x is denormal, else x: the transcendental instructions neither read nor write
@@ -71,7 +71,7 @@ T maximum_number(T a, T b) {
   return a > b || (a == b && !std::signbit(static_cast<f32>(a))) ? a : b;
 }
 
-/// Returns the middle of three numbers; if one is NaN, the smallest of the others.
+/// Returns the median of three numbers; if one is NaN, the smallest of the others.
 template <class T>
 T median_number(T a, T b, T c) {
   if (a != a || b != b || c != c) return minimum_number(minimum_number(a, b), c);
@@ -99,10 +99,10 @@ To to_integer(From x) {
 /// Returns `count` bits from bit `first` on; the hardware uses the low five bits of `first` and `count`.
 u32 bit_field(u32 x, u32 first, u32 count);
 i32 signed_bit_field(i32 x, u32 first, u32 count);
-/// v_perm_b32: four bytes chosen from eight by `selector`.
+/// Returns four bytes that `selector` chooses from the eight of `high` and `low` (v_perm_b32).
 u32 permuted_bytes(u32 high, u32 low, u32 selector);
-/// v_cmp_class: returns whether the number belongs to one of the classes in `mask` (bits 0 and 1: NaN, then from
-/// -infinity to +infinity).
+/// Returns whether the number belongs to one of the classes in `mask` (v_cmp_class). Bits 0 and 1: NaN; the next bits:
+/// the classes from -infinity to +infinity.
 bool has_class(f64 x, bool quiet, bool denormal, u32 mask);
 bool has_class(f32 x, u32 mask);
 bool has_class(f64 x, u32 mask);

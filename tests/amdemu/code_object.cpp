@@ -29,7 +29,7 @@ T at(const u8* bytes, u64 offset) {
   return value;
 }
 
-// The parts of ELF that are used, by their numbers in the specification.
+// Constants of the ELF format and of its AMDGPU extension.
 constexpr u32 segment_load = 1, segment_note = 4, section_relocations = 4, section_dynamic_symbols = 11,
               relocation_relative = 13, note_metadata = 32, machine_amdgpu = 224, symbol_object = 1;
 

@@ -131,7 +131,7 @@ constexpr NamedRegister named_registers[] = {{"vcc", vcc, 2},
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// "name(x)" or "|x|" around an operand is taken off.
+/// Removes `open` and `close`, such as "abs(" and ")", from both ends of an operand; false if they are not there.
 bool strip(std::string& word, const char* open, char close) {
   if (!word.starts_with(open) || word.back() != close) return false;
   word = word.substr(std::strlen(open), word.size() - std::strlen(open) - 1);
@@ -148,7 +148,7 @@ void read_wrappers(std::string& word, Operand& operand) {
   operand.sign_extend = strip(word, "sext(", ')');
 }
 
-/// "v7", "s[4:5]": the letters, then a number or a range.
+/// Parses a register or range, such as "v7" or "s[4:5]": the letters, then a number or a range.
 bool read_register(const std::string& word, const char* letters, OperandKind kind, int base, Operand& operand) {
   if (!word.starts_with(letters)) return false;
   const char* at = word.c_str() + std::strlen(letters);
@@ -306,7 +306,7 @@ const std::map<std::string, Reader>& modifier_readers() {
   return table;
 }
 
-/// Hints about caches: nothing here depends on them.
+/// True for cache hints, which the emulator ignores.
 bool is_cache_hint(const std::string& key) {
   for (const char* hint : {"slc", "dlc", "nt", "sc1", "nv", "scope"}) {
     if (key == hint) return true;
@@ -371,7 +371,7 @@ bool has_free_text(const std::string& name) {
   return false;
 }
 
-/// s_set_gpr_idx_on s4, gpr_idx(SRC0,DST)
+/// Parses the operands of s_set_gpr_idx_on, such as "s4, gpr_idx(SRC0,DST)".
 void read_index_mode(const std::string& rest, Instruction& i) {
   const char* names[] = {"SRC0", "SRC1", "SRC2", "DST"};
   for (int k = 0; k < 4; ++k) {

@@ -23,7 +23,7 @@ class Disassembler {
   void* context_ = nullptr;
 };
 
-/// Reads the text of an instruction that lies at `pc`; throws Fault, naming it, when it has no semantics here.
+/// Parses the text of an instruction at address `pc`; throws Fault with the instruction if the emulator lacks it.
 std::unique_ptr<Instruction> decode(const std::string& text, u64 pc, u32 bytes);
 
 /// Returns the table's name for a mnemonic: "v_add_f32_e32" is "v_add_f32", "global_load_dwordx4" "global_load_b128".

@@ -47,7 +47,7 @@ void copy(const Work& work) {
   std::memmove(host_pointer(address_of(work.to)), from, work.count);
 }
 
-/// One line of JSON for each kernel.
+/// Writes one line of JSON for each kernel.
 void write_report(const Driver& d) {
   if (options().report.empty()) return;
   std::ofstream out(options().report, std::ios::app);
@@ -125,7 +125,7 @@ void Driver::run(Stream* stream, Work& work) {
     case Work::Kind::wait:
       if (work.event->stream != stream) run_until(work.event->stream, work.wanted);
       return;
-    case Work::Kind::call:  // a host call may wait for other threads
+    case Work::Kind::call:  // runs without the lock, because the function may wait for other threads
       mutex.unlock();
       work.call(work.data);
       mutex.lock();
@@ -180,7 +180,7 @@ int Driver::submit(Stream* stream, Work work) {
     stream->recording->work.push_back(std::move(work));
     return success;
   }
-  // The default stream and those that wait for it run in the order of their calls.
+  // The default stream and the streams that synchronise with it run their work in the order of the calls.
   if (stream == &default_stream) {
     for (Stream* other : streams) {
       if (!other->non_blocking) run_until(other, other->submitted);

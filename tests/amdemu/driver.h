@@ -9,8 +9,8 @@
 
 #include "launch.h"
 
-/// The state behind the functions of HIP: devices, streams, which run their work only when the program waits for it,
-/// events, recorded graphs. One lock guards all of it.
+/// The state behind the functions of HIP: devices, streams, events and recorded graphs. Streams run their work only
+/// when the program waits for it. One lock guards all of this state.
 namespace weft::amdemu {
 
 /// Numbers of HIP's errors (hipError_t).
@@ -84,7 +84,7 @@ struct Event {
   Graph* recording = nullptr;
 };
 
-/// The state of the process; hold `mutex` for everything.
+/// The state of the process; hold `mutex` for every access.
 struct Driver {
   std::recursive_mutex mutex;
   Stream default_stream;
@@ -103,7 +103,7 @@ struct Driver {
   std::map<std::string, Record> records;  ///< by kernel
 
   Stream* stream(void* handle) { return handle ? static_cast<Stream*>(handle) : &default_stream; }
-  /// Queues work, or records it.
+  /// Queues work, or records it if the stream is being captured.
   int submit(Stream* stream, Work work);
   void run_until(Stream* stream, u64 count);
   /// Runs the stream's work, and the work that it waits for.

@@ -9,12 +9,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build/release"))
 LIBRARY = BUILD / "lib/libamdemu.so"
-CHIPS = ["gfx1100", "gfx942", "gfx1201"]  # waves of 32 with WMMA of two kinds, waves of 64 with MFMA
+CHIPS = ["gfx1100", "gfx942", "gfx1201"]  # gfx1100, gfx1201: waves of 32, two kinds of WMMA; gfx942: waves of 64, MFMA
 
 
 def run(chips, program, *arguments, **options):
-    """Runs a program of the build, or any program by its whole path; returns the finished process. `options` are AMDEMU_ variables in
-    small letters."""
+    """Runs a program of the build, or any program by its whole path; returns the finished process. `options` are
+    AMDEMU_ variables, in lower case and without the prefix."""
     extra = {f"AMDEMU_{name.upper()}": str(value) for name, value in options.items()}
     of_build = {"WEFT_HIP_LIBRARY": str(LIBRARY), "PYTHONPATH": str(BUILD / "python"), "AMDEMU_CHIPS": chips}
     environment = os.environ | of_build | extra

@@ -21,7 +21,7 @@ int result(int error) {
   return error;
 }
 
-/// Runs the body under the driver's lock; its result becomes the function's and the thread's last error.
+/// Runs the body under the driver's lock; returns its result and keeps it as the thread's last error.
 template <class Body>
 int locked(Body body) {
   Driver& d = driver();
@@ -49,9 +49,9 @@ int describe(void* to, int device) {
   std::snprintf(p.to, name_bytes, "emulated %s", chip.name.c_str());
   p.set<size_t>(288, static_cast<size_t>(chip.memory_gib) << 30);
   p.set<size_t>(296, Chip::lds_bytes);
-  p.set(304, 65536);  // registers of a block
+  p.set(304, 65536);  // registers per block
   p.set(308, chip.wave);
-  p.set(320, 1024);  // threads of a block
+  p.set(320, 1024);  // threads per block
   p.set(348, chip.clock_mhz * 1000);
   p.set(388, chip.units);
   p.set(616, chip.l2_mib << 20);
@@ -92,7 +92,7 @@ int release(void* memory) {
   });
 }
 
-/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read at once, as a
+/// Copies bytes. Memory of the device must be in one region; host memory that is not pinned is read immediately, as a
 /// driver does.
 int copy(void* to, const void* from, size_t bytes, CopyKind kind, void* handle, bool waits) {
   return locked([&](Driver& d) -> int {
@@ -121,7 +121,7 @@ int fill(void* to, unsigned value, size_t count, int width, void* stream) {
   });
 }
 
-/// Returns the code object for a chip inside a bundle as clang makes it; if the image is no bundle, the image itself.
+/// Returns the code object for a chip from a bundle of clang; returns the image itself if it is no bundle.
 const void* unbundled(const void* image, const std::string& chip) {
   const char* bytes = static_cast<const char*>(image);
   constexpr size_t magic_bytes = 24;
@@ -148,7 +148,7 @@ int check_sizes(const Kernel& kernel, const LaunchSizes& s) {
   return kernel.lds_bytes + s.dynamic_lds > Chip::lds_bytes ? out_of_resources : success;
 }
 
-/// Reads arguments as HIP takes them: a pointer for each, or {1, buffer, 2, &size, 3}.
+/// Reads arguments in both of HIP's forms: a pointer for each, or {1, buffer, 2, &size, 3}.
 int read_arguments(const Kernel& kernel, void** parameters, void** extra, std::vector<u8>& bytes) {
   if ((parameters && extra) || (!parameters && !extra && kernel.explicit_bytes)) return invalid_value;
   bytes.resize(kernel.explicit_bytes);
@@ -286,7 +286,7 @@ WEFT_HIP int hipStreamWaitEvent(void* handle, void* which, unsigned) {
     Stream* stream = d.stream(handle);
     auto* event = static_cast<Event*>(which);
     if (!d.events.contains(event)) return invalid_handle;
-    if (event->recording) {  // joins the recording
+    if (event->recording) {  // the stream joins the recording
       stream->recording = event->recording;
       return success;
     }

@@ -6,14 +6,14 @@
 
 #include "bits.h"
 
-/// A decoded instruction: operands, modifiers and the function that gives it its meaning.
+/// A decoded instruction: operands, modifiers and the function that executes it.
 namespace weft::amdemu {
 
 struct Wave;
 struct Instruction;
 using Action = void (*)(Wave&, const Instruction&);
 
-/// Numbers of scalar registers with a meaning of their own. flat_scratch and xnack_mask lie at 102 and 104 as on gfx9.
+/// Numbers of the special scalar registers. flat_scratch and xnack_mask are registers 102 and 104, as on gfx9.
 enum ScalarRegister : u16 {
   flat_scratch = 102,
   xnack_mask = 104,
@@ -106,7 +106,7 @@ enum class AtomicKind : u8 {
   add_bf16_pair
 };
 
-/// What a load, store or atomic moves.
+/// The memory access of a load, store or atomic.
 struct MemoryShape {
   MemoryKind kind = MemoryKind::none;
   Space space = Space::global;
@@ -119,7 +119,7 @@ struct MemoryShape {
 
 enum class Element : u8 { f16, bf16, f32, xf32, f64, i8, i4, fp8, bf8, i32 };
 
-/// D = A B + C, where A is rows x depth, for `blocks` independent matrices.
+/// The sizes of a matrix instruction D = A B + C, where A is rows x depth, for `blocks` independent matrices.
 struct MatrixShape {
   int rows = 0, columns = 0, depth = 0, blocks = 1;
   Element a = Element::f16, b = Element::f16, sum = Element::f32;

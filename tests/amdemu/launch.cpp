@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels from launch to end: argument segment, registers at entry, work groups on the threads of the host.
+// Runs a kernel: fills the argument segment, sets the registers at entry, and runs work groups on threads of the host.
 #include "launch.h"
 
 #ifdef __x86_64__
@@ -28,7 +28,8 @@ namespace {
 
 // --- instructions ----------------------------------------------------------------------------------------------------
 
-/// Returns the number of vector registers of a wave; on chips with accumulation registers, these are the last ones.
+/// Returns the number of vector registers of a wave. On chips with accumulation registers it includes them, as the last
+/// ones.
 u32 granted_registers(const Kernel& kernel) { return ((kernel.resource1 & 63) + 1) * 8; }
 u32 first_accumulator(const Kernel& kernel) {
   return kernel.object->is_cdna2_or_later() ? ((kernel.resource3 & 63) + 1) * 4 : 0;
@@ -82,7 +83,7 @@ void count(Wave& w, const Instruction& i) {
   }
 }
 
-/// Executes DPP, which writes only lanes with a valid source lane; with bound_ctrl lanes without one read zero.
+/// Executes an instruction with DPP. Lanes without a valid source lane are not written; with bound_ctrl they read zero.
 void execute_dpp(Wave& w, const Instruction& i) {
   const Modifiers& m = i.modifiers;
   const u64 active = w.exec_mask();
@@ -117,7 +118,7 @@ void execute_indexed(Wave& w, const Instruction& i) {
   moved.action = i.action, moved.text = i.text, moved.name = i.name, moved.operands = i.operands, moved.count = i.count;
   moved.modifiers = i.modifiers, moved.plain = i.plain, moved.keeps_high = i.keeps_high;
   const u16 index = static_cast<u16>(w.s[m0] & 0xff);
-  const int bit_of[] = {3, 0, 1, 2};  // the bits of a, b, c and, last, the result
+  const int bit_of[] = {3, 0, 1, 2};  // the mode bits of the result and of the sources a, b, c
   for (int k = 0; k < std::min(i.count, 4); ++k) {
     Operand& o = moved.operands[static_cast<size_t>(k)];
     if ((w.index_modes >> bit_of[k] & 1) && o.kind == OperandKind::vector) o.index = static_cast<u16>(o.index + index);
@@ -189,7 +190,7 @@ void set_scalars(Wave& w, const Launch& launch) {
     push(~u32{0});
   }
   if (k.properties & 2) push(address_of(&launch.packet));
-  if (k.properties & 4) push(0);  // no queue
+  if (k.properties & 4) push(0);  // there is no queue
   if (k.properties & 8) push(address_of(launch.arguments.data()));
   if (k.properties & 16) push(0);  // no dispatch id
   if (k.properties & 32) push(0);  // private memory is addressed by lane
@@ -263,7 +264,7 @@ void run_wave(Wave& w) {
         text("kernel ", w.kernel->name, " hangs: a wave has run for ", options().limit, " million instructions"));
 }
 
-/// Runs every wave of the group for some instructions; returns true when all waves have ended.
+/// Runs some instructions of every wave of the group; returns true when all waves have ended.
 bool run_group(WorkGroup& group) {
   size_t waiting = 0, ended = 0;
   for (auto& wave : group.waves) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MFMA (CDNA, waves of 64) and WMMA (RDNA 3 and 4, waves of 32): which lane and register holds which element, and the
-// product. Sums run along the depth in order, each step fused; a chip may order and round them otherwise.
+// product. Sums run along the depth in order, each step fused; a real chip may add and round in another order.
 #include <array>
 #include <vector>
 
@@ -120,7 +120,7 @@ T factor(const Wave& w, const Operand& o, u32 lane, int element, Element type, b
   else return real_element(w, o, lane, element, type);
 }
 
-/// Returns one word of the sums to add to, which may be a constant.
+/// Returns one word of C, the sums to which the product is added; C may be a constant.
 u32 addend(const Wave& w, const Operand& o, int word, u32 lane, Meaning meaning) {
   return o.is_register() ? w.row(o, word)[lane] : static_cast<u32>(constant_bits(o, meaning));
 }
@@ -131,8 +131,7 @@ struct Place {
   int block, row, column;
 };
 
-/// Returns the row and column of register `word` of a lane among the sums. A lane holds groups of four rows of one
-/// column.
+/// Returns the row and column of the sum in register `word` of a lane. A lane holds groups of four rows of one column.
 Place sum_place(const MatrixShape& s, int word, u32 lane) {
   const int l = static_cast<int>(lane);
   if (s.sum == Element::f64) return {0, l / 16 + 4 * word, l % 16};
@@ -141,8 +140,8 @@ Place sum_place(const MatrixShape& s, int word, u32 lane) {
   return {l / 4, word, l % 4};
 }
 
-/// Reads the factors. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of
-/// the next block follow.
+/// Reads A or B. A lane holds `depth / groups` consecutive elements of a row of A (a column of B); the elements of the
+/// next block follow.
 template <class T>
 void read_factors(const Wave& w, const Instruction& i, int block, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;
@@ -202,8 +201,8 @@ void mfma(Wave& w, const Instruction& i) {
 
 // --- WMMA ------------------------------------------------------------------------------------------------------------
 
-/// Reads factors. gfx11 holds a whole row in one lane, and a copy of it sixteen lanes on; gfx12 splits the row between
-/// the two halves.
+/// Reads A or B. On gfx11 a lane holds a whole row, and the lane 16 places further holds a copy of it. On gfx12 the two
+/// halves of the wave hold half of each row.
 template <class T>
 void read_wave_factors(const Wave& w, const Instruction& i, Matrices<T>& m) {
   const MatrixShape& s = i.matrix;

@@ -29,7 +29,8 @@ u8* global_pointer(Wave& w, const Instruction& i, u32 lane, u64 address, u32 byt
 
 namespace {
 
-/// True if two waves accessed the byte without a barrier between, one of them writing.
+/// True if this access and an earlier one of another wave touch the byte without a barrier between them, and one is a
+/// write.
 bool is_race(const ByteHistory& h, u32 epoch, u32 wave, Touch touch) {
   const bool others_wrote = h.written == epoch && h.writer != wave && !(touch == Touch::atomic && h.atomic);
   const bool others_read = h.read == epoch && (h.readers & ~(1u << wave)) != 0;
@@ -140,14 +141,14 @@ void move_lane(Wave& w, const MemoryShape& m, const Operand& data, u32 lane, u8*
   std::memcpy(at, &bits, m.bytes);
 }
 
-/// A load outside a buffer gives zeros.
+/// Sets a lane's registers to zero, the result of a load outside a buffer.
 void clear_lane(Wave& w, const MemoryShape& m, const Operand& data, u32 lane) {
   constexpr u8 zeros[16] = {};
   if (m.bytes < 4) return load_part(m, w.row(data)[lane], zeros);
   for (int word = 0; word < m.bytes / 4; ++word) w.row(data, word)[lane] = 0;
 }
 
-/// `pointer(lane)` is null outside a buffer.
+/// Moves the data of each active lane. `pointer(lane)` returns null for an address outside a buffer.
 template <class Pointer>
 void move_lanes(Wave& w, const MemoryShape& m, const Operand& data, Pointer pointer) {
   for_active(w, [&](u32 l) {
@@ -157,8 +158,8 @@ void move_lanes(Wave& w, const MemoryShape& m, const Operand& data, Pointer poin
   });
 }
 
-/// Moves the data of all lanes as one block if they are adjacent and in the region of the last access; else returns
-/// false.
+/// Moves the data of all lanes as one block if they are adjacent and in the region of the last access; otherwise
+/// returns false.
 bool move_block(Wave& w, const MemoryShape& m, const Operand& data, const u64* addresses) {
   if (m.bytes < 4 || w.exec_mask() != w.all_lanes()) return false;
   for (u32 l = 1; l < w.lanes; ++l) {
@@ -233,7 +234,7 @@ u64 read_lane(const Wave& w, const Operand& o, int word, u32 lane, bool wide) {
   return wide ? low | static_cast<u64>(w.row(o, word + 1)[lane]) << 32 : low;
 }
 
-/// What an atomic reads and writes besides memory.
+/// The register operands of an atomic.
 struct AtomicOperands {
   const Operand* result = nullptr;  ///< destination of the old value; null: not returned
   const Operand* value = nullptr;
@@ -308,7 +309,7 @@ void flat_atomic(Wave& w, const Instruction& i) {
   count_lines(w, addresses, i.memory.bytes);
 }
 
-/// Returns the target of a load to LDS: the lanes' words lie in lane order from the address in M0 on.
+/// Returns the target of a load to LDS: words are stored in the order of lanes, from the address in M0 on.
 u8* direct_target(Wave& w, const Instruction& i, u32 lane) {
   const u32 base = (w.s[m0] & 0x3ffff) + static_cast<u32>(i.modifiers.offset);
   return local_pointer(w, i, lane, base + 4 * lane, 4, Touch::write);
@@ -338,7 +339,7 @@ struct Buffer {
   bool is_private() const { return base >> 32 == private_buffer; }
 };
 
-void buffer_access(Wave& w, const Instruction& i) {  // data, address or off, descriptor, scalar offset
+void buffer_access(Wave& w, const Instruction& i) {  // operands: data, address or off, descriptor, scalar offset
   const Modifiers& mods = i.modifiers;
   const MemoryShape& m = i.memory;
   const int first = m.kind == MemoryKind::to_lds ? 0 : 1;
@@ -430,8 +431,8 @@ void permute(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Returns the lane that ds_swizzle reads: four lanes in an order, or the lane's number masked, or (gfx9 and later)
-/// rotated.
+/// Returns the lane that ds_swizzle reads. A pattern permutes groups of four lanes, masks bits of the lane number or,
+/// on gfx9 and later, rotates lanes.
 u32 swizzled_lane(u32 lane, u32 pattern) {
   if ((pattern & 0xe000) == 0xc000) {
     const u32 by = pattern >> 5 & 31;
@@ -454,7 +455,7 @@ void swizzle(Wave& w, const Instruction& i) {
 
 // --- scalar loads ----------------------------------------------------------------------------------------------------
 
-void scalar_load(Wave& w, const Instruction& i) {  // destination, base, offset
+void scalar_load(Wave& w, const Instruction& i) {  // operands: destination, base, offset
   const MemoryShape& m = i.memory;
   const bool buffer = i.is("s_buffer_");
   u64 base = w.read_pair(i[1].index), offset = static_cast<u64>(static_cast<i64>(i.modifiers.offset));
@@ -476,7 +477,7 @@ void scalar_load(Wave& w, const Instruction& i) {  // destination, base, offset
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-/// "load_b32", "store_d16_hi_b16": direction, half, type.
+/// Parses names such as "load_b32" and "store_d16_hi_b16": direction, half, type.
 bool read_move(std::string name, MemoryShape& m) {
   m.store = name.starts_with("store_");
   if (!m.store && !name.starts_with("load_")) return false;
@@ -559,7 +560,7 @@ Action prepare_global(Instruction& i, const std::string& name) {
   if (name.starts_with("atomic_")) {
     if (!read_atomic(name.substr(7), m)) return nullptr;
     m.returns = i.modifiers.returns;
-    // On gfx94x sc0 is also written for the scope of atomics without a result, which have one operand less.
+    // On gfx94x sc0 may also be the scope of an atomic without a result, which has one operand fewer.
     if (!buffer) m.returns &= i.count >= (m.space == Space::flat ? 3 : 4);
     return buffer ? buffer_access : flat_atomic;
   }

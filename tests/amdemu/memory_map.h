@@ -23,7 +23,7 @@ void add_region(u64 address, u64 bytes);
 void remove_region(u64 address);
 /// Returns the region that holds all of the bytes; an empty one if there is none.
 Region find_region(u64 address, u64 bytes);
-/// Returns the bytes of the region that begins at this address; 0 if none does.
+/// Returns the bytes of the region that begins at this address; 0 if there is none.
 u64 region_bytes(u64 address);
 /// Returns a number that changes whenever a region is added or removed, so that a wave may cache the last region that
 /// it found.
@@ -34,7 +34,7 @@ u64 map_version();
 void* allocate_device(size_t bytes);
 void free_device(void* memory);
 
-/// Registers memory for as long as it lives.
+/// Registers memory on construction, and removes it from the map on destruction.
 class MappedBytes {
  public:
   MappedBytes(const void* memory, size_t bytes) : address_(address_of(memory)) { add_region(address_, bytes); }

@@ -8,7 +8,7 @@
 
 namespace weft::amdemu {
 
-/// Reads MessagePack sequentially, as far as the metadata of code objects uses it.
+/// Reads MessagePack sequentially; supports the forms that the metadata of code objects uses.
 class MessagePack {
  public:
   MessagePack(const u8* begin, const u8* end) : at_(begin), end_(end) {}

@@ -28,24 +28,25 @@ void write_mask(Wave& w, const Operand& o, u64 mask);
 
 /// Returns the lane that DPP reads from, or -1 where there is none.
 int dpp_source(const Modifiers& m, u32 lane, u32 lanes);
-/// Moves the lanes of the first source as DPP says; returns them, in `moved`.
+/// Moves the lanes of the first source, `row`, into `moved` as DPP specifies; returns `moved`.
 const u32* moved_by_dpp(const Wave& w, const Instruction& i, const u32* row, u32* moved);
 
-/// Returns word `word` of a source as one u32 for each lane; `room` holds it if registers do not.
+/// Returns word `word` of a source as one u32 for each lane; uses `room` if the values are not in a vector register.
 const u32* source_row(const Wave& w, const Instruction& i, int operand, u32* room, int word = 0,
                       Meaning meaning = Meaning::word);
 
-/// Writes active lanes.
+/// Writes `row` to the active lanes of a register.
 void write_row(Wave& w, const Operand& o, int word, const u32* row);
-/// Writes 16 bits of active lanes; the other half stays, or on gfx9 becomes zero.
+/// Writes 16 bits of active lanes; the other half is kept, or set to zero on gfx9.
 void write_half(Wave& w, const Instruction& i, const u32* row, bool high);
-/// Writes the part of active lanes that SDWA chose.
+/// Writes the part of each active lane's register that SDWA selects.
 void write_part(Wave& w, const Instruction& i, u32* row);
 
-/// Returns the part of `value` that SDWA chose, sign-extended if the operand says so.
+/// Returns the part of `value` that SDWA selects, sign-extended if `sign_extend`.
 u32 sdwa_part_of(u32 value, u8 part, bool sign_extend);
 
-/// Fills values[lane] from operand `operand`; `source` is its number among the sources (op_sel and SDWA count so).
+/// Fills values[lane] from operand `operand`; `source` is its number among the sources (op_sel and SDWA use this
+/// number).
 template <class T>
 void read_vector(const Wave& w, const Instruction& i, int operand, int source, T* values);
 
@@ -106,7 +107,7 @@ void read_vector(const Wave& w, const Instruction& i, int operand, int source, T
   else read_words(w, i, operand, source, values);
 }
 
-/// Returns a pointer to the operand's values: in the registers themselves where nothing changes them, else in `room`.
+/// Returns a pointer to the operand's values: to the registers if no modifier applies, otherwise to `room`.
 template <class T>
 const T* vector_source(const Wave& w, const Instruction& i, int operand, int source, T* room) {
   const Operand& o = i[operand];
@@ -133,7 +134,7 @@ void apply_output_modifiers(const Wave& w, const Modifiers& m, T* values) {
 template <class T>
 constexpr bool is_real = std::is_floating_point_v<T> || std::is_same_v<T, f16>;
 
-/// Writes the result of lanes that are active to operand 0.
+/// Writes the results of active lanes to operand 0.
 template <class T>
 void write_vector(Wave& w, const Instruction& i, T* values) {
   const Modifiers& m = i.modifiers;
@@ -158,7 +159,7 @@ void write_vector(Wave& w, const Instruction& i, T* values) {
   write_row(w, i[0], 0, low);
 }
 
-/// True if results may be written to the register at once.
+/// True if an instruction may write its results directly to the register: 32 bits, no modifier, all lanes active.
 template <class T>
 bool writes_directly(const Wave& w, const Instruction& i) {
   return sizeof(T) == 4 && i.plain && i[0].kind == OperandKind::vector && w.exec_mask() == w.all_lanes();

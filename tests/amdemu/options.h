@@ -11,7 +11,7 @@ struct Options {
 #undef OPTION
 };
 
-/// Read once for the process.
+/// Returns the options, which are read once for each process.
 const Options& options();
 
 }  // namespace weft::amdemu

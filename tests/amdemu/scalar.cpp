@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalar unit: the rows of scalar.def, masks of lanes, branches, calls and barriers.
+// The scalar unit: the entries of scalar.def, masks of lanes, branches, calls and barriers.
 #include <algorithm>
 #include <chrono>
 
@@ -112,7 +112,7 @@ void index_on(Wave& w, const Instruction& i) {
 void index_off(Wave& w, const Instruction&) { w.index_modes = 0; }
 void index_at(Wave& w, const Instruction& i) { w.s[m0] = (w.s[m0] & ~0xffu) | (read_as<u32>(w, i[0]) & 0xff); }
 
-/// Changes nothing: private memory is found by lane here, so its base address does not matter, and no other register is
+/// Changes nothing. Private memory is found by lane here, so its base address does not matter; other registers are not
 /// modelled.
 void setreg(Wave&, const Instruction& i) {
   if (i.text.find("FLAT_SCR") == std::string::npos)

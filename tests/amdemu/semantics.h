@@ -5,7 +5,7 @@
 
 #include "instruction.h"
 
-/// The table of instructions: for each canonical name its function and its unit. Its rows come from scalar.def,
+/// The table of instructions: for each canonical name its function and its unit. Its entries come from scalar.def,
 /// vector.def and a few functions; the names of memory and matrix instructions are parsed.
 namespace weft::amdemu {
 
@@ -15,7 +15,7 @@ struct Semantics {
 };
 using SemanticsTable = std::unordered_map<std::string, Semantics>;
 
-/// Null for a name that is not in the table.
+/// Returns null for a name that is not in the table.
 const Semantics* semantics_of(const std::string& name);
 const SemanticsTable& semantics_table();
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, which leaves containers to the CPU;
-and nodes that read values which a product stores in 16 bits."""
+"""ONNX's node cases of empty reductions and of containers on an emulated AMD GPU, where the CPU computes containers.
+Also tests nodes that read values which a product stores in 16 bits."""
 import json
 import re
 import sys
@@ -27,7 +27,7 @@ def test_empty_reductions_and_containers():
 
 
 def readers_of_a_product():
-    """Returns a product, and nodes that read it at positions known only in the run, or in sorted order."""
+    """Returns a product, and nodes that read its result at positions known only in the run, or in sorted order."""
     constants = {"w": np.eye(16, 24, k=3, dtype=np.float32), "one": np.array(1, np.int64), "three": np.array([3], np.int64),
                  "pads": np.array([1, 2, 0, 3], np.int64)}
     nodes = [("MatMul", "x w", "a", {}), ("GatherND", "a at", "picked", {}), ("GatherElements", "a columns", "elements", {"axis": 1}),
@@ -70,7 +70,7 @@ sys.exit(len(wrong) > 0)
 
 @pytest.mark.parametrize("chip", ["gfx1100", "gfx942"])
 def test_division_of_any_exponents(chip, tmp_path):
-    """Quotients that overflow or are denormal are right too: the compiler implements a division by instructions that
+    """Quotients that overflow or are denormal are also right. The compiler implements a division by instructions that
     scale the operands and scale the result back."""
     value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [20000])
     graph = helper.make_graph([helper.make_node("Div", ["x", "y"], ["z"])], "division", [value("x"), value("y")], [value("z")])

@@ -67,7 +67,7 @@ def test_sizes_and_trips_that_the_run_computes_on_gpus(model, chip, tmp_path):
 
 
 def both_ways(path):
-    """Makes a model of two layers, both directions; the number of steps is a size of the input."""
+    """Makes a recurrent network of two layers in both directions; the number of steps is a size of the input."""
     draw, nodes, weights, x = np.random.default_rng(3), [], [], "x"
     for layer, (width, op) in enumerate([(4, "LSTM"), (10, "GRU")]):
         gates, names = {"LSTM": 4, "GRU": 3}[op], [f"{name}{layer}" for name in "wrb"]
@@ -83,8 +83,8 @@ def both_ways(path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_loops_over_known_sizes_become_graphs(chip, tmp_path):
-    """Runs with the same sizes are captured, all trips in one graph; new sizes get a new graph. Both directions
-    are one loop, and kernels of both share launches."""
+    """Runs with the same sizes are captured, with all trips in one graph; new sizes get a new graph. Both directions of
+    a layer become one loop, and their kernels share launches."""
     both_ways(tmp_path / "model.onnx")
     code = """
 import numpy as np, weft, sys
@@ -108,7 +108,7 @@ for seq in (7, 7, 7, 3, 3, 7, 1, 1, 3, 0, 0):
 
 
 def test_captured_loops_are_queued_on_the_callers_stream(tmp_path):
-    """Two contexts run in two threads, each on a caller's stream; from the third run on, nothing waits."""
+    """Two contexts run in two threads, each on a stream of the caller. From the third run on, the host never waits."""
     both_ways(tmp_path / "model.onnx")
     done = emulated.run("gfx1100", "weft-amd-streams", tmp_path / "model.onnx")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -129,7 +129,7 @@ def test_operators_that_gpus_lack_run_on_the_cpu_between_copies(tmp_path):
 
 
 def test_a_program_may_have_no_kernel(tmp_path):
-    """Only the processor's part of the model is left."""
+    """A model of strings alone runs on the CPU."""
     node = helper.make_node("StringConcat", ["a", "b"], ["y"])
     ports = [[helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in names] for names in (["a", "b"], ["y"])]
     graph = helper.make_graph([node], "g", *ports)
@@ -177,8 +177,8 @@ except weft.Error as error:
 
 
 def test_runs_with_a_deadline_use_the_captured_graph(monkeypatch):
-    """The first run goes step by step and is timed. A later run that will end long before its deadline replays a graph;
-    a run whose deadline is too short ends early."""
+    """The first run executes the steps one by one and is timed. A later run that will end long before its deadline
+    replays a graph; a run whose deadline is too short ends early."""
     monkeypatch.setenv("WEFT_DEBUG", "2")
     done = emulated.run("gfx1100", sys.executable, "-c", WATCHED, emulated.ROOT / "examples/digits/digits.onnx")
     assert done.stdout.split() == ["True", "E403"], done.stdout + done.stderr

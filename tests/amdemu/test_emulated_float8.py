@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of 8-bit floats on emulated AMD GPUs: by the matrix unit where it takes the type, as f16 elsewhere; equal to ref."""
+"""Products of 8-bit floats on emulated AMD GPUs equal those of ref. The matrix unit multiplies the type where it can;
+other chips multiply f16."""
 import os
 
 import numpy as np
@@ -18,7 +19,7 @@ CASES = ALL if os.environ.get("WEFT_TEST_FULL") else SOME
 
 
 class Graph:
-    """Quantised values around products, as `weft quantize` writes them."""
+    """A graph of products with quantised operands, as `weft quantize` writes it."""
 
     def __init__(self, kind):
         self.kind, self.nodes, self.weights, self.draw = kind, [], [], np.random.default_rng(8)
@@ -46,7 +47,8 @@ class Graph:
 
 
 def write(path, kind):
-    """Makes a product with a scale for each column, one of one row, a convolution, and a second product of its result."""
+    """Makes a product with a scale for each column, a product of one row, a convolution, and a second product of its
+    result."""
     g = Graph(kind)
     many = g.node("MatMul", g.rounded("x"), g.weight(1, 72, 40))
     row = g.node("MatMul", g.rounded("row"), g.weight(1, 64, 24))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. Streams run as
-late as they may, so that a missing wait gives a wrong answer; memory starts as NaN; races and invalid addresses end a
-run."""
+"""Whole models on emulated AMD GPUs, compared with ref: kernels, launches, copies, the captured graph. The emulator
+delays the work of streams as long as possible, so that a missing wait gives a wrong answer. Memory is NaN at first;
+races and invalid addresses end a run."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ MODELS = {"digits": DIGITS, "digits in f16": [*DIGITS, "--precision", "f16"], "t
 
 BUDGETS = emulated.ROOT / "tests/amdemu/budgets.json"
 COUNTED = ["instructions", "lines", "bank_conflicts"]
-HEADROOM = 1.25  # factor over the measurement that wrote the budget
+HEADROOM = 1.25  # how far counts may exceed the measurement in the file of budgets
 
 
 def check_budgets(case, chip, measured):
@@ -98,9 +98,9 @@ def save(graph, path):
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_blocks_share_k_of_convolutions(chip, precision, tmp_path):
-    """Convolutions of few pixels and many channels split k: a second kernel adds the parts and runs the epilogue. One
-    has two groups, whose channels are no whole vectors; one has bytes, with a padding value other than zero. One with a
-    short k, rounded in f64, is not split."""
+    """Convolutions of few pixels and many channels are split along k: a second kernel adds the parts and runs the
+    epilogue. One has two groups, whose channels do not fill whole vectors; one has bytes, with a padding value other
+    than zero. One with a short k, computed in f64, is not split."""
     g = main_kernels.Graph()
     image = g.stored("image", 1, 264, 4, 5)
     y = g.node("Conv", image, g.weight("w", 24, 264, 3, 3), g.weight("bias", 24), pads=[1, 1, 1, 1])
@@ -139,8 +139,8 @@ for rows, images in [(1, 1), (1500, 3), (2, 1), (1, 160), (40, 1), (1500, 160), 
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_tiles_for_any_size(chip, tmp_path):
-    """One program serves few rows and many: each run launches the tiles for its own sizes, not those of the run before.
-    Two products share a launch."""
+    """One program works for few rows and for many: each run launches the tiles for its own sizes, not those of the run
+    before. Two products share a launch."""
     g = main_kernels.Graph()
     x, image = g.stored("x", "rows", 64), g.input("image", "images", 16, 5, 6)
     for i in range(2):
@@ -155,8 +155,8 @@ def test_tiles_for_any_size(chip, tmp_path):
 
 @pytest.mark.parametrize("chip", emulated.CHIPS)
 def test_rows_masked_by_the_lowest_number(chip, tmp_path):
-    """Rows whose keys are all masked, as in BERT, give finite numbers: f16 cannot hold the lowest f32, and -inf in its
-    place would give NaN."""
+    """Rows whose keys are all masked, as in BERT, give finite numbers: the mask is the lowest f32, which f16 cannot
+    represent, and -inf in its place would give NaN."""
     g = main_kernels.Graph()
     batch, length, heads, d = 2, 24, 2, 16
     x = g.stored("x", batch, length, heads * d)
@@ -183,7 +183,8 @@ def test_rows_masked_by_the_lowest_number(chip, tmp_path):
 
 
 def test_sizes_in_inputs(tmp_path):
-    """The length of a cache is the value of an input: it is read before each run, also if only it has changed."""
+    """The length of a cache is the value of an input: this value is read before each run, even if nothing else has
+    changed."""
     node = onnx.helper.make_node("GroupQueryAttention", ["q", "k", "v", "old_k", "old_v", "last", "total"], ["y", "new_k", "new_v"],
                                  domain="com.microsoft", num_heads=2, kv_num_heads=1)
     shapes = {"q": [1, 1, 16], "k": [1, 1, 8], "v": [1, 1, 8], "old_k": [1, 1, "past", 8], "old_v": [1, 1, "past", 8]}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are split over several emulated GPUs: captured graphs with collectives in them, by a stand-in for RCCL."""
+"""Models that are split over several emulated GPUs: captured graphs with collectives in them, which a stand-in for RCCL
+runs."""
 import json
 import re
 import sys
@@ -31,7 +32,7 @@ def test_networks_on_two_gpus(monkeypatch, name, chip, tmp_path):
 
 
 def test_replays_and_caches_on_the_devices(monkeypatch, tmp_path):
-    """A graph is captured once and replayed; each cache lies on the device that computes its heads."""
+    """A graph is captured once and replayed; each cache is stored on the device that computes its heads."""
     net = split_networks.llama(layers=1)
     path = net.save(tmp_path / "llama.onnx")
     donate = [word for pair in net.donate.items() for word in ("--donate", "=".join(pair))]
@@ -92,7 +93,7 @@ print(codes, np.isfinite(first).all(), time.monotonic() - began < 5)
 
 def test_a_failing_rank_ends_the_wait_of_the_other(monkeypatch, tmp_path):
     """A host operator fails in one rank while the other rank's stream waits for their sum; after that the communicator
-    is gone."""
+    cannot be used."""
     net = split_networks.Net()
     y = net.op("Same", net.linear(net.floats("x", ["rows", 64], 3, 64), 64, 128), domain="mine")
     net.output(net.linear(net.op("Relu", y), 128, 64), "y")

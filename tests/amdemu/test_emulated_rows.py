@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions and normalisations of few long rows on emulated AMD GPUs, with fused prologues and epilogues. Many blocks
-share each row there; with open sizes a block may compute one part, several, or none."""
+"""Reductions and normalisations of few long rows on emulated AMD GPUs, with fused prologues and epilogues. Many thread
+blocks share each row; with open sizes a block may compute one part, several, or none."""
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import emulated
 
-NODES = {  # outputs: nodes of x[n, 6, h, w], opened by a pointwise prologue and closed by an activation
+NODES = {  # output -> nodes: a pointwise prologue of x[n, 6, h, w], a reduction, an activation
     "mean": [("Mul", "x x", {}), ("ReduceMean", "_ pixels", {"keepdims": 1}), ("Sigmoid", "_", {})],
     "last": [("Transpose", "x", {"perm": [0, 2, 3, 1]}), ("Abs", "_", {}), ("ReduceMean", "_ middle", {"keepdims": 0}), ("Sigmoid", "_", {})],
     "largest": [("Neg", "x", {}), ("ReduceMax", "_ pixels", {"keepdims": 0}), ("Relu", "_", {})],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning through the real HIP code on the emulator: the measured times are those of the emulator and mean nothing;
-everything else is as on a real chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured in
-competition with Weft's own products and convolutions."""
+"""Tuning through the real HIP code on the emulator: times measured on the emulator mean nothing; everything else is as
+on a real chip. Stand-ins for hipBLASLt and MIOpen (tests/amdemu/libraries) are measured in competition with Weft's own
+products and convolutions."""
 import json
 import os
 import re

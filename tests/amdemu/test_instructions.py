@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector instructions and comparisons, bit by bit: numpy evaluates a formula for special values (signed zeros,
+"""Vector instructions and comparisons, compared bit by bit. Numpy evaluates a formula for special values (signed zeros,
 denormals, infinities, NaN, limits), and the emulator must give the same bits. instructions.test has the instructions
 without a formula; together they cover every line of the tables."""
 import itertools
@@ -37,7 +37,7 @@ def register(number, dtype):
 
 
 def masked(result):
-    """Returns the bits of results; a NaN may be any."""
+    """Returns the bits of results as text; "nan" stands for any NaN."""
     any_nan = {2: "nan16", 4: "nan", 8: "nan64"}[result.dtype.itemsize]
     return [any_nan if x != x else word for x, word in zip(result, bits(result).split(","), strict=True)]
 
@@ -86,7 +86,7 @@ def middle(a, b, c):
 
 
 def wide(function, dtype):
-    """Computed in 64 bits, then converted to the type."""
+    """Returns a function that computes `function` in 64 bits and converts the result to `dtype`."""
     return lambda *x: function(*(v.astype(i64) for v in x)).astype(dtype)
 
 

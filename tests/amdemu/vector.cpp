@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of vector.def made into functions over all lanes.
+// Turns the entries of vector.def into functions over all lanes.
 #include <algorithm>
 
 #include "operands.h"
@@ -47,7 +47,7 @@ void ternary(Wave& w, const Instruction& i) {
   if (!direct) write_vector(w, i, room);
 }
 
-/// Returns what the register held that an accumulating instruction will overwrite.
+/// Returns the old value of the register that an accumulating instruction overwrites.
 template <class D>
 const D* old_result(const Wave& w, const Instruction& i, D* room) {
   const Operand& o = i[0];
@@ -123,7 +123,8 @@ void packed(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// Handles two f32 in a pair of registers; a constant or a single scalar register is used for both.
+/// Computes a formula of two f32, which are in a pair of registers; a constant or a single scalar register is used for
+/// both.
 template <auto formula>
 void packed_f32(Wave& w, const Instruction& i) {
   f32 sources[3][2][max_lanes] = {};
@@ -202,7 +203,7 @@ T fixed_quotient(T quotient, T d, T n) {
     return std::numeric_limits<T>::quiet_NaN();
   if (d == 0 || std::isinf(n)) return std::copysign(std::numeric_limits<T>::infinity(), sign);
   if (std::isinf(d) || n == 0) return std::copysign(T(0), sign);
-  if (quotient != quotient) return std::copysign(std::numeric_limits<T>::infinity(), sign);  // the steps overflowed
+  if (quotient != quotient) return std::copysign(std::numeric_limits<T>::infinity(), sign);  // a step overflowed
   return std::copysign(quotient, sign);
 }
 

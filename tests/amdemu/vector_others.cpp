@@ -17,7 +17,7 @@ struct CarryKind {
 };
 
 template <CarryKind kind>
-void carry(Wave& w, const Instruction& i) {  // sum, carry out, a, b, carry in
+void carry(Wave& w, const Instruction& i) {  // operands: sum, carry out, a, b, carry in
   u32 a[max_lanes], b[max_lanes];
   read_vector(w, i, 2, 0, a);
   read_vector(w, i, 3, 1, b);
@@ -83,7 +83,7 @@ void cndmask(Wave& w, const Instruction& i) {
 // --- division --------------------------------------------------------------------------------------------------------
 
 template <class T>
-struct DivisionLimits;  // exponents as the instruction's description has them
+struct DivisionLimits;  // limits of exponents in AMD's description of the instruction
 template <>
 struct DivisionLimits<f32> {
   static constexpr int far_apart = 96, small = 23, scale = 64, bias = 127;
@@ -108,7 +108,7 @@ bool quotient_is_denormal(T n, T d) {
 }
 
 /// Scales `x`, which is the denominator or the numerator, so that the steps of the division neither overflow nor lose
-/// bits; gives whether the last step must scale back.
+/// bits; returns whether the last step must scale back.
 template <class T>
 bool scale_for_division(T& x, T denominator, T numerator) {
   using Limits = DivisionLimits<T>;
@@ -160,8 +160,8 @@ void div_fmas(Wave& w, const Instruction& i) {
   read_vector(w, i, 3, 2, c);
   const u64 scales = w.vcc_mask();
   for_lanes(w, [&](u32 l) {
-    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual names one factor for both cases. The
-    // result is rounded once.
+    // Undoes v_div_scale, which made a quotient smaller or larger; AMD's manual gives only one factor for both cases.
+    // The result is rounded once.
     const int back =
         raw_exponent(c[l]) > DivisionLimits<T>::bias ? DivisionLimits<T>::scale : -DivisionLimits<T>::scale;
     const long double sum = std::fma<long double>(a[l], b[l], c[l]);
@@ -235,7 +235,7 @@ void dot2(Wave& w, const Instruction& i) {
   write_row(w, i[0], 0, d);
 }
 
-/// neg_lo marks the signed operands.
+/// Executes v_dot4_i32_iu8; neg_lo marks the signed operands.
 void dot4_iu8(Wave& w, const Instruction& i) {
   u32 a[max_lanes], b[max_lanes], c[max_lanes];
   read_vector(w, i, 1, 3, a);

@@ -12,7 +12,7 @@
 namespace weft::amdemu {
 
 constexpr u32 max_lanes = 64;
-/// Where flat addresses of local and of private memory begin.
+/// The first flat addresses of local and of private memory.
 constexpr u64 lds_aperture = u64{1} << 48, private_aperture = u64{2} << 48;
 /// The upper half of the base in a buffer descriptor for private memory.
 constexpr u32 private_buffer = 0x7ffd;
@@ -81,7 +81,7 @@ struct WorkGroup {
 
 inline bool is_on(u64 mask, u32 lane) { return mask >> lane & 1; }
 
-/// Runs body(lane) for all lanes, active or not; the two fixed counts let the compiler use vectors.
+/// Runs body(lane) for all lanes, active or not; two fixed lane counts let the compiler vectorise the loops.
 template <class Body>
 inline void for_lanes(const Wave& wave, Body body) {
   if (wave.lanes == 32) {

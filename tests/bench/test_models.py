@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark's models: their weights are made as `fill.py` says, and they are suitable for comparing engines."""
+"""The benchmark's models: their weights are made as `fill.py` documents, and they are suitable for comparing
+engines."""
 
 import hashlib
 import sys
@@ -34,7 +35,7 @@ def word(seed, name, k):
 
 
 def test_generator_follows_its_description():
-    count = fill.CHUNK + 3  # into a second chunk
+    count = fill.CHUNK + 3  # reaches into a second chunk
     words = {k: word(7, "w", k) for k in (0, 1, fill.CHUNK - 1, fill.CHUNK, count - 1)}
     integers = fill.draw({"integers": [3, 1000]}, [count], np.int64, 7, "w")
     uniform = fill.draw({"uniform": [-1.0, 2.0]}, [count], np.float32, 7, "w")

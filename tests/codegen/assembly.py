@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits kernels, as `WEFT_DEBUG=6,plan` prints them (AMD: disassembled code objects; NVIDIA: PTX), into functions
-and innermost loops, and classifies their instructions."""
+"""Splits kernels into functions and innermost loops, and classifies their instructions. The input is the output of
+`WEFT_DEBUG=6,plan` (AMD: disassembled code objects; NVIDIA: PTX)."""
 import collections
 import re
 
@@ -32,7 +32,8 @@ def functions(text, chip):
 
 
 def kind(line, chip):
-    """Returns the kind of a line's instruction; None for labels, declarations and the like."""
+    """Returns the kind of a line's instruction; None for labels, declarations and other lines without an
+    instruction."""
     words = re.sub(r"^\s*(@!?%p\d+\s+)?", "", line)
     if "wgmma.mma_async" in line:
         return "matrix"
@@ -51,7 +52,7 @@ def counts(lines, chip):
 
 
 def innermost_loops(lines, chip):
-    """Returns the lines from each label to a jump back to it, if no such loop lies between them."""
+    """Returns the lines from each label to a jump back to it, unless they contain another such loop."""
     label = re.compile(r"^(\$\w+|L\d+):")
     branch = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);" if chip.startswith("sm_") else r"; (L\d+)$")
     at, loops = {}, []

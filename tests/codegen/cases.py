@@ -16,13 +16,13 @@ rng = np.random.default_rng(20)
 class Case:
     kernel: str
     sizes: list
-    inputs: list  # arrays, buffers 0 ..
-    outputs: list  # (shape, dtype), the buffers after them
+    inputs: list  # arrays: buffers 0, 1, ...
+    outputs: list  # (shape, dtype) of the buffers that follow the inputs
     expected: list  # arrays in f64 or integers
-    tolerance: float  # of |y - r| / max(1, |r|); 0: equal
+    tolerance: float  # allowed |y - r| / max(1, |r|); 0: must be equal
     blocks: int = 1  # work groups on a GPU
     threads: int = 256
-    tasks: int = 1 << 20  # on a CPU: more than there are, kernels stop at their end
+    tasks: int = 1 << 20  # on a CPU: more than exist, because kernels stop after their last task
     scratch: int = 1 << 20
     shared: int = 0  # dynamic shared memory and blocks of a cluster, on a GPU
     cluster: int = 1
@@ -67,7 +67,7 @@ def functions(n):
 
 
 def small_floats(mantissa, bias, fnuz, has_inf):
-    """Returns the non-negative finite values of an 8-bit float, ascending, after their codes: (codes, values)."""
+    """Returns (codes, values) of the non-negative finite values of an 8-bit float, in ascending order."""
     codes = np.arange(127 if not fnuz and not has_inf else 124 if has_inf else 128)
     exponent, m = codes >> mantissa, codes & ((1 << mantissa) - 1)
     values = np.where(exponent > 0, (1 + m / 2**mantissa) * 2.0 ** (exponent - bias), m * 2.0 ** (1 - bias - mantissa))
@@ -147,7 +147,7 @@ def arg_columns(outer, reduce, inner):
 FLOAT8 = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 FLOAT8_FNUZ = {"e4m3": ml_dtypes.float8_e4m3fnuz, "e5m2": ml_dtypes.float8_e5m2fnuz}
 GEMM_TYPES = {"f16": (1e-5, 128, 128), "bf16": (1e-5, 128, 128), "f32": (1e-5, 64, 64), "f64": (1e-12, 64, 64), "i8": (0, 128, 128)}
-FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums of a step
+FLOAT8_ERROR = 4e-3  # NVIDIA's unit keeps about 14 bits of the sums within one instruction
 
 
 def gemm(kind, order, batch, m, n, k, blocks=5, float8=FLOAT8):
@@ -180,7 +180,7 @@ GROUP_TILES = {"f16_128x256": (128, 256, 4, 1), "f16_128x32_split4": (128, 32, 8
 
 
 def direct(case, name, **launch):
-    """Returns the same product by another kernel."""
+    """Returns a case of the same product for another kernel, `name`."""
     case.kernel = f"sample_{name}"
     for key, value in launch.items():
         setattr(case, key, value)
@@ -188,7 +188,7 @@ def direct(case, name, **launch):
 
 
 def group_cases():
-    """Returns cases of products by warp groups and of products of few rows: k is a multiple of 8 (f32: 4, i8: 16)."""
+    """Returns cases of products by warp groups and of products of few rows. k is a multiple of 8 (f32: 4, i8: 16)."""
     shapes = [(1, 1, 8, 16), (2, 5, 7, 32), (1, 130, 129, 80), (3, 16, 200, 64), (1, 300, 520, 1040), (1, 4, 9, 0)]
     for name, (rows, cols, stages, split) in GROUP_TILES.items():
         shared = max(stages * (rows + cols) * 128, rows * (cols + 8) * 4)
@@ -202,7 +202,8 @@ def group_cases():
 
 
 def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hidden=0):
-    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A row that sees no other keys gives them equal weights."""
+    """Makes a case of causal attention. The first `hidden` keys are masked by a large negative number. A query that
+    sees only hidden keys weights them equally."""
     kind = name.split("_")[0]
     q, k, v = (normal(batch, h, s, d) for h, s in ((heads, queries), (kv_heads, keys), (kv_heads, keys)))
     if kind == "bf16":
@@ -236,7 +237,7 @@ def attention_cases():
 
 
 def gemm_cases(small=False, float8=None):
-    """`float8`: the 8-bit floats of the chip's matrix unit."""
+    """Returns the cases of matrix products. `float8`: the 8-bit floats of the chip's matrix unit."""
     shapes = [(1, 1, 1, 1), (2, 5, 7, 3), (1, 130, 129, 70), (3, 16, 200, 64), (1, 0, 5, 5), (1, 4, 9, 0)]
     shapes += [] if small else [(1, 512, 384, 1000), (7, 129, 64, 33)]
     for kind in [*GEMM_TYPES, *(float8 or ())]:
@@ -245,7 +246,7 @@ def gemm_cases(small=False, float8=None):
 
 
 def timed_cases():
-    """Yields sizes that fill a large GPU; outputs are not compared."""
+    """Yields timed cases with sizes that fill a large GPU; outputs are not compared."""
     n = 4096
     for kind in ("f16", "f32"):
         a = normal(n, n, dtype=np.float16 if kind == "f16" else np.float32)
@@ -263,8 +264,8 @@ def timed_cases():
 
 
 def all_cases(small=False):
-    """Yields sizes 0 and 1, odd sizes, and sizes larger than a block; with `small` only sizes that an emulator computes
-    quickly."""
+    """Yields all cases: sizes 0 and 1, odd sizes, and sizes larger than a block; with `small` only sizes that an
+    emulator computes quickly."""
     lengths = [1, 5, 64, 257, 1000] + ([] if small else [4096, 10007])
     yield from (pointwise(r, c) for r, c in [(0, 3), (1, 1), (5, 7), (3, 64), (37, 129)])
     yield from (functions(n) for n in [9, 1000])

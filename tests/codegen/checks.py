@@ -12,7 +12,7 @@ def raise_fault(fault):
 
 
 def error_of(got, want):
-    """Returns the largest |y - r| / max(1, |r|); infinite where one is NaN or infinite and the other is not the same."""
+    """Returns the largest |y - r| / max(1, |r|); infinity if a NaN or infinity of one is not in the other."""
     if got.dtype.kind == "i":
         return float(np.abs(got - want).max(initial=0))
     g, w = got.astype(np.float64), want.astype(np.float64)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ONNX model of the kernels that take most time, at sizes that select their usual tiles: `main_kernels.py CHIP` prints the
-resources that they need on that chip, and an estimate of how busy its matrix units would be."""
+"""Makes an ONNX model of the kernels that take most time, at sizes that select their usual tiles. `main_kernels.py
+CHIP` prints the resources that they need on that chip, and an estimate of how busy its matrix units would be."""
 import os
 import pathlib
 import subprocess
@@ -92,7 +92,7 @@ def compiled(chip, precision, folder):
 
 
 def busiest_loop(lines, chip):
-    """Returns the innermost loop with most matrix instructions, as counts."""
+    """Returns the counts of instructions by kind in the innermost loop with the most matrix instructions."""
     loops = [assembly.counts(loop, chip) for loop in assembly.innermost_loops(lines, chip)]
     return max(loops, key=lambda c: (c["matrix"], sum(c.values())), default=None)
 
@@ -103,9 +103,9 @@ MATRIX_CLOCKS = {"gfx90a": 32, "gfx942": 16, "gfx1100": 32, "gfx1151": 32, "gfx1
 
 
 def matrix_share(loop, chip):
-    """Returns an estimate of how busy the matrix unit is: its clocks divided by those of the busiest of three units,
-    itself, the vector unit and local memory (32 bytes a clock for each SIMD; 16 bytes a lane). Waits are not
-    counted."""
+    """Estimates how busy the matrix unit is: its clocks divided by the clocks of the busiest of three units. These are
+    the matrix unit, the vector unit, and local memory, which moves 32 bytes a clock for each SIMD (16 bytes a lane).
+    Waits are not counted."""
     if chip not in MATRIX_CLOCKS or not loop["matrix"]:
         return None
     wide = chip.startswith("gfx9")

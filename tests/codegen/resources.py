@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The resources that the kernels of models need of an AMD compute unit, read from the metadata of their code objects
-in the kernel cache: resources.py [--precision f16] MODEL ... compiles the models for every chip (which needs no
+"""Measures the resources of an AMD compute unit that the kernels of models need, from the metadata of their code
+objects in the kernel cache. resources.py [--precision f16] MODEL ... compiles the models for every chip (which needs no
 GPU), writes one file for all of them, and prints a row for each model."""
 import collections
 import os
@@ -41,7 +41,8 @@ def family(kernel):
 
 
 def waves(chip, kernel):
-    """Returns the occupancy: waves per SIMD as limited by vector registers (the chip's register file, granule and cap)."""
+    """Returns the occupancy: waves per SIMD as limited by vector registers (the chip's register file, allocation
+    granule and limit)."""
     if chip == "gfx908":
         file, granule, cap = 256, 4, 10
     elif chip.startswith("gfx9"):
@@ -68,8 +69,8 @@ def worst(kernels, need):
 
 
 def row(model, options):
-    """Compiles a model for each chip in turn with one cache, so that entries that are new after a compile belong to its
-    chip; then compiles it for all chips into one file. Returns the row."""
+    """Compiles a model for each chip in turn with one cache, so that the entries that a compile adds belong to its
+    chip. Then compiles it for all chips into one file. Returns the row."""
     with tempfile.TemporaryDirectory() as folder:
         out, cache, known, found, seconds = f"{folder}/model.weft", f"{folder}/cache", {}, [], 0
         environment = os.environ | {"WEFT_CACHE_DIR": cache}

@@ -36,7 +36,7 @@ class Cpu:
         sizes, nbytes = np.array(case.sizes, np.int64), np.array([b.nbytes for b in buffers], np.int64)
         scratch, fault = np.empty(case.scratch + 64, np.uint8), np.zeros(4, np.int64)
         start = (scratch.ctypes.data + 63) // 64 * 64
-        stamps = np.zeros(len(buffers), np.uint64)  # no buffer is followed
+        stamps = np.zeros(len(buffers), np.uint64)  # zeros: no buffer has a stamp
         args = LaunchArgs(pointers.ctypes.data, sizes.ctypes.data, start, case.scratch, nbytes.ctypes.data, fault.ctypes.data,
                           stamps.ctypes.data, 0, 1)
         entry = self.kernel(case.kernel)

@@ -44,7 +44,7 @@ WEFT_KERNEL(sample_math, 2, 256) {
   });
 }
 
-// Storage types: f32 -> bf16, f16, fp8 (OCP and FNUZ) -> f32, summed; sizes: n.
+// Converts f32 to every storage type (bf16, f16, fp8 of OCP and FNUZ) and back, and adds the results; sizes: n.
 WEFT_KERNEL(sample_convert, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);
@@ -57,7 +57,7 @@ WEFT_KERNEL(sample_convert, 2, 256) {
   });
 }
 
-// sizes: rows, cols
+// Computes the softmax of each row; sizes: rows, cols.
 WEFT_KERNEL(sample_softmax, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);
@@ -76,7 +76,7 @@ WEFT_KERNEL(sample_log_softmax, 2, 256) {
       [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
       [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
 }
-// y = layer_norm(x) * g + b in f16; buffers x, g, b, y
+// Computes y = layer_norm(x) * g + b in f16; buffers x, g, b, y.
 WEFT_KERNEL(sample_layer_norm, 4, 256) {
   const auto x = WEFT_BUFFER(const f16, 0), g = WEFT_BUFFER(const f16, 1), b = WEFT_BUFFER(const f16, 2);
   const auto y = WEFT_BUFFER(f16, 3);
@@ -99,7 +99,7 @@ WEFT_KERNEL(sample_rms_norm, 2, 256) {
       [&](i64 row, i64 col, V v, auto n) WEFT_LAMBDA { store(y + (row * cols + col), v, n); });
 }
 
-// Mean and position of the largest element of each row; buffers x, mean (f32), position (i64)
+// Computes the mean and the position of the largest element of each row; buffers x, mean (f32), position (i64).
 WEFT_KERNEL(sample_reduce_rows, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);
@@ -118,7 +118,7 @@ WEFT_KERNEL(sample_arg_rows, 2, 256) {
       [&](i64 row, i64 col, auto n) WEFT_LAMBDA { return load<lanes>(x + (row * cols + col), n); },
       [&](i64 row, i64 at) WEFT_LAMBDA { y[row] = at; });
 }
-// sizes: outer, reduce, inner
+// Reduces the middle axis of x[outer, reduce, inner]; sizes: outer, reduce, inner.
 WEFT_KERNEL(sample_reduce_columns, 2, 256) {
   const auto x = WEFT_BUFFER(const f32, 0);
   const auto y = WEFT_BUFFER(f32, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix product of f32 for processors, to look at its innermost loop.
+// A matrix product of f32 for processors; test_chips.py checks its innermost loop.
 #include "gemm.h"
 
 using namespace weft;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sample matrix products for GPUs, one per element type: C = relu(A B + bias) in f32 (i8: plain, in i32).
+// Sample matrix products for GPUs, one per element type: C = relu(A B + bias), with sums in f32 (f64: f64, i8: i32).
 // Buffers A, B, bias, C; sizes batch, m, n, k. A[b, m, k]; "_nk": B[b, n, k], "_kn": B[b, k, n].
 #include "gemm_gpu.h"
 #include "math.h"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kernel family compiles for every family of chips, within its budget of registers and with the matrix
-instruction that the chip has; on this CPU the sample kernels also run, without and with checks, and are compared with
+instruction that the chip has. On this CPU the sample kernels also run, without and with checks, and are compared with
 numpy.
 
-WEFT_KC names the compiler driver; without it that of the release build is taken.
+WEFT_KC names the compiler driver; the default is that of the release build.
 """
 import os
 import pathlib
@@ -26,7 +26,7 @@ ZEN4 = "x86-64-v4+avx512bf16+avx512vnni"
 CPUS = {"x86-64-v3": "x86-64-v3", "x86-64-v4": "x86-64-v4", "znver4": ZEN4,
         "sapphirerapids": ZEN4 + "+amx-tile+amx-int8+amx-bf16", "aarch64": "aarch64"}
 CPU_SAMPLES = ["samples", "samples_f32", "samples_int8"]  # the others use features of GPUs
-# The instruction that sample_gemm_f16_nk must hold.
+# The instruction that sample_gemm_f16_nk must contain.
 GPUS = {"gfx908": "v_mfma_f32_16x16x16", "gfx90a": "v_mfma_f32_16x16x16", "gfx942": "v_mfma_f32_16x16x16", "gfx1030": "v_fma",
         "gfx1100": "v_wmma_f32_16x16x16_f16",        "gfx1151": "v_wmma_f32_16x16x16_f16", "gfx1201": "v_wmma_f32_16x16x16_f16", "sm_80": "mma.sync.aligned.m16n8k16",
         "sm_90a": "mma.sync.aligned.m16n8k16"}
@@ -42,7 +42,7 @@ def compile_sample(name, chip, out, *options):
 
 
 def runs_here(chip):
-    """Tells whether this processor has all features that code for the chip may use."""
+    """True if this processor has all features that code for the chip may use."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
     has = {flag.replace("_", "") for line in info.splitlines() if line.startswith("flags") for flag in line.split()}
     level, *features = chip.replace("-", "").split("+")
@@ -74,7 +74,7 @@ def test_gpu(chip, tmp_path):
                                   capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert all(n == "0" for n in re.findall(r"(\d+) bytes spill stores", done.stderr))
-            assert "Performance Loss" not in done.stderr  # wgmma would wait for each product
+            assert "Performance Loss" not in done.stderr  # with this warning, wgmma would wait for each product
 
 
 @pytest.mark.parametrize("name", CPU_SAMPLES)
@@ -87,10 +87,11 @@ def test_cpu_compiles(family, name, tmp_path):
         assert checks.check(run_cpu.Cpu([library]), cases.all_cases(small=True)) == 0
 
 
-# Chip, its features, the register, and instructions of the innermost loop for bytes and for 16-bit integers.
+# Chip, features, registers, and the number and name of the instructions in the innermost loop, for bytes and for 16-bit
+# integers.
 INT8 = [("x86-64-v4", "+avx512vnni", "zmm", 24, "vpdpbusd"), ("x86-64-v3", "+avxvnni", "ymm", 12, "vpdpbusd"),
         ("x86-64-v4", "", "zmm", 24, "vpmaddwd"), ("x86-64-v3", "", "ymm", 12, "vpmaddwd"),
-        ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: quads
+        ("x86-64-v3", "", "ymm", 8, "vpmaddwd")]  # the last: the kernel for quads (units of four)
 
 
 @pytest.mark.parametrize("chip,features,register,count,instruction", INT8)
@@ -98,7 +99,7 @@ def test_integer_products(chip, features, register, count, instruction, tmp_path
     """The innermost loop of a product computes a whole tile, and keeps its sums in registers."""
     options = ["--features", features] if features else []
     text = compile_sample("samples_int8", chip, tmp_path / "int8.so", "--asm", *options)
-    # A loop: the code between two jumps, the second of which jumps backwards.
+    # A loop: the code between two jumps, where the second one jumps backwards.
     loops = re.findall(r"((?:\t(?!j)[^\n]*\n)+)\tj\w+\t-\d+\n", text)
     tiles = [body for body in loops if len(re.findall(rf"\t{instruction}\t.*%{register}", body)) == count]
     assert tiles, f"no loop of {count} {instruction} on {register}"

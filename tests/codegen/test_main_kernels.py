@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that take most time (main_kernels.py), for each chip: registers, local memory and occupancy are within a
-budget, nothing is spilled, the inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
+"""The kernels that take most time (main_kernels.py), for each chip. Registers, local memory and occupancy are within a
+budget, and nothing is spilled. The inner loop has the matrix instruction, memory is read 16 bytes at a time, and every
 access names its address space. A plain run takes each chip in f32 or f16, alternating from day to day; --release
 (WEFT_TEST_FULL) takes both. WEFT_UPDATE=1 writes the budgets anew."""
 import collections
@@ -22,8 +22,8 @@ HEADROOM = 1.1  # for registers and local memory; waves, spills and private memo
 # Kernels that must use a matrix unit, selected by the beginning of their names and by the types that the chip's unit
 # multiplies.
 MATRIX_FAMILIES = ("dot_", "conv_", "attention_")
-# Kernels that need not read 16 bytes at a time: copies, which transpose in this model, so their elements are not
-# adjacent in memory; and reductions, which load only as many elements as an f32 vector of sums has.
+# Kernels that need not read 16 bytes at a time. Copies transpose in this model, so their elements are not adjacent in
+# memory. Reductions load only as many elements as an f32 vector of sums has.
 NARROW = ("copy_", "reduce_mean_")
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
 IS_WHOLE = bool(os.environ.get("WEFT_TEST_FULL") or os.environ.get("WEFT_UPDATE"))
@@ -36,9 +36,10 @@ def family(name):
 
 
 def has_matrix_unit(chip, name):
-    """Tells whether the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
+    """True if the chip has an instruction for the product of such a kernel (src/kernels/matrix_core.h)."""
     type = name.split("_")[1]
-    if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):  # one row: vector units
+    # A product of one row, which sigmoid marks, is computed on vector units.
+    if chip == "gfx1030" or not name.startswith(MATRIX_FAMILIES) or family(name).endswith("_sigmoid"):
         return False
     if type == "f32":
         return chip in ("gfx90a", "gfx942")
@@ -74,7 +75,7 @@ def check_budget(chip, precision, kernels):
 
 
 def check_lines(chip, name, lines):
-    """Lints of one kernel's instructions."""
+    """Checks the instructions of one kernel."""
     counts = assembly.counts(lines, chip)
     assert counts["flat"] == 0, f"{name} has memory instructions that do not say which memory they mean"
     assert counts["scratch"] == 0, f"{name} uses private memory"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels that lowering makes, compiled for AMD chips that tests/amdemu does not run: each kernel compiles, spills no
-registers and uses no private memory. A plain run compiles a part of the operator cases, which changes each day, for one
-chip of each kind. With --release (WEFT_TEST_FULL) it compiles all cases for those chips, and a part for every other
+registers and uses no private memory. A plain run compiles a part of the operator cases for one chip of each kind; the
+part changes each day. With --release (WEFT_TEST_FULL) it compiles all cases for those chips, and a part for every other
 chip of `amd:all`."""
 import os
 import time
@@ -13,9 +13,9 @@ import resources
 FULL = bool(os.environ.get("WEFT_TEST_FULL"))
 CHIPS = ["gfx90a", "gfx1030", "gfx1151", "gfx1200", "gfx908"]
 ALIKE = ["gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1152"]
-SHARE = 12 if FULL else 24  # of the cases, where not all are taken
+SHARE = 12 if FULL else 24  # a partial run takes one of this many parts of the cases
 DAY = int(os.environ.get("WEFT_TEST_SEED", time.time() // 86400))
-FEWEST_WAVES = 2  # of a SIMD: fewer cannot hide a load
+FEWEST_WAVES = 2  # fewest waves of a SIMD: fewer cannot hide a load
 
 
 @pytest.mark.parametrize("chip", [*CHIPS, *ALIKE] if FULL else CHIPS)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HIP and CUDA's driver in one library, with one device each and no kernels: memory is the host's, launches do nothing.
-// Any call can be made to fail, and everything handed out is counted. A call that gives something back does so even
-// where it then reports an error, as drivers do.
+// Any call can be made to fail, and every object that is not released is counted. A call that releases an object does
+// so even if it then reports an error, as drivers do.
 #include "fake.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ std::set<Handle> held;
 int calls = 0, failing_call = 0, failing_error = 0;
 std::string failed;
 
-/// Counts a call; its error if this is the one to fail.
+/// Counts a call; returns its error if it is the one that must fail.
 int begin(const char* function) {
   const std::lock_guard lock(mutex);
   if (++calls != failing_call) return 0;

@@ -8,7 +8,7 @@ extern "C" {
 /// Makes the `call`th call from now on fail with `error`, counting calls of all functions of both drivers; 0: no call
 /// fails.
 void fake_fail(int call, int error);
-/// Calls since then.
+/// Returns the number of calls since fake_fail.
 int fake_calls();
 /// Returns the name of the function that failed last.
 const char* fake_failed();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's graph interface as far as Weft uses it, without any mathematics: it is as strict about descriptors as the
-// real one (types of attributes, order of finishing, layouts), offers engines that must not be taken before those that
-// may, and knows no batch of 7.
+// The part of cuDNN's graph interface that Weft uses, without any computation. It is as strict about descriptors as
+// cuDNN (types of attributes, order of finishing, layouts). It lists unsuitable engines before the suitable ones, and
+// refuses a batch of 7.
 #include "fake_cudnn.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ enum Type {
   behavior
 };
 
-/// The numerical and behaviour notes of each engine. The first engine is not deterministic and the second compiles at
+/// An engine with its numerical and behaviour notes. The first engine is not deterministic, and the second compiles at
 /// run time. The third and fourth are usable, but only the fourth multiplies f32 without TF32.
 struct Engine {
   std::vector<int> numerical, behavior;
@@ -145,7 +145,7 @@ std::string work;
 
 std::vector<int64_t> sizes(const Descriptor* t) { return t->get<int64_t>(902); }
 
-/// Dense but for the channels, which come last.
+/// True for a dense tensor with channels last.
 bool is_channels_last(const Descriptor* t) {
   auto dims = sizes(t), strides = t->get<int64_t>(903);
   int64_t next = strides.back();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// The controls of the fake cuDNN.
+/// Functions that control the fake cuDNN.
 extern "C" {
 
-/// Plans that were made, and runs, captured ones included.
+/// Return the number of plans made, and the number of runs; captured runs count.
 int fake_cudnn_plans();
 int fake_cudnn_runs();
 /// Return the engine of the last run (fake_cudnn.cpp), and its graph as text: "conv 3x16x48x48 bias relu" with the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-driver-faults: every call that loading and running a program makes to a driver fails once with each error. Weft
-// must say which, hold nothing afterwards, and work the next time. Needs WEFT_HIP_LIBRARY and WEFT_CUDA_LIBRARY to name
-// the fake.
+// must name the call, release everything, and work the next time. WEFT_HIP_LIBRARY and WEFT_CUDA_LIBRARY must name the
+// fake driver.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,8 +22,7 @@ using namespace weft;
 
 namespace {
 
-/// A program with weights, products, rows and an open size, so that it has steps that run once, an arena and two
-/// buckets.
+/// A program with weights, a product, a softmax and an open size, so that it has load steps, an arena and two buckets.
 constexpr const char* program_text = R"(program "small"
 symbol n
 module main {
@@ -89,8 +88,8 @@ struct Tally {
   }
 };
 
-/// True if the function that failed releases something, or makes the device current for a release: a program may ignore
-/// such a failure.
+/// True if the function that failed releases something, or makes a device current before a release. A program may
+/// ignore such a failure.
 bool is_release(const std::string& function) {
   for (const char* word : {"Free", "Destroy", "Unload", "hipSetDevice", "cuCtxSetCurrent"}) {
     if (function.find(word) != std::string::npos) return true;
@@ -164,7 +163,7 @@ int main() {
     return 2;
   }
   Tally tally;
-  set_log_level(LogLevel::error);  // warnings name the devices that are left out
+  set_log_level(LogLevel::error);  // hides the warnings about devices that are left out
   for (int call = 1; call <= 40; ++call) {
     ++tally.injections;
     if (!finds_devices(fake, call)) tally.complain(cat("no device is found when call ", call, " fails"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weft-library-calls: convolutions that are given to cuDNN, on a fake CUDA driver and a fake cuDNN. Checks the
-// descriptions, the engine that is chosen, when plans are made, and sizes that the library does not support. Needs
-// WEFT_CUDA_LIBRARY and WEFT_CUDNN_LIBRARY to name the fakes.
+// descriptions, the engine that is chosen, when plans are made, and sizes that the library does not support.
+// WEFT_CUDA_LIBRARY and WEFT_CUDNN_LIBRARY must name the fakes.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -83,7 +83,7 @@ std::string with(std::string text, const std::string& name, const std::string& v
   return text;
 }
 
-/// Returns the first of the names that is among the candidates.
+/// Returns a chooser that takes the first of `names` that is a candidate.
 Chooser taking(std::vector<std::string> names) {
   return [names](const Decision& decision) {
     for (const std::string& name : names) {

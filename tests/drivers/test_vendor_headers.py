@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the numbers that src/targets/gpu declares by hand for vendors' libraries with the vendors' own headers, if
-these are installed: NVIDIA's wheels of cuBLAS and cuDNN (pip install nvidia-cublas nvidia-cudnn-cu13), or a folder of
-ROCm."""
+these are installed. They are in NVIDIA's wheels of cuBLAS and cuDNN (pip install nvidia-cublas nvidia-cudnn-cu13) and
+in a folder of ROCm."""
 import pathlib
 import re
 import site

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own test cases as a user of Weft would run them: `weft.compile(model)`, `model.run(inputs)`, with the sizes
-and inputs that a case has. `suite_cases.py DEVICE [PATTERN]` runs the cases whose names match on any device."""
+and inputs of each case. `suite_cases.py DEVICE [PATTERN]` runs the cases whose names match on any device."""
 import argparse
 import dataclasses
 import functools
@@ -24,8 +24,8 @@ sys.path.append(str(ROOT / "tests"))
 import onnx_node_cases
 
 RUNS, SIGMAS = 50, 6  # for random cases; a correct generator exceeds 6 sigma once in 500 million
-# The tolerance: two rounding steps of the type, relative. The expected values were rounded to the type between
-# operators; Weft's are not.
+# The tolerance, relative: two rounding steps of the type. The expected values were rounded to the type between
+# operators; Weft's values are not.
 ROUNDING = {"bfloat16": 2**-6, "float16": 2**-9}
 # The expected values themselves carry the rounding noise of a Fourier transform in f32.
 LEAST_ABSOLUTE = {"test_dft_inverse": 1e-6, "test_dft_inverse_opset19": 1e-6}
@@ -110,21 +110,23 @@ def difference(got, want, case):
     return f"element {first[0].tolist()} is {a[tuple(first[0])]} where {b[tuple(first[0])]} is right" if len(first) else ""
 
 
-# --- Random cases: the expected values are whatever numpy's generator drew ------------------------------------------------------
+# --- Random cases: the expected values are numbers that numpy's generator drew ------------------------------------
 
 
 def kept_chances(case):
-    """Returns the probability that a random case keeps each element (Bernoulli: its input; Dropout: one number), else None."""
+    """Returns the probability that a random case keeps each element, or None for other cases. For Bernoulli it is the
+    input, for Dropout one number."""
     if case.name.startswith("test_bernoulli"):
         chances = case.inputs["x"].astype(float)
-        return 1 - chances if "expanded" in case.name else chances  # ONNX's function asks whether a random number is greater
+        # ONNX expands a random case to a comparison in which a greater random number gives 1.
+        return 1 - chances if "expanded" in case.name else chances
     if case.name.startswith("test_training_dropout") and "zero_ratio" not in case.name:
         return np.full(case.inputs["x"].shape, 1 - float(case.inputs.get("r", 0.5)))
     return None
 
 
 def has_seed(message):
-    """Tells whether a node, or one in a function's body, has a seed."""
+    """True if a node, or one in a function's body, has a seed."""
     nodes = [*message.graph.node, *(node for function in message.functions for node in function.node)]
     return any(attribute.name == "seed" for node in nodes for attribute in node.attribute)
 
@@ -146,8 +148,8 @@ def kept_elements(case, outputs, chances):
 
 
 def judge_random(case, model, chances):
-    """Compares the shares of kept elements over many runs, for each element and for all together; with a seed every
-    run must be the same."""
+    """Compares the shares of kept elements over many runs, for each element and for all elements together. With a seed
+    every run must give the same result."""
     kept = [kept_elements(case, list(model.run(case.inputs).values()), chances) for _ in range(RUNS)]
     text = next((k for k in kept if isinstance(k, str)), "")
     if text:
@@ -169,7 +171,7 @@ def judge_random(case, model, chances):
 
 
 def judge(case, device, **options):
-    """Returns `right` and the steps that ran on the host, or the fault, or the reason of a refusal."""
+    """Returns the verdict: `right` with the steps that ran on the host, the fault, or the reason of a refusal."""
     try:
         model = weft.compile(case.model.SerializeToString(), device=device, threads=2, **options)
         chances = kept_chances(case)

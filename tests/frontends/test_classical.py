@@ -68,7 +68,7 @@ def random_trees(seed, modes, trees=3, depth=3):
 
 
 def weighed(kind, leaves, targets, positive=False):
-    """Gives every leaf one to `targets` weights."""
+    """Returns columns in which each leaf has one weight for each of `targets`."""
     rng = np.random.default_rng(len(leaves))
     rows = [(tree, node, target) for tree, node in leaves for target in targets]
     weights = rng.random(len(rows)) / 3 if positive else rng.standard_normal(len(rows))
@@ -173,7 +173,7 @@ def test_categories():
 
 @pytest.mark.parametrize("depth", [63, 64, 65, 300])
 def test_deep_trees(depth):
-    """Levels beyond the unrolled ones are walked in a loop."""
+    """The first levels of a tree are unrolled; deeper levels are walked in a loop."""
     count = 2 * depth + 1  # node 2 i leads to leaf 2 i + 1 or to node 2 i + 2
     inner = range(0, count - 1, 2)
     rng = np.random.default_rng(depth)

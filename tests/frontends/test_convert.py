@@ -17,7 +17,7 @@ from onnx_node_cases import node_cases
 from places import BUILD, DIGITS, keep_count
 
 IS_FULL = os.environ.get("WEFT_TEST_FULL") == "1"
-PART = 40  # of the cases in a plain run
+PART = 40  # about how many cases a plain run takes
 # Cases whose values are random, or are not defined by the file.
 CHANCE = ("bernoulli", "dropout", "training")
 
@@ -73,7 +73,7 @@ def judge(case, folder):
         compare(got, peer)
     except (AssertionError, ValueError) as error:
         try:
-            compare(got, wanted)  # onnxruntime itself is wrong in some cases
+            compare(got, wanted)  # onnxruntime's answer to the original is wrong in some cases
         except (AssertionError, ValueError):
             return str(error)[:300]
     return "right"

@@ -81,7 +81,7 @@ def test_a_layer_with_softmax():
 
 
 def test_values_in_the_middle_and_other_values_in_their_place():
-    """The derivative with respect to an intermediate value is taken at the point given as an input, not at the value
+    """The gradient with respect to an intermediate value is evaluated at the value given as an input, not at the value
     that the graph computes."""
     nodes = [helper.make_node("Mul", ["x", "x"], ["m"]), helper.make_node("Mul", ["m", "m"], ["y"]),
              helper.make_node("Gradient", ["z"], ["d"], domain=TRAINING, xs=["m"], y="y")]

@@ -47,7 +47,7 @@ def model_of(op, inputs, outputs, attributes, constants=()):
 
 
 def judge(op, inputs, attributes=None, outputs=("y",), constants=(), compared=None, tolerance=1e-5):
-    """Compares every output with onnxruntime's, or the list that `compared` makes of the outputs."""
+    """Compares every output with onnxruntime's output, or only the list that `compared` makes of the outputs."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     wanted = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"]).run(None, feed)
     for device in "ref", "cpu":
@@ -348,7 +348,7 @@ def test_embed_layer_normalization():
 
 
 def answer(op, inputs, attributes=None, outputs=("y",), constants=()):
-    """Returns the cpu target's results for a node that onnxruntime has for GPUs only."""
+    """Returns the cpu target's results for a node that onnxruntime implements only for GPUs."""
     model, feed = model_of(op, inputs, outputs, attributes or {}, constants)
     answers = weft.compile(model, device="cpu").run(feed)
     return [answers[name] for name in outputs]
@@ -399,7 +399,8 @@ def test_bias_split_gelu_and_complex_products():
 
 @pytest.mark.parametrize("both_ways", [0, 1])
 def test_relative_position_bias(both_ways):
-    """The bias matches the buckets of T5 (Raffel et al. 2020, section 2.1), counted one by one."""
+    """The bias matches the buckets of T5 (Raffel et al. 2020, section 2.1), computed here for one position at a
+    time."""
     table, most, queries, keys = floats(32, 4), 20, 30, 45
     count = 32 // (1 + both_ways)
     exact = count // 2

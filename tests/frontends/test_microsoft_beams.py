@@ -17,7 +17,7 @@ INFO = helper.make_tensor_value_info
 
 
 class Graph:
-    """Nodes of a graph and its constants."""
+    """A graph under construction: nodes and constants."""
 
     def __init__(self, name):
         self.name, self.nodes, self.constants, self.inputs, self.outputs = name, [], {}, [], []
@@ -44,7 +44,7 @@ class Graph:
         return self.node("Transpose", apart, perm=[0, 2, 1, 3], name=name)
 
     def attention(self, q, k, v, bias=None):
-        """[batch, n, width]"""
+        """Returns the attention of q, k and v, all [batch, n, width]."""
         scores = self.node("MatMul", q, self.node("Transpose", k, perm=[0, 1, 3, 2]))
         shares = self.node("Softmax", self.node("Add", scores, bias) if bias else scores, axis=-1)
         turned = self.node("Transpose", self.node("MatMul", shares, v), perm=[0, 2, 1, 3])
@@ -108,7 +108,7 @@ def decoder(kind, hidden=False, length=1, points=False, layers=1):
         g.input("encoder_hidden_states", TensorProto.FLOAT, ["batch", "source", WIDTH])
     pasts = {which: [g.input(f"past_{part}_{which}_0", TensorProto.FLOAT, ["batch", HEADS, tokens, SIZE])
                      for part in ("key", "value")] for which, tokens in (("self", "past"), ("cross", "source"))}
-    if length != 1:  # all tokens so far come in, only the last is new
+    if length != 1:  # `ids` holds all tokens so far, but only the last is new
         ids = g.node("Gather", ids, g.constant("last", np.array([-1])), axis=1)
     g.decode(ids, pasts["self"], pasts["cross"], mask, source)
     g.presents(SELF * layers, "total")

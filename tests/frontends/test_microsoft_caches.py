@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """com.microsoft's attention over caches that are quantised, hold only the last tokens, or are masked block by block. ref and cpu
-give the answers of onnxruntime's CPU provider, or those of a plain definition where it lacks the operator."""
+give the answers of onnxruntime's CPU provider, or, where it lacks the operator, those of a plain definition."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -89,7 +89,7 @@ def test_sparse_attention(rows, lengths, rotary):
 def in_one_buffer(model, feed, shared):
     """Returns onnxruntime's answers for an operator whose inputs and outputs must share memory."""
     session = onnxruntime.InferenceSession(model, QUIET, providers=["CPUExecutionProvider"])
-    held = {name: np.array(value) for name, value in feed.items()}  # the values below do not own their memory
+    held = {name: np.array(value) for name, value in feed.items()}  # kept alive: values below do not own their memory
     values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in held.items()}
     binding = session.io_binding()
     for name, value in values.items():
@@ -122,14 +122,15 @@ def test_each_norm_may_have_an_epsilon_of_its_own(apart):
 
 
 def plain_attention(q, k, v, sees):
-    """Returns softmax(q k / sqrt(size)) v of one head, where `sees`[rows, keys]."""
+    """Returns softmax(q k / sqrt(size)) v of one head; only the keys where `sees`[rows, keys] is true count."""
     scores = np.where(sees, q @ k.T / np.sqrt(q.shape[1]), -np.inf)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights / weights.sum(1, keepdims=True) @ v
 
 
 def by_heads(q, k, v, sees):
-    """Returns rows [tokens, heads * SIZE]; heads of k and v are shared."""
+    """Returns plain_attention of all heads as rows [tokens, heads * SIZE]. Several heads of q share a head of k and
+    v."""
     heads, kv_heads = q.shape[1] // SIZE, k.shape[1] // SIZE
     part = lambda x, head: x[:, head * SIZE:(head + 1) * SIZE]
     return np.concatenate([plain_attention(part(q, h), part(k, h * kv_heads // heads), part(v, h * kv_heads // heads), sees)
@@ -146,7 +147,7 @@ def answers_of(op, inputs, attributes, outputs=("y",), constants=()):
 
 @pytest.mark.parametrize("layout", ["apart", "packed", "weights"])
 def test_packed_attention(layout):
-    """onnxruntime has these on GPUs only."""
+    """Compares with plain_attention, because onnxruntime has these operators on GPUs only."""
     tokens, most = sum(LENGTHS), max(LENGTHS) + 1
     ends = np.cumsum([0, *LENGTHS])
     places = np.concatenate([row * most + np.arange(length) for row, length in enumerate(LENGTHS)])
@@ -171,7 +172,8 @@ def test_packed_attention(layout):
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("window", [-1, 4])
 def test_paged_attention(slots, window):
-    """onnxruntime has this on GPUs only. Sequences have a past of these lengths, in blocks of 4 that lie anywhere."""
+    """Compares with plain_attention, because onnxruntime has this operator on GPUs only. The pasts of sequences are
+    stored in blocks of 4 tokens in any order."""
     past, block, blocks = [5, 0, 2], 4, 9
     table = np.array([[7, 2, -1], [4, 1, -1], [0, 3, -1]], np.int32)
     ends, tokens = np.cumsum([0, *LENGTHS]), sum(LENGTHS)

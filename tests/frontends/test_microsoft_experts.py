@@ -25,8 +25,8 @@ def test_experts(tokens, k, activation):
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_the_limit_of_gates(after):
-    """The limit is that of the gate, or (onnxruntime's CUDA provider since 1.32) of the gate times its sigmoid. One
-    expert has weight 1."""
+    """The limit applies to the gate or, as in onnxruntime's CUDA provider since 1.32, to the gate times its sigmoid.
+    One expert has weight 1."""
     x, up, down = floats(5, HIDDEN), floats(1, 2 * INNER, HIDDEN), floats(1, HIDDEN, INNER)
     attributes = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": 2.0,
                   "swiglu_limit_after_activation": after}
@@ -52,8 +52,8 @@ def test_experts_that_are_preferred_alike(k, adds_up):
 
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_quantised_experts_that_are_preferred_alike(k):
-    """Preferred experts are found by their scores, because probabilities in f32 do not distinguish the small ones of
-    the last two rows."""
+    """Preferred experts are found by their scores, because the probabilities of the last two rows are too small to be
+    distinguished in f32."""
     scales = np.full((EXPERTS, INNER), 0.05, np.float32), np.full((EXPERTS, HIDDEN), 0.05, np.float32)
     inputs = [floats(4, HIDDEN), TIES, bytes_of(EXPERTS, INNER, HIDDEN // 2), scales[0], None,
               bytes_of(EXPERTS, HIDDEN, INNER // 2), scales[1]]

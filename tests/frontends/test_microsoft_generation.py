@@ -54,8 +54,8 @@ def decoder():
 
 
 def check(op, feed, inputs, attributes, outputs=("sequences",), constants=()):
-    """Compares an operator with onnxruntime. `inputs`: the node's, in order; those in `constants` become weights of the
-    model."""
+    """Compares an operator with onnxruntime. `inputs`: the inputs of the node, in order; those named in `constants`
+    become weights of the model."""
     node = helper.make_node(op, inputs, outputs, "node", domain="com.microsoft", decoder=decoder(), eos_token_id=END,
                             pad_token_id=PAD, model_type=0, **attributes)
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""com.microsoft's operators on images and their like: ref and cpu give the answers of onnxruntime's CPU provider."""
+"""com.microsoft's operators on images and similar data: ref and cpu give the answers of onnxruntime's CPU provider."""
 import numpy as np
 import pytest
 

@@ -28,7 +28,7 @@ def scales(*dims):
 
 
 def one_step(op, inputs, attributes=None, constants=()):
-    """Quantised results: a difference of one step passes."""
+    """Compares quantised results; a difference of one step passes."""
     def in_steps(outputs):
         return [y.astype(np.float64) / 1e3 for y in outputs]  # scales one step to the tolerance
 
@@ -60,7 +60,7 @@ def test_quantised_results(op, inputs, attributes):
 @pytest.mark.parametrize("kind", [u8, i8])
 @pytest.mark.parametrize("zero", [0, 1, 3])
 def test_halves(kind, zero):
-    """Sums, products and averages round after the zero point is added, the other operators before."""
+    """Half-way values: sums, products and averages add the zero point before rounding, the other operators after."""
     half, quarter, one = np.float32(0.5), np.float32(0.25), np.float32(1)
     x, other, y = [steps(kind, 2, 4, 8, 8, most=60), half, kind(1)], [steps(kind, 4, 1, 8, most=60), quarter, kind(1)], [one, kind(zero)]
     for op in "QLinearAdd", "QLinearMul":
@@ -185,8 +185,8 @@ def test_recurrent_network_of_bytes(direction, by_column, kind):
 @pytest.mark.parametrize("is_transposed", [False, True])
 @pytest.mark.parametrize("has_zero", [False, True])
 def test_products_with_dequantised_blocks(kind, is_transposed, has_zero):
-    """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose, is one product, which reads the weights as they are
-    stored."""
+    """x[2, 3, 64] times weights[64, 24] in blocks of 32, or [24, 64] and a Transpose, is computed as one product that
+    reads the stored weights directly."""
     width, low = int(kind[-1]), 0 if kind[0] == "U" else -(1 << int(kind[-1]) - 1)
     axis = 1 if is_transposed else 0
 
@@ -231,7 +231,7 @@ def packed_table(kind, rows, blocks):
 @pytest.mark.parametrize("kind", PACKED)
 @pytest.mark.parametrize("known", [False, True])
 def test_rows_of_packed_tables(kind, known):
-    """Rows that do not exist read row 0."""
+    """Indices of rows that do not exist read row 0."""
     judge("GatherPacked", [packed_table(kind, 5, 2), np.array([[4, -1, 2], [5, 0, 3]], np.int32)],
           {"packed_type": kind, "K": 2 * PACKED[kind][0], "output_dtype": TensorProto.FLOAT}, constants=(0,) if known else ())
 

@@ -19,7 +19,7 @@ def refuses(words, op, inputs, attributes=None, outputs=("y", "state"), constant
 
 
 def delta_net(tokens, sums=None, rule="gated_delta", leading=None, **changes):
-    """Returns inputs by name, in the node's order; `leading` replaces the axis of tokens."""
+    """Returns the inputs of GatedDeltaNet, in the node's order; `leading` replaces the axis of tokens."""
     batch = len(sums) - 1 if sums is not None else 2
     named = dict(
         query=floats(tokens, HEADS, SIZE), key=floats(tokens, HEADS, SIZE) / 4 + 0.1, value=floats(tokens, ALL_HEADS, SIZE_V),
@@ -65,7 +65,7 @@ def test_delta_net_of_packed_rows(sums):
 @pytest.mark.parametrize("gate", ["softplus", "qwen", "sigmoid", "kda"])
 @pytest.mark.parametrize("bias", [(ALL_HEADS,), (ALL_HEADS, SIZE), (ALL_HEADS * SIZE,), None], ids=str)
 def test_delta_net_computes_gates(gate, bias):
-    """The gates give decays for each head (bias None), or for each element of its keys."""
+    """The node computes decays from the gates: one for each head (bias None), or one for each element of its keys."""
     decay = {} if bias is None else {"decay": floats(6, ALL_HEADS, SIZE)}
     inputs = delta_net(6, [0, 2, 6], a_log=floats(ALL_HEADS), dt_bias=floats(*(bias or (ALL_HEADS,))), **decay)
     attributes = {"gate_activation": gate, "beta_activation": "sigmoid", "qk_l2_norm": 1}
@@ -270,7 +270,7 @@ def hyper_connected(n):
     return [floats(n, n + 1, 4, 8), floats(n, n + 1, 8), floats(n, n + 1, 4), floats(n, n + 1, 4, 4)]
 
 
-OPEN = [  # operator, inputs for a number, attributes, outputs
+OPEN = [  # operator, function from an open size to inputs, attributes, outputs
     ("GatedDeltaNet", lambda n: delta_net(n, [*range(n - 3), n]), {}, ["y", "state"]),
     ("GatedDeltaNet", lambda n: delta_net(2 * n), {}, ["y", "state"]),
     ("VarlenCausalConvWithState", lambda n: convolved(n, [*range(n - 3), n]), {"activation": "silu"}, ["y", "state"]),

@@ -91,7 +91,7 @@ def test_long_recurrences(cell, gates, direction):
 
 @pytest.mark.parametrize("rounding", ["up", "down", "nearest"])
 def test_powers_of_two(rounding):
-    """onnxruntime lacks the type; below 2^-126 onnx's own helper rounds up too far."""
+    """Compares with onnx's helper, because onnxruntime lacks float8e8m0. Below 2^-126 that helper rounds up too far."""
     x = np.array([0, 1, 1.25, 1.5, 1.75, 3, 2.0**-126, 1e-30, 3e38, 0.7], np.float32)
     node = helper.make_node("Cast", ["x"], ["e"], to=TensorProto.FLOAT8E8M0, round_mode=rounding)
     back = helper.make_node("Cast", ["e"], ["y"], to=TensorProto.FLOAT)
@@ -185,7 +185,7 @@ def test_masks_shorter_than_the_keys(columns, free, device):
 
 
 def test_scans_of_opset_8():
-    """These scans have a batch axis in front, and each input has its own direction."""
+    """Scans of opset 8 have a batch axis in front, and each input has its own direction."""
     port = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [3])
     nodes = [helper.make_node("Add", ["state", "a"], ["sum"]), helper.make_node("Mul", ["sum", "b"], ["row"]), helper.make_node("Identity", ["sum"], ["out"])]
     body = helper.make_graph(nodes, "body", [port("state"), port("a"), port("b")], [port("out"), port("row")])
@@ -248,7 +248,8 @@ def i64(*dims):
     ("ArgMax", "", [f32(2, 0)], {"axis": 1}, "E151"),
 ])
 def test_refused(op, domain, ports, attributes, code):
-    """Sizes that are refused. Mutants found them: each once caused a crash or an exception of the standard library."""
+    """These sizes are refused. Each of them once caused a crash or an exception of the standard library; tests/mutants
+    found them."""
     infos = [helper.make_tensor_value_info(f"i{i}", kind, dims) for i, (kind, dims) in enumerate(ports)]
     node = helper.make_node(op, [info.name for info in infos], ["y"], domain=domain, **attributes)
     graph = helper.make_graph([node], "graph", infos, [helper.make_empty_tensor_value_info("y")])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """ONNX's own node cases in bf16 and f16, on the CPU and on emulated AMD GPUs: no answer is wrong. weft-precision
-compares answers with ref; the tolerance is the effect of rounding on each case. On a GPU a case may be refused. A plain
-run takes a part of the cases that changes from day to day (WEFT_TEST_SEED), WEFT_TEST_FULL all of them.
+compares answers with ref; the tolerance is the effect that rounding has on each case. On a GPU a case may be refused. A
+plain run takes a part of the cases that changes from day to day (WEFT_TEST_SEED), WEFT_TEST_FULL all of them.
 
     test_onnx_precision.py --device gpu [--precision f16] [--jobs 8]    all cases on a device of this machine, as a program
 """
@@ -28,14 +28,15 @@ from places import keep_count
 
 SECONDS = 300  # for one case
 PRECISIONS = ("bf16", "f16")
-# Emulated chip ("": the CPU) -> a short test runs one case in this many; the minimum number of right cases among all.
+# Emulated chip ("": the CPU) -> (a short test runs one case in this many; the minimum number of right cases in a test
+# of all cases).
 PLACES = {"": (12, 1884), "gfx1100": (48, 1500), "gfx942": (48, 1500)}
 UNIT = {"bf16": 2**-8, "f16": 2**-11}
 MOST_UNKNOWN = 0.03  # share of results that rounding changes too much to check
 
 
 def to_proto(value, kind):
-    """Returns a value as test data holds it; `kind` is the TypeProto of its port."""
+    """Returns a value in the protobuf form of test data; `kind` is the TypeProto of its port."""
     which = kind.WhichOneof("value")
     if which == "sequence_type":
         return numpy_helper.from_list([np.asarray(item) for item in value], dtype=None) if value else onnx.SequenceProto()
@@ -51,7 +52,7 @@ def to_proto(value, kind):
 
 
 def write_case(case, folder):
-    """Returns the folder that weft-precision reads."""
+    """Writes a case into a folder for weft-precision; returns the folder."""
     folder.mkdir()
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     if case.name.startswith(("test_bernoulli", "test_training_dropout")) and "zero_ratio" not in case.name:
@@ -61,7 +62,7 @@ def write_case(case, folder):
 
 
 def write_cases(root):
-    """Returns the folders of all cases."""
+    """Writes all cases; returns their folders."""
     cases = node_cases()
     for case in cases:
         write_case(case, root / case.name)
@@ -88,7 +89,7 @@ def answers(device, precision, folders, chip):
 
 
 def judged(device, precision, folders, chip="", jobs=None):
-    """Judges cases in several processes."""
+    """Runs weft-precision on the cases in several processes; returns the verdict on each case."""
     jobs = jobs or len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         parts = [folders[k::jobs] for k in range(jobs)]
@@ -97,7 +98,8 @@ def judged(device, precision, folders, chip="", jobs=None):
 
 
 def sums(found, place="", precision="", out=None):
-    """Returns cases by verdict, and known and unknown results; the counts for a place and a precision are recorded."""
+    """Returns the numbers of cases by verdict and of known and unknown results. Records them for a place and a
+    precision."""
     total = collections.Counter(words.split()[0].strip(":") for words in found.values())
     for words in found.values():
         if words.startswith("right"):
@@ -156,8 +158,8 @@ eye_of_open_rows (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.1, -0.7,
 
 
 def test_open_sizes_are_rounded_as_the_device_does(tmp_path):
-    """The rows are open, so the device computes the product and rounds it. If they were known to ref, its passes would
-    fold the product in full precision, and the tolerance would be too small."""
+    """The number of rows is open, so the device computes the product and rounds it. If ref knew that number, its passes
+    would fold the product in full precision, and the tolerance would be too small."""
     folder = tmp_path / "open"
     folder.mkdir()
     (folder / "model.onnx").write_bytes(onnx.parser.parse_model(OPEN).SerializeToString())

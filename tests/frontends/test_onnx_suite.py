@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node cases through `weft.compile` and `run`, on the reference (as the model is read, and after the passes for this
-processor) and on the CPU: every answer is right. The CPU takes all cases under WEFT_TEST_FULL, and otherwise some: those of
-control flow, of sizes that depend on data and of static inputs, and one in twelve of the others.
+"""ONNX's own node cases through `weft.compile` and `run`: every answer is right. They run on the reference, as the
+model is read and after the passes for this processor, and on the CPU. The CPU takes all cases under WEFT_TEST_FULL.
+Otherwise it takes those of control flow, of sizes that depend on data and of static inputs, and one in twelve of the
+others.
 
 A case for which the CPU target uses host steps must be listed in onnx_host.txt; only strings, sequences and optionals
 may need them."""
@@ -51,7 +52,7 @@ def test_the_reference_is_right(cases):
 
 
 def test_the_reference_is_right_after_the_passes(cases):
-    """One number may differ: it lies half-way between two bytes unless its scale is rounded to f32, and the fused
+    """One number may differ: it is half-way between two bytes unless its scale is rounded to f32, and the fused
     reference does not round the scale."""
     found = faults({case.name: judge(case, "ref:cpu") for case in cases})
     assert {name: verdict for name, verdict in found.items() if name not in HALF_WAY} == {}

@@ -116,7 +116,7 @@ case("RoiAlign", [10, 16], [PICTURE, np.array([[0, 0, 3, 4]], np.float32), i64(0
 case("GroupNormalization", [18], [floats(2, 6, 3), floats(2), floats(2) + 1], num_groups=2)
 case("GroupNormalization", [21], [floats(2, 6, 3), floats(6), floats(6) + 1], num_groups=2)
 
-# Types and attributes that came later.
+# Types and attributes that later versions added.
 case("Gemm", [7, 9], [floats(3, 4), floats(5, 4), floats(1, 5)], transB=1, alpha=0.5, beta=2.0)
 case("Gemm", [11, 13], [floats(3, 4), floats(4, 5)], alpha=0.5)
 case("MatMul", [9, 13], [np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(6, dtype=np.int32).reshape(3, 2)])

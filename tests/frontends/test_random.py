@@ -16,7 +16,7 @@ sys.path.insert(0, str(pathlib.Path(os.environ.get("WEFT_BUILD", ROOT / "build" 
 import weft
 
 DEVICES = pytest.mark.parametrize("device", ["ref", "cpu"])
-SIGMAS = 6  # a right generator fails such a test once in 500 million times
+SIGMAS = 6  # a correct generator fails such a test once in 500 million times
 
 
 def compiled(text, device):
@@ -37,7 +37,7 @@ def distance(sorted_values, distribution):
 
 
 def no_lag(values):
-    """Neighbours at several distances are independent."""
+    """Checks that neighbours at several distances are uncorrelated."""
     centred = values - values.mean()
     for lag in 1, 2, 7, 64, 257:
         assert abs((centred[lag:] * centred[:-lag]).mean() / centred.var()) < SIGMAS / math.sqrt(len(values))
@@ -50,7 +50,7 @@ def test_uniform(device, seed):
     assert u.shape == (200, 300) and u.dtype == np.float32 and u.min() >= -1 and u.max() < 3
     assert distance(np.sort(u.ravel().astype(float)), lambda x: (x + 1) / 4) < 3
     no_lag(u.ravel())
-    counts = np.bincount((u.ravel().view(np.uint32) & 0xFF).astype(int) % 16, minlength=16)  # low bits too
+    counts = np.bincount((u.ravel().view(np.uint32) & 0xFF).astype(int) % 16, minlength=16)  # low bits are random too
     assert counts.min() > 0
 
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU attention against plain loops: shared heads, causal and windowed ranges, masks, odd sizes, 16-bit storage.
+/// The CPU attention, compared with plain loops: shared heads, causal and windowed ranges, masks, odd sizes, 16-bit
+/// storage.
 #include "kernels/attention.h"
 
 #include <doctest/doctest.h>
@@ -50,7 +51,7 @@ double plain_bias(Mask mask, i64 query, i64 key) {
 f32 sink_of(Mask mask, i64 head) { return mask == Mask::sink ? 2.5f - static_cast<f32>(head) : -infinite; }
 
 /// Returns the largest difference from attention computed by its definition. Operands are laid out [batch, row, head,
-/// d], as projections leave them.
+/// d], as projections write them.
 template <class T, class Mac = MacF32, GemmTile tile = native_tile>
 double worst_error(const Case& c, Mask mask) {
   const auto q = random_values<T>(c.batch * c.queries * c.heads * c.d, 1);

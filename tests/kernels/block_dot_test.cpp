@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Products with weights of 4 and 8 bits in blocks against plain loops in f64; rows in 8 bits against their definition.
+/// Products with weights of 4 and 8 bits in blocks, compared with plain loops in f64; and the quantisation of rows to 8
+/// bits, compared with its definition.
 #include "kernels/block_dot.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU convolution in both modes against plain loops: kernels, strides, dilations, padding, groups, 1 to 3
+/// The CPU convolution in both modes, compared with plain loops: kernels, strides, dilations, padding, groups, 1 to 3
 /// dimensions.
 #include "kernels/conv_padded.h"
 
@@ -73,7 +73,7 @@ constexpr GemmTile tile_of = Mac::header > 0                  ? tasks::quad_tile
                              : sizeof(typename Mac::Acc) == 8 ? tasks::half_lanes(native_tile)
                                                               : native_tile;
 
-/// Weights with channels last: [groups * channels_out][kernel...][channels_in].
+/// Returns weights with channels last: [groups * channels_out][kernel...][channels_in].
 template <class W>
 std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   std::vector<W> turned;
@@ -87,8 +87,8 @@ std::vector<W> channels_last(const ConvSizes& s, const std::vector<W>& w) {
   return turned;
 }
 
-/// How weights are packed, [groups][channels_out][channels_in][kernel...] or, if `last`, with channels last: the taps of
-/// `together` dimensions, from the last on, are one run of k.
+/// Returns how to pack weights [groups][channels_out][channels_in][kernel...] or, if `last`, with channels last. The
+/// taps of the last `together` dimensions form one run along k.
 PackB weights_of(const ConvSizes& s, bool last, int together, int multiple) {
   PackB p{.batch = s.groups,
           .n = s.channels_out,
@@ -166,7 +166,7 @@ double worst_error(const ConvSizes& s, X outside) {
   return worst;
 }
 
-/// Completes `out` and `pixel`.
+/// Returns `s` with `out` and `pixel` computed from the other sizes.
 ConvSizes sized(ConvSizes s) {
   for (int d = 0; d < 3; ++d) {
     const i64 reach = (s.kernel[d] - 1) * s.dilation[d] + 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The CPU matrix product and its packing against plain loops in wide types, for sizes on both sides of every block.
+/// The CPU matrix product and its packing, compared with plain loops in wide types, for sizes just below and above each
+/// block size.
 #include "kernels/gemm.h"
 
 #include <doctest/doctest.h>

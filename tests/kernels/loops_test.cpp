@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise loops, row kernels and reductions of the kernel library on the host: every rank, sizes 0, 1 and odd,
-// permuted and broadcast strides, the edges of reductions, and any split of the tasks.
+// Pointwise loops, row kernels and reductions of the kernel library on the host. Covers every rank, the sizes 0, 1 and
+// odd sizes, permuted and broadcast strides, the edges of reductions, and any split of the tasks.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ void check_pointwise(const k::Space<Rank>& s, int rotate) {
   k::Strided<const float, Rank, along> x{};
   k::Strided<const float, Rank> z{};
   k::Strided<float, Rank> y{};
-  for (int i = 0; i < Rank; i++) {  // x: x's strides in another order of dimensions
+  for (int i = 0; i < Rank; i++) {  // x has its strides in another order of dimensions
     const int dim = (i + rotate) % Rank;
     x.stride[dim] = step, step *= s.size[dim];
   }
@@ -233,7 +233,7 @@ void check_layer_norm(i64 rows, i64 cols) {
     }
     CHECK(std::fabs(means[r] - mean) < 1e-7 * std::fabs(mean));
   }
-  CHECK(worst < 3e-4);  // 1000 has a unit of 6e-5 in f32, the deviation is 0.5
+  CHECK(worst < 3e-4);  // the spacing of f32 at 1000 is 6e-5, the deviation 0.5
 }
 
 }  // namespace
@@ -259,5 +259,5 @@ TEST_CASE("kernel loops: softmax at the edges") {
   CHECK(y[3] == doctest::Approx(e / total));
   CHECK(y[4] == doctest::Approx(e / total));
   CHECK(y[5] == 0);
-  CHECK(std::isnan(y[8]));  // a row of -inf alone has no softmax
+  CHECK(std::isnan(y[8]));  // the softmax of a row that is all -inf is NaN
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Largest errors of the kernels' elementary functions, over bit patterns spread evenly through all of f32 and f64,
-// against the C library in the next wider type. Compiled with -DWEFT_MATH_STRIDE=1 it takes every one of the 2^32.
+// against the C library in the next wider type. Compiled with -DWEFT_MATH_STRIDE=1 the test takes all 2^32 patterns of
+// f32.
 #include "kernels/math.h"
 
 #include <doctest/doctest.h>
@@ -27,8 +28,8 @@ using Vec4d = k::Vec<double, 4>;
 
 constexpr double wrong = 1e30;
 
-/// Returns the distance in units in the last place of the narrow type; `wrong` if the two are of different kinds (NaN,
-/// infinite, finite).
+/// Returns the distance in units in the last place of the narrow type; `wrong` if only one of the two is NaN, or
+/// infinite.
 template <class Narrow, class Wide>
 double ulps(Narrow got, Wide want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : wrong;
@@ -45,7 +46,7 @@ double ulps(Narrow got, Wide want) {
   return double(std::fabs(Wide(got) - want) / std::ldexp(Wide(1), exponent - std::numeric_limits<Narrow>::digits));
 }
 
-/// The largest error of f over f32, eight at a time.
+/// Returns the largest error of f over f32; computes eight values at a time.
 template <class F, class Ref>
 void check_f32(const char* name, double allowed, F f, Ref ref) {
   double worst = 0;

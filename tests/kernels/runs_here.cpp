@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Ends a program that is compiled for more than this processor has (WEFT_CHIP), before any of its own code runs.
+/// Ends a program whose code needs features that this processor lacks (WEFT_CHIP), before any of that code runs.
 #include <cstdio>
 #include <cstdlib>
 

@@ -80,7 +80,7 @@ void check_float8(int mantissa, int bias, bool fnuz, bool has_inf) {
     values[i] = small_float(u8(i), mantissa, bias, fnuz, has_inf);
     const float got = k::convert<float>(T(i));
     failures += !(std::isnan(values[i]) ? std::isnan(got) : double(got) == values[i]);
-    failures += !std::isnan(got) && u8(k::convert<T>(got)) != i;  // infinities too
+    failures += !std::isnan(got) && u8(k::convert<T>(got)) != i;  // infinities must be exact too
     const float vector = k::convert<float>(k::splat<T, 4>(T(i)))[2];
     failures += std::memcmp(&got, &vector, 4) != 0;
   }
@@ -100,7 +100,7 @@ void check_float8(int mantissa, int bias, bool fnuz, bool has_inf) {
   CHECK(std::isnan(k::convert<float>(k::convert<T>(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-/// Every byte, in vectors of N.
+/// Checks the conversion of every byte, in vectors of N.
 template <class T, int N>
 void check_table(const std::vector<T>& table) {
   const auto ready = k::byte_table(table.data());
@@ -200,7 +200,7 @@ void check_quick_rounding(float most) {
     Wide exact{};
     Narrow near{};
     for (int i = 0; i < N; ++i) {
-      // Halves, integers and numbers between them, within the limits and far beyond.
+      // Half-integers, integers and numbers between them, within the limits and far beyond.
       const int number = static_cast<int>(random() % 2000) - 1000;
       const double x = turn % 2 ? number / 2.0 + error(random) : number * (turn % 4 ? 0.37 : 0.5) * 1.001;
       exact[i] = x;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Depthwise convolution and pooling on the CPU against plain loops.
+/// Depthwise convolution and pooling on the CPU, compared with plain loops.
 #include <doctest/doctest.h>
 
 #include <cmath>

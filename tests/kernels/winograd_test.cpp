@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Winograd convolutions against the direct kernel's meaning in f64 (floats) and bit for bit (integers): every padding,
-/// odd sizes, images smaller than a tile, groups, channels that fill no vector, several images, tasks in any order.
+/// Winograd convolutions against direct convolution: in f64 for floats, bit for bit for integers. Covers every padding,
+/// odd sizes, images smaller than a tile, groups, channels that do not fill a vector, several images, and tasks in any
+/// order.
 #include "kernels/winograd.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +17,7 @@ using weft::i16, weft::i64, weft::i8;
 
 namespace {
 
-/// Integers from -most to most.
+/// Returns random integers from -most to most.
 template <class T>
 std::vector<T> random_values(i64 count, int most, unsigned seed) {
   std::mt19937 random(seed);
@@ -44,7 +45,7 @@ i64 exact(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, 
   return sum;
 }
 
-/// Returns all results, computed in two parts of the tasks, which write different results.
+/// Computes the tasks in two parts, which must write different elements; returns all results.
 template <class Mac, class Form, class X, class W>
 std::vector<double> computed(const ConvSizes& s, const std::vector<X>& x, const std::vector<W>& w, X outside) {
   constexpr GemmTile tile = Mac::header > 0 ? tasks::quad_tile : native_tile;

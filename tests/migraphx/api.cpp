@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The classic programs: read a model, compile it for a target, run it; precision; files; ranges of sizes; errors.
+// Typical programs of MIGraphX's users: read a model, compile it for a target, run it; precision; files; ranges of
+// sizes; errors.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -194,7 +195,7 @@ TEST_CASE("migraphx: a model in memory, threads, strides") {
   migraphx::onnx_options options;
   options.set_input_parameter_shape("image", {2, 1, 8, 8});
   migraphx::program program = compiled(migraphx::parse_onnx_buffer(bytes, options));
-  bytes.assign(bytes.size(), 'x');  // it was copied
+  bytes.assign(bytes.size(), 'x');  // the model keeps a copy
   Floats wanted = answer(program);
   std::vector<std::thread> threads;
   std::vector<Floats> answers(4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that a program brings along.
+// Operators that the user's program defines.
 #include <doctest/doctest.h>
 #include <migraphx/migraphx.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HIP facade, and a program for a GPU that takes its memory from it, as programs written for MIGraphX do.
+// Tests the HIP facade, and a program for a GPU that allocates its memory from the facade, as programs for MIGraphX do.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <migraphx/migraphx.hpp>
@@ -61,7 +61,7 @@ TEST_CASE("migraphx: the facade names itself, and returns errors instead of cras
   CHECK(std::strstr(properties, "facade"));
   CHECK(std::string(properties + 1160) == "weft-cpu");
   CHECK(dlsym(RTLD_DEFAULT, "weft_hip_facade"));
-  CHECK(!dlsym(RTLD_DEFAULT, "hipModuleLoadData"));  // libraries must not take it for a GPU
+  CHECK(!dlsym(RTLD_DEFAULT, "hipModuleLoadData"));  // otherwise libraries would take the facade for a GPU
 
   CHECK(hipSetDevice(1) == 101);
   CHECK(hipGetLastError() == 101);

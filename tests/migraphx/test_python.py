@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python module, and the command over it."""
+"""The Python module migraphx, and the command that uses it."""
 import json
 import os
 import subprocess
@@ -86,7 +86,7 @@ def graph_of(node, inputs, rank, name="g"):
 
 @pytest.mark.parametrize("given", [["n"], [1]])
 def test_operands_that_only_the_run_tells(given):
-    """The program is compiled for each value; the length of the list may be given when the model is read."""
+    """A program is compiled for each value of the list; the length of the list may be given when the model is read."""
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)
     model = graph_of(node, [("x", TensorProto.FLOAT, [2, 3, 4]), ("axes", TensorProto.INT64, given)], 2)
     program = migraphx.parse_onnx_buffer(model, map_input_dims={"axes": [1]})
@@ -123,8 +123,8 @@ def test_a_branch_that_does_not_compile_is_compiled_without():
 
 
 def test_a_body_of_control_flow_is_judged_when_it_runs():
-    """onnxruntime's provider compiles control-flow bodies, to which it gives such names, although they may never
-    run."""
+    """onnxruntime's provider gives the bodies of control flow names such as MGXKernel_subgraph_g1_1_0. It compiles them
+    although they may never run."""
     node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 1])
     x = ("x", TensorProto.FLOAT, [2, 3])
     with pytest.raises(RuntimeError, match="Transpose"):
@@ -154,7 +154,7 @@ def test_an_input_without_a_rank_has_the_one_that_is_given():
 
 
 def test_exhaustive_tuning_is_kept(tmp_path):
-    """Runs in a new process, because a process reads the variable once."""
+    """Runs in a new process, because a process reads the environment variable only once."""
     def weights(name, *sizes):
         array = np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
         return onnx.numpy_helper.from_array(array, name)
@@ -240,7 +240,7 @@ def test_fp8_is_verified_by_a_limit_of_its_own_and_says_that_it_is_simulated():
 
 
 def in_python(script, **variables):
-    """Returns the output of another Python."""
+    """Runs a script in a new Python process; returns its output."""
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": str(BUILD / "python")} | variables,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -447,8 +447,8 @@ def on_amd(tmp_path, script, **variables):
 @needs_emulator
 @pytest.mark.parametrize("interleave", ["0", "1"])
 def test_asynchronous_runs_are_in_order_with_their_streams(tmp_path, reference, interleave):
-    """The emulator's streams run only when the program waits for them, or alternately, so work that is not ordered
-    gives wrong answers."""
+    """The work of the emulator's streams runs only when the program waits for it, or alternates between streams. Work
+    without an order gives wrong answers."""
     found = json.loads(on_amd(tmp_path, ON_STREAMS, AMDEMU_INTERLEAVE=interleave)[0])
     for name, (x, got, was_asynchronous) in found["answers"].items():
         np.testing.assert_allclose(got, answer(reference, np.float32(x)), atol=1e-5, err_msg=name)

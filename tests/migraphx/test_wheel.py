@@ -77,8 +77,8 @@ def test_8_bits_without_examples_are_refused(client, fixed_model, table):
 
 
 def test_a_refusal_is_an_error_not_another_device(client, tmp_path):
-    """AMD's provider claims CumSum, because its list of operators has it. Weft refuses this node, and then the session
-    must fail: the node must not run elsewhere silently."""
+    """AMD's provider claims CumSum, because its list of operators contains it. Weft refuses this node, and then the
+    session must fail: the node must not run elsewhere silently."""
     nodes = [helper.make_node("ReduceMin", ["x"], ["least"], keepdims=0),
              helper.make_node("Cast", ["least"], ["axis"], to=TensorProto.INT32),
              helper.make_node("CumSum", ["x", "axis"], ["y"])]

@@ -42,7 +42,7 @@ def assigned(session):
 
 
 def make_feed(session, sizes, seed=0):
-    """Returns inputs of the sizes of a case of bench/models; a symbol without a size there is 1."""
+    """Returns inputs with the sizes of a case of bench/models; a symbol without a size there is 1."""
     random, feed = np.random.default_rng(seed), {}
     for value in session.get_inputs():
         dims = [size if isinstance(size, int) else size_of(size, sizes) for size in value.shape]

@@ -45,7 +45,7 @@ void seal_png(std::string& text) {
   }
 }
 
-/// The layout of runtime/saved.cpp.
+/// An entry of the table of sections in a saved program (runtime/saved.cpp).
 struct Section {
   char name[16];
   uint64_t offset, size, checksum[2];
@@ -62,7 +62,7 @@ std::vector<Section> sections_of(const std::string& text) {
 
 void seal_program(std::string& text, std::vector<Section> sections) {
   for (Section& section : sections) {
-    if (std::string_view(section.name) == "weights") continue;  // their checksum covers the checksums in the contents
+    if (std::string_view(section.name) == "weights") continue;  // never damaged
     Hash128 sum = hash128(as_bytes(std::string_view(text).substr(section.offset, section.size)));
     section.checksum[0] = sum.low, section.checksum[1] = sum.high;
   }
@@ -130,7 +130,7 @@ void damage_json(std::string& text, std::mt19937_64& random) {
   text = json.dump();
 }
 
-/// Replaces four bytes of a header by a number at which sizes break.
+/// Replaces four bytes of a header by an extreme number.
 void damage_header(std::string& text, std::mt19937_64& random) {
   if (text.size() < 8) return;
   size_t at = random() % (std::min<size_t>(text.size(), 160) - 4);
@@ -156,7 +156,7 @@ std::string damaged(const test::Sound& file, std::mt19937_64& random) {
 
 // --- readers ---------------------------------------------------------------------------------------------------------
 
-/// A file for readers that take a path.
+/// A temporary file, for readers that take a path.
 class Scratch {
  public:
   explicit Scratch(const std::string& extension) {

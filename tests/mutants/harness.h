@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-/// Code that the programs which damage and read files share. Every outcome other than an answer or one of Weft's errors
-/// is a bug: a crash, a report of a sanitizer, more than 2 s of processor time, more than 1 GiB of memory.
+/// Shared code of the programs that damage files and read them. The outcome must be an answer or one of Weft's errors.
+/// Bugs are a crash, a report of a sanitizer, more than 2 s of processor time, and more than 1 GiB of memory.
 namespace weft::test {
 
 struct Sound {

@@ -62,7 +62,7 @@ void change_shape(std::vector<WireField>& model, std::mt19937_64& random) {
   change_rank(shape->children, one, random);
 }
 
-/// The number of elements stays, so that the data fits.
+/// Changes the sizes of a constant but not its number of elements, so that its data still fit.
 void change_constant(std::vector<WireField>& model, std::mt19937_64& random) {
   WireField* tensor = any_of(fields_at(model, {{graph, initializers}}), random);
   if (!tensor) return;

@@ -7,8 +7,8 @@
 
 namespace weft::test {
 
-/// Changes the ranks and operands in a sound ONNX model and leaves everything else, so that the damage gets past the
-/// readers to the rules of operators: an input or constant of another rank, other operands of a node.
+/// Changes the ranks and operands in a sound ONNX model: an input or constant gets another rank, a node other operands.
+/// Everything else stays, so that the damage passes the readers and reaches the rules of operators.
 void damage_model(std::vector<WireField>& model, std::mt19937_64& random);
 
 }  // namespace weft::test

@@ -2,8 +2,9 @@
 """Damaged models and other files end in an error or an answer: no crash, no sanitizer report, no excessive time or
 memory.
 
-The models are random graphs, small node cases of ONNX and those of the tests of com.microsoft's operators; the other files
-are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the build: `./x test --asan` takes an instrumented one.
+The models are random graphs, small node cases of ONNX, and the models in the tests of com.microsoft's operators. The
+other files are pictures, tensors, programs as text, saved programs and programs of torch.export. WEFT_BUILD chooses the
+build: `./x test --asan` takes an instrumented one.
 """
 import concurrent.futures
 import io
@@ -64,7 +65,8 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["lite", "full", "saved"])
 def tensorflow_models(request, tmp_path_factory):
-    """Provides a format and its models: for TensorFlow Lite and frozen graphs one of each operator and some of several; SavedModels with intact variables."""
+    """Provides a format and its models. TensorFlow Lite and frozen graphs: one model of each operator, and some of
+    several operators. SavedModels: models with intact variables."""
     if request.param == "saved":
         return request.param, sorted(judge.folder_of("saved_models.py", tmp_path_factory).rglob("*.pb"))
     folders = [judge.folder_of(f"{request.param}_{what}.py", tmp_path_factory) for what in ("models", "graphs")]
@@ -128,7 +130,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported_programs(tmp_path_factory):
-    """Archives of torch.export, and their JSON alone."""
+    """Provides archives of torch.export, and their JSON alone."""
     folder = tmp_path_factory.mktemp("torch")
     for name, archive in exported_archives():
         (folder / f"{name}.pt2").write_bytes(archive)
@@ -144,7 +146,7 @@ def run_mutants(program, files, first, count):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", timeout=3600)
     lines = done.stdout.splitlines()
     wrong, number = [], first
-    print(lines[-1] if lines else "")  # the slowest, and the largest
+    print(lines[-1] if lines else "")  # names the slowest mutant, and the one with the most memory
     for line in lines:
         number = int(line) if line.isdigit() else number
         if line.startswith("BUG"):

@@ -19,7 +19,7 @@ struct WireField {
   std::vector<WireField> children = {};  ///< of a message
 };
 
-/// Returns the fields, when `text` is a whole message and nothing else.
+/// Returns the fields if all of `text` is one message.
 std::optional<std::vector<WireField>> parse_wire(std::string_view text, int depth = 0);
 std::string print_wire(const std::vector<WireField>& fields);
 

@@ -34,7 +34,7 @@ double tolerance_of(DType type) {
   }
 }
 
-/// "[2,3] i64[2]{0, 1} [4]" at spaces outside brackets.
+/// Splits a text such as "[2,3] i64[2]{0, 1} [4]" at spaces outside brackets.
 std::vector<std::string> words(std::string_view text) {
   std::vector<std::string> list;
   int depth = 0;
@@ -69,7 +69,7 @@ Tensor drawn(DType type, std::vector<int64_t> dims, const Settings& settings, co
   }
   bool is_small = type == DType::boolean;
   int64_t low = is_small || is_unsigned_integer(type) ? 0 : -4, high = is_small ? 1 : 7;
-  if (bits(type) == 4) {  // all of them: kernels unpack each bit in a way of its own
+  if (bits(type) == 4) {  // all 16 values, because kernels unpack each bit in a different way
     low = lowest_integer(type), high = highest_integer(type);
   } else if (settings.is_filled && !is_small) {
     low = std::max(lowest_integer(type), static_cast<int64_t>(std::ceil(settings.low)));

@@ -5,8 +5,8 @@
 //   weft-ops perf    [TEXT] [--device cpu]    microseconds a run, best of many
 //   weft-ops support [TEXT] [--device cpu]    which cases are refused, and why
 //
-// TEXT narrows it to cases whose name contains it, --part 1/3 to every third case from the second on. The exit code is
-// 1 when a case is wrong.
+// TEXT selects the cases whose names contain it, --part 1/3 every third case from the second on. The exit code is 1 if
+// a case is wrong.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -78,7 +78,7 @@ Outcome test(const Case& c, const std::string& device) {
   }
 }
 
-/// Best of many runs for at least 50 ms.
+/// Returns the time of the fastest run; runs repeat for at least 50 ms.
 double microseconds(const Case& c, const std::string& device) {
   using Clock = std::chrono::steady_clock;
   std::vector<Tensor> inputs = inputs_of(c);
@@ -99,7 +99,7 @@ struct Arguments {
   size_t part = 0, parts = 1;
 };
 
-/// "1/3"
+/// Parses the words of --part, such as "1/3".
 void read_part(const std::string& word, Arguments& arguments) {
   if (std::sscanf(word.c_str(), "%zu/%zu", &arguments.part, &arguments.parts) == 2 && arguments.part < arguments.parts)
     return;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Model folders for onnxruntime-genai with random weights: the graphs that its model builder exports for decoders, written
-with onnx alone, so that no checkpoint and no torch is needed.
+"""Writes model folders for onnxruntime-genai with random weights. The graphs are those that its model builder exports
+for decoders; only onnx is needed to write them, without a checkpoint or torch.
 
     python tests/ort/genai_models.py FOLDER --arch llama --precision int4 [--preset 0.5b]
 
-The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA): packed QKV,
+The structure follows onnxruntime-genai 0.18's builder for the CPU provider (fp16: for CUDA). It has packed QKV,
 GroupQueryAttention with its own rotary embedding and one buffer for past and present, SkipSimplifiedLayerNormalization
 with two results, lengths computed from the attention mask, MatMulNBits in blocks of 32 at accuracy level 4.
 """
@@ -35,15 +35,15 @@ class Decoder:
     inner: int = 160
     vocab: int = 512
     context: int = 2048
-    window: int = 10  # of mistral, phi3 and every second layer of gemma2 and gptoss
-    experts: int = 4  # of gptoss, two for each token
+    window: int = 10  # sliding window of mistral, phi3 and every second layer of gemma2 and gptoss
+    experts: int = 4  # experts of gptoss; each token uses two
     zeros: bool = False  # int4 weights with zero points
     accuracy: int = 4  # accuracy_level of int4 products
     qdq: bool = False  # int4 weights in DequantizeLinear nodes
     sinks: bool = False  # a learnt score in each head's softmax; gptoss always has them
     tied: bool = False  # int4: the embedding is the last product's matrix
     ids: str = "int64"
-    lora: int = 0  # rank of overridable weights added to each attention's last product
+    lora: int = 0  # rank of an adapter for each attention's last product; callers may override its weights
     seed: int = 0
 
     def window_of(self, layer):
@@ -59,7 +59,7 @@ PRESETS = {
 
 
 class Graph:
-    """Nodes and weights of one decoder; a method for each thing that is repeated."""
+    """The nodes and weights of one decoder; each method adds a structure that decoders repeat."""
 
     def __init__(self, d):
         self.d, self.nodes, self.weights, self.inputs, self.outputs = d, [], [], [], []
@@ -108,7 +108,7 @@ class Graph:
         return self.contrib("MatMulNBits", inputs, name, K=k, N=n, bits=4, block_size=32, **level)
 
     def dequantized_matmul(self, x, name, k, n, scale):
-        """Returns the same with the weights [k, n] in a node of their own."""
+        """Returns the product of `matmul`, with the weights [k, n] dequantised by a node of their own."""
         packed = self.random.integers(0, 256, (k, n // 2), np.uint8)
         self.weights.append(helper.make_tensor(name + ".steps", TensorProto.INT4, (k, n), packed.tobytes(), raw=True))
         scales = self.random.uniform(0.7, 1.3, (k // 32, n)).astype(np.float32) * np.float32(scale / np.sqrt(k) / 4.6)
@@ -200,7 +200,7 @@ class Graph:
         return self.adapted(y, at, layer) if d.lora else y
 
     def adapted(self, y, x, layer):
-        """Returns the product with an adapter's weights, which are 0 if no adapter is given."""
+        """Returns y plus the product with an adapter's weights, which are 0 if no adapter is given."""
         d, at, parts = self.d, f"layers.{layer}.lora", []
         for part, dims in (("A", [d.heads * d.head, d.lora]), ("B", [d.lora, d.hidden])):
             self.inputs.append((self.weight(f"{at}.{part}", np.zeros(dims, self.type)), self.element, dims))

@@ -15,7 +15,7 @@ import numpy as np
 TASK, ROUTE, LIBRARY = sys.argv[1:4]
 if ROUTE == "amdgpu":
     os.environ["AMDGPU_EP_PATH"] = LIBRARY
-import onnxruntime_genai as og  # reads the variable
+import onnxruntime_genai as og  # reads AMDGPU_EP_PATH
 
 if ROUTE != "amdgpu":
     og.register_execution_provider_library("weft", LIBRARY)
@@ -50,7 +50,7 @@ def batch(lengths, pad=2):
 
 
 def steps(model, ids, count, **search):
-    """Tokens and the logits that each was chosen by."""
+    """Returns the generated tokens, and the logits from which each was chosen."""
     rows = np.atleast_2d(ids)
     made = generator(model, batch_size=len(rows), max_length=rows.shape[1] + count, min_length=rows.shape[1] + count, **search)
     made.append_tokens(ids)
@@ -65,8 +65,9 @@ def steps(model, ids, count, **search):
 
 
 def compare(theirs, ours):
-    """Returns the number of steps with equal tokens, the largest difference of logits in these steps, and the
-    difference between the logits of the two tokens in the first different step; both relative to the largest logit."""
+    """Returns three figures: the number of steps with equal tokens, the largest difference of logits in these steps,
+    and the difference between the logits of the two tokens in the first different step. Both differences are relative
+    to the largest logit."""
     apart, largest = 0.0, 1e-9
     for i, (want, got) in enumerate(zip(theirs[0], ours[0], strict=True)):
         largest = max(largest, float(np.abs(theirs[1][i]).max()))
@@ -96,7 +97,7 @@ def tokens(folder):
 
 
 def lengths(folder):
-    """Decodes 100 prompts of 100 lengths, alone and in pairs, after a first one."""
+    """Decodes prompts of 100 lengths, alone and in pairs, after short first prompts."""
     theirs, ours = load(folder, None), load(folder, ROUTE)
     steps(ours, prompt(5), 2)
     steps(ours, batch([4, 2]), 2)

@@ -47,7 +47,7 @@ def devices():
 
 @question
 def host_values():
-    """Inputs and outputs of the host, several sizes."""
+    """Runs with inputs and outputs in host memory, for several sizes."""
     made = session(mlp())
     errors = [error(made.run(None, {"x": X})[0])]
     for rows in (1, 5, 3, 0):
@@ -79,7 +79,7 @@ def bound(made, x, y):
 
 @question
 def bound_values():
-    """Inputs and outputs on the device, run after run."""
+    """Runs several times with inputs and outputs in device memory."""
     made = session(mlp())
     x, y = on_device(X), on_device(np.zeros((3, 8), np.float32))
     binding = bound(made, x, y)
@@ -104,7 +104,7 @@ def one_memory():
 
 @question
 def static_inputs():
-    """Axes that are known only in the run, in host memory and in device memory."""
+    """Runs with axes that are known only in the run, in host memory and in device memory."""
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"])]
     proto = model(nodes, [("x", TensorProto.FLOAT, [3, 64]), ("axes", TensorProto.INT64, [1])], [("y", TensorProto.FLOAT, None)])
     errors, made = [], session(proto)
@@ -154,7 +154,7 @@ def user_stream():
 
 
 class Allocator:
-    """A framework's allocator, by the addresses of its functions; counts calls and records sizes."""
+    """An allocator as a framework has it, given by the addresses of its functions; counts calls and records sizes."""
 
     def __init__(self):
         self.sizes, self.live, self.emptied = [], set(), 0
@@ -211,7 +211,7 @@ def arena_strategies():
 
 @question
 def memory_limit():
-    """Weights are 9 KiB; the input of 100 rows 25 KiB."""
+    """Refuses a run whose input (4,000 rows, 1 MB) exceeds a limit of 64 KiB; smaller runs still work afterwards."""
     made = session(mlp(), {"gpu_mem_limit": "65536"})
     fine = error(made.run(None, {"x": X})[0])
     try:
@@ -241,7 +241,7 @@ def saved_programs():
 
 @question
 def notes():
-    """Options whose meaning depends on the device; the log lists those without effect."""
+    """Uses options whose meaning depends on the device; the log lists those without effect."""
     options = {"arena_extend_strategy": "1", "user_compute_stream": str(stream().value), "do_copy_in_default_stream": "0",
                "enable_hip_graph": "1", "exhaustive_tune": "1", "device": "gpu"}
     session(mlp(), options)

@@ -6,7 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 NAME = "WeftExecutionProvider"
 VERSION = tuple(int(part) for part in ort.__version__.split(".")[:2])
-TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name; before, by device
+TAKES_NAMES = VERSION >= (1, 25)  # sessions find plug-ins by name, older versions by device
 TAKES_OUTER_VALUES = VERSION >= (1, 27)  # a plug-in gets the outer values that an If, Loop or Scan reads
 
 
@@ -19,7 +19,7 @@ def model(nodes, inputs, outputs, weights=(), opset=21, **graph):
 
 
 def mlp(seed=0, width=64):
-    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime makes one node of the last two."""
+    """Makes a model of y[n,8] = relu(x[n,width] @ a) @ b + c; onnxruntime fuses the last two nodes."""
     random = np.random.default_rng(seed)
     weights = [("a", random.standard_normal((width, 32)).astype(np.float32)),
                ("b", random.standard_normal((32, 8)).astype(np.float32)),
@@ -37,8 +37,8 @@ def convolution():
 
 
 def mixed():
-    """Makes a model of y = x @ w @ w, and x @ w in pieces: as a sequence, which onnxruntime does not accept from a
-    plug-in."""
+    """Makes a model of y = x @ w @ w, and of the parts of x @ w as a sequence, a type that onnxruntime does not accept
+    from a plug-in."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
              helper.make_node("SplitToSequence", ["h"], ["pieces"], "split", axis=1),
              helper.make_node("MatMul", ["h", "w"], ["y"], "second")]
@@ -78,7 +78,7 @@ def assigned(session_):
 
 
 def check_equal(proto, feeds, rtol=1e-4, atol=1e-5, **keys):
-    """Runs the model on both sides; returns Weft's session."""
+    """Compares the outputs of Weft and of onnxruntime's CPU provider; returns Weft's session."""
     ours, theirs = session(proto, **keys), reference(proto)
     for feed in feeds:
         for got, want in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):

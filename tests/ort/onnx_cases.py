@@ -3,9 +3,9 @@
 
     PYTHONPATH=build/release/python python tests/ort/onnx_cases.py [--every N [--first K]] [--match TEXT] [--json FILE] [--processes N]
 
-A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Every
-few cases run in a new process, so that a crash loses a single case. `--provider` names another provider of this
-onnxruntime, which is then compared in the same way.
+A case is *lost* when the CPU provider passes it and Weft does not; it is *whole* when all its nodes run on Weft. Each
+group of a few cases runs in a new process, so that a crash loses a single case. `--provider` names another provider of
+this onnxruntime, which is then compared in the same way.
 """
 import argparse
 import collections
@@ -30,7 +30,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from onnx_node_cases import node_cases
 
 NAME = "WeftExecutionProvider"
-# Sessions find plug-ins by name from onnxruntime 1.25 on; before, by device.
+# From onnxruntime 1.25 on, sessions find plug-ins by name; earlier versions find them by device.
 TAKES_NAMES = tuple(int(part) for part in ort.__version__.split(".")[:2]) >= (1, 25)
 KINDS = ("simple", "pytorch-converted", "pytorch-operator")
 NEWEST_IR = 13  # newest IR version that onnxruntime reads; the cases use no newer features

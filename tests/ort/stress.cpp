@@ -3,10 +3,10 @@
 //
 //   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS RUNS MODEL...     each thread makes RUNS calls, then a tenth more
 //                                                                     while sessions are made and dropped
-//   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS SECONDSs MODEL... only the latter, for so long
+//   weft-ort_stress LIBONNXRUNTIME PROVIDER THREADS SECONDSs MODEL... only the second part, for that many seconds
 //
-// Inputs are floats, free sizes 1, 3 or 8. Every answer must have the bits of the first one. Prints one line of JSON:
-// calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
+// Inputs are floats, free sizes 1, 3 or 8. Every answer must equal the first answer bit by bit. Prints one line of
+// JSON: calls, sessions, wrong answers, and how far resident memory grew in the second half of the RUNS.
 #define ORT_API_MANUAL_INIT  // manual initialisation: the runtime is opened by path
 #include <dlfcn.h>
 #include <malloc.h>
@@ -121,8 +121,8 @@ struct Shared {
     return 4 * std::max(least, 0l);
   }
 
-  /// Makes such runs while another thread creates and releases a session of each model in turn; returns the number of
-  /// sessions.
+  /// Makes the calls of `answer` in several threads, while another thread creates and releases a session of each model
+  /// in turn; returns the number of sessions.
   int run_beside_sessions(Ort::Env& env, std::span<char* const> models, int threads, int64_t runs) {
     std::atomic<bool> over{false};
     int opened = 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stock onnxruntime-genai generates the same tokens on Weft as on its CPU provider, as "amdgpu" and by the provider's
-own name. Models are made by genai_models.py; each check runs in a process of its own (genai_session.py)."""
+"""Stock onnxruntime-genai generates the same tokens on Weft as on its CPU provider. Weft is used as the provider
+"amdgpu" and by its own name. Models are made by genai_models.py; each check runs in a process of its own
+(genai_session.py)."""
 import json
 import os
 import pathlib
@@ -19,8 +20,9 @@ FEATURES = HERE.parents[1] / "bench/genai_features.py"
 ROUTES = ["amdgpu", "WeftExecutionProvider"]
 IS_FULL = "WEFT_TEST_FULL" in os.environ
 
-# The largest allowed difference between both sides' logits, relative to the largest logit. onnxruntime multiplies f16
-# in f32 and rounds at other points than Weft; in rows rounded to 8 bits, ties may be rounded differently.
+# The largest allowed difference between the logits of Weft and of onnxruntime, relative to the largest logit.
+# onnxruntime multiplies f16 in f32 and rounds at other points than Weft. When rows are rounded to 8 bits, ties may be
+# rounded differently.
 LIMITS = {"fp32": 2e-5, "fp16": 1e-2, "int4": 2e-2}
 FORMS = [(arch, precision) for arch in ARCHITECTURES for precision in genai_models.PRECISIONS
          if IS_FULL or precision == "fp32" or (arch, precision) in (("llama", "fp16"), ("gemma2", "fp16"), ("qwen3", "int4"))]
@@ -40,7 +42,7 @@ def session(task, route, *folders, **variables):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Makes a model once."""
+    """Returns a function that makes the folder of a model, once for each set of parameters."""
     root, known = tmp_path_factory.mktemp("models"), {}
 
     def make(provider=None, **fields):
@@ -83,7 +85,7 @@ def test_a_new_length_compiles_nothing(route, folder, tmp_path):
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_features(route, folder):
-    """GenAI itself refuses five on a device that captures graphs."""
+    """GenAI itself refuses five of the features on a device that captures graphs."""
     made = run([FEATURES, folder(arch="llama"), "--library", LIBRARY, "--provider", route])
     wanted = "15 of 20 the same; 5 refused by GenAI" if route == "amdgpu" else "20 of 20 the same; 0 refused by GenAI"
     assert wanted in made.stdout, made.stdout

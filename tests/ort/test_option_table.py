@@ -87,8 +87,8 @@ EFFECTS = {}
 
 
 def effect(*names, value="1", **beside):
-    """Registers a test that an option has an effect: `seen(trial, options)` tells whether it is observed. `beside`:
-    further options that the option needs, a string or a function of the trial."""
+    """Registers a test that an option has an effect: `seen(trial, options)` returns whether the effect is observed.
+    `beside`: further options that the option needs, a string or a function of the trial."""
 
     def register(seen):
         for name in names:
@@ -213,7 +213,7 @@ def _(trial, options):
 
 
 class Malloc:
-    """A framework's allocator, by address."""
+    """An allocator as a framework has it, given by the addresses of its functions."""
 
     def __init__(self):
         libc = ctypes.CDLL(None)
@@ -299,7 +299,7 @@ def _(trial, options):
     count = lambda: len(list(pathlib.Path("/proc/self/task").iterdir()))
     before = count()
     held = session(mlp(), options)
-    held.run(None, {"x": numbers(4096, 64)})  # threads start with the first work that is worth sharing
+    held.run(None, {"x": numbers(4096, 64)})  # threads start with the first run that is large enough for them
     return count() >= before + 4
 
 
@@ -351,7 +351,7 @@ def test_an_option_does_what_it_says(name, way, tmp_path, capfd, monkeypatch):
     if way == "ORT_MIGRAPHX_":
         monkeypatch.setenv(spelt, value)
         contrary = {"0": "1", "1": "0"}.get(value)
-        options = others | ({name: contrary} if contrary else {})  # the variable wins
+        options = others | ({name: contrary} if contrary else {})  # the variable takes precedence
     else:
         options = others | {spelt: value}
     assert seen(trial, options)

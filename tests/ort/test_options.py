@@ -109,8 +109,8 @@ def to_fp8(values):
 
 @pytest.mark.parametrize("with_table", [True, False])
 def test_fp8(with_table, tmp_path, exact):
-    """The scales are those of the table; without one, the greatest magnitude in the run, and in each column of the
-    weights."""
+    """The scales come from the table. Without a table they come from the greatest magnitude of the input in the run and
+    of each column of the weights."""
     table = tmp_path / "table"
     table.write_text(calibration("native"))
     options = {"fp8_enable": "1"}

@@ -33,8 +33,8 @@ def test_a_session_by_name(name):
 
 
 def test_the_name_that_onnxruntime_keeps_for_itself():
-    """onnxruntime's Python drops this name silently; after register() the session has the provider, and lists the
-    name."""
+    """onnxruntime's Python package drops this name silently; after register() the session has the provider, and lists
+    the name."""
     made = session(mlp(), name="MIGraphXExecutionProvider")
     assert made.get_providers() == ["MIGraphXExecutionProvider", "CPUExecutionProvider"]
     assert assigned(made) == {NAME: 3}
@@ -47,7 +47,7 @@ def test_the_name_that_onnxruntime_keeps_for_itself():
 def test_a_session_without_the_provider_that_it_asked_for_is_an_error(monkeypatch):
     from onnxruntime_ep_weft import _sessions
 
-    monkeypatch.setattr(_sessions, "_translated", set())  # as before register() translated the name
+    monkeypatch.setattr(_sessions, "_translated", set())  # the state before register() has translated the name
     with pytest.raises(RuntimeError, match="asked for MIGraphXExecutionProvider, and has CPUExecutionProvider only"):
         session(mlp(), name="MIGraphXExecutionProvider")
 
@@ -186,7 +186,7 @@ def test_nodes_that_cannot_be_compiled_stay_on_the_cpu(capfd):
     ("Unsqueeze", "axes", [np.array([0]), np.array([3])]),
     ("Resize", "scales", [np.array([1, 2, 1], np.float32), np.array([1, 1, 3], np.float32)])])
 def test_operands_that_only_the_run_tells(op, operand, values):
-    """Each value is compiled once; then x may have any size."""
+    """Each value of the operand is compiled once; after that x may have any size."""
     inputs = ["x", "", "how"] if op == "Resize" else ["x", "how"]
     kind = helper.np_dtype_to_tensor_dtype(values[0].dtype)
     proto = model([helper.make_node(op, inputs, ["y"])], [("x", F, ["n", 3, 4]), ("how", kind, list(values[0].shape))],

@@ -118,7 +118,7 @@ def test_words_as_json(weft_command):
 
 
 def test_usual_size(weft_command, tmp_path):
-    """Made-up inputs have the usual size of --shape, unless --at names another."""
+    """Random inputs have the usual size of --shape, unless --at gives another size."""
     sizes = ["--shape", "image=1..8:4,1,8,8", "--fill", "rand", "-o", tmp_path / "out.npy"]
     assert weft_command("run", MODEL, *sizes).returncode == 0
     assert np.load(tmp_path / "out.npy").shape[0] == 4
@@ -246,7 +246,8 @@ def test_processor_with_some_of_the_machines_features(weft_command):
 
 
 def test_parsed_kernel_headers_are_kept_for_other_processes(weft_command, tmp_path):
-    """Kernels are compiled with the headers of the cache; damaged ones are parsed again. Without the cache none are kept."""
+    """Kernels are compiled with the parsed headers in the cache; damaged files of headers are parsed again. Without the
+    cache no parsed headers are kept."""
     def run(*options):
         done = weft_command("run", MODEL, *options, env={"WEFT_CACHE_DIR": str(tmp_path), "WEFT_PACK": "none", "WEFT_DEBUG": "2"})
         assert done.returncode == 0 and "compiled " in done.stderr, done.stderr

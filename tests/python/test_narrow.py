@@ -37,7 +37,7 @@ def numbers(dtype):
 
 
 def compiled(start, end, device="cpu"):
-    """y = x as another type."""
+    """Returns a model of y = x converted to another type."""
     graph = helper.make_graph(
         [helper.make_node("Cast", ["x"], ["y"], to=end)], "g",
         [helper.make_tensor_value_info("x", start, ["n"])], [helper.make_tensor_value_info("y", end, ["n"])])
@@ -102,7 +102,7 @@ def test_dlpack(dtype, number, kind, code, bits):
         data = np.array([sum(int(e) << (bits * i) for i, e in enumerate(each[k:k + 8 // bits])) for k in range(0, COUNT, 8 // bits)],
                         np.uint8)
     assert np.array_equal(model(DlpackTensor(data, code, bits, 1, [COUNT])), wanted.astype(np.float32))
-    if bits < 8:  # an element may also be a whole byte, as in torch.float4_e2m1fn_x2
+    if bits < 8:  # a type below 8 bits may also store an element in a whole byte, as torch.float4_e2m1fn_x2
         lanes = 8 // bits
         even = COUNT // lanes * lanes
         assert np.array_equal(model(DlpackTensor(data, code, bits, lanes, [COUNT // lanes])), wanted[:even].astype(np.float32))

@@ -26,7 +26,7 @@ def node_cases():
 
 
 def answer(case):
-    """Returns the outputs, or nothing when the case was refused."""
+    """Returns the outputs, or None if the case was refused."""
     inputs = arrays(case.data_sets[0][0])
     try:
         model = weft.compile(case.model.SerializeToString(), device="cpu", threads=1)
@@ -51,8 +51,8 @@ def test_node_cases():
 
 
 class Network:
-    """Convolutions between quantisations as onnxruntime's tool writes them; computed here in integers, too, for
-    comparison."""
+    """A network of convolutions between QuantizeLinear and DequantizeLinear, as onnxruntime's tool writes it. Also
+    computes the same network in integers, for comparison."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ class Network:
         return name
 
     def quantised(self, x, scale, zero):
-        """Quantises and dequantises `x`; the name of the result."""
+        """Adds a QuantizeLinear and a DequantizeLinear after `x`; returns the name of the result."""
         parameters = [self.constant(f"s{len(self.weights)}", np.float32(scale)),
                       self.constant(f"z{len(self.weights)}", np.uint8(zero))]
         return self.node("DequantizeLinear", [self.node("QuantizeLinear", [x, *parameters]), *parameters])
@@ -92,7 +92,7 @@ def convolve(x, w):
 
 
 def test_every_answer_is_exact():
-    """Four layers with a sum of two branches: all of the 160,000 quantised values equal exact arithmetic."""
+    """Four layers with a sum of two branches: all of the 160,000 quantised values are exactly right."""
     net, channels, depth = Network(3), 16, 4
     image = net.random.normal(size=(2, channels, 50, 50)).astype(np.float32)
     value, scale, zero = net.quantised("image", 0.0234, 117), np.float32(0.0234), 117

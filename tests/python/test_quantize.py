@@ -129,7 +129,8 @@ def test_weft_and_onnxruntime_agree_on_the_file(tmp_path, to):
     assert error(there, right) < limit and error(here, right) < limit
     assert error(here, there) < limit / 4
     assert error(here, right) == pytest.approx(report["loss"], rel=0.3)
-    assert report["floats"] == 2 * (to in ("fp8", "fp8-fnuz"))  # the last of three layers, and the first, which is small
+    # Left in floats: the last of three layers, and the first one, which is small.
+    assert report["floats"] == 2 * (to in ("fp8", "fp8-fnuz"))
     assert report["quantised"] + report["floats"] == len(report["layers"])
 
 
@@ -282,7 +283,7 @@ def rest_of(y):
 @pytest.mark.parametrize("to, opset, kind", [("int8", 13, "MatMul"), ("int8", 19, "Gemm"), ("int8-dynamic", 11, "MatMul"),
                                              ("int8-dynamic", 19, "Gemm")])
 def test_a_row_of_massive_values_costs_the_other_rows_nothing(tmp_path, to, opset, kind):
-    """A layer with such inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
+    """A layer with massive inputs gets a scale for each row in each run; the other layer keeps a fixed scale."""
     model = products()
     model.opset_import[0].version = opset
     w = numpy_helper.to_array(model.graph.initializer[0]).copy()
@@ -387,7 +388,8 @@ def test_smoothing_moves_outliers_into_weights(tmp_path):
     assert not [name for name in weights_of(tmp_path / "out.onnx") if "factors" in name]
     out, _ = quantized(tmp_path, model, outliers(), smooth=0.5)
     x = np.concatenate(outliers())
-    assert len([name for name in weights_of(out) if "factors" in name]) == 1  # the second product's are part of the first one's weights
+    # The factors of the second product are merged into the weights of the first product.
+    assert len([name for name in weights_of(out) if "factors" in name]) == 1
     assert error(weft.compile(out, device="cpu")(x), peer(out, x)) < 5e-3
 
 
@@ -551,8 +553,8 @@ def test_symmetric_ranges(tmp_path):
 
 @pytest.mark.parametrize("weights", ["nearest", "gptq"])
 def test_weights_of_seven_bits_keep_sums_of_pairs_within_16_bits(tmp_path, weights):
-    """onnxruntime sums pairs of u8 by i8 in 16 bits on processors without VNNI. Inputs at the end of their range and weights of one
-    sign exceed these."""
+    """onnxruntime sums pairs of u8 by i8 in 16 bits on processors without VNNI. With inputs at the end of their range
+    and weights of one sign, such sums exceed 16 bits unless weights have seven bits."""
     model = products()
     for held in model.graph.initializer:
         held.CopyFrom(numpy_helper.from_array(np.abs(numpy_helper.to_array(held)) ** 0.1, held.name))
@@ -661,8 +663,8 @@ def test_layers_of_16_bits_that_stay_in_floats_keep_their_weights(tmp_path):
 
 
 def with_bodies(opset=19):
-    """Returns an LSTM both ways, a convolution, and a choice of products: one weight in the branch, one in the main graph, one from
-    a Constant node."""
+    """Returns a bidirectional LSTM, a convolution, and an If over two products: one weight is in the branch, one in the
+    main graph, one from a Constant node."""
     r = rng(6)
 
     def weight(*dims):
@@ -704,7 +706,8 @@ def test_weights_of_recurrent_layers_and_of_bodies(tmp_path, to, opset):
 
 
 def test_stored_weights_that_nodes_make(tmp_path):
-    """A weight that a Transpose makes is quantised in its result's layout; halves that a Split makes stay in floats."""
+    """A weight that a Transpose makes is quantised in its result's layout; the two halves that a Split makes stay in
+    floats."""
     r = rng(11)
     weights = {"t": r.standard_normal((3, 3, 8, 8)).astype("f") / 8, "both": r.standard_normal((16, 8, 3, 3)).astype("f") / 8}
     nodes = [helper.make_node("Transpose", ["t"], ["w"], perm=[3, 2, 0, 1]), helper.make_node("Split", ["both"], ["a", "b"], axis=0, num_outputs=2),
@@ -798,7 +801,7 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
     weft.quantize(source, rows(), tmp_path / "out.onnx", threads=1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     weft.quantize(source, Endless(), tmp_path / "out.onnx", threads=1)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # of 400 MiB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB; the data has 400 MiB
 
 
 # --- Budgets ---------------------------------------------------------------------------------------------------------

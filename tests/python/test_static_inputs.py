@@ -58,12 +58,12 @@ def test_the_last_used_are_kept():
 
     for axis in range(MOST):
         run(axis)
-    run(0)  # its program is now the most recently used
+    run(0)  # the program of axis 0 is now the most recently used
     run(MOST)
     assert compiled_count(model) == MOST + 1
     run(0)
     assert compiled_count(model) == MOST + 1
-    run(1)  # its program was dropped
+    run(1)  # the program of axis 1 was dropped
     assert compiled_count(model) == MOST + 2
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models split over several devices: ranks on the processor equal one device, and both are compared with ref."""
+"""Models split over several devices: the answers of ranks on the processor equal those of one device, and both are
+compared with ref."""
 
 import json
 import os
@@ -16,7 +17,7 @@ import split_networks
 
 FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 DRAWN = 600 if FULL else 24
-#: The tolerance besides twice the error of one device, relative to the largest number of an output.
+#: The tolerance in addition to twice the error of one device, relative to the largest number of an output.
 SLACK = {"f32": 2e-5, "bf16": 2.0**-7}
 
 
@@ -61,7 +62,7 @@ def test_products_are_split_as_megatron_splits_them(tmp_path):
     model = compiled(split_networks.bert().save(tmp_path / "bert.onnx"), 2)
     assert "9 products by columns, 5 by rows, 2 attentions by heads; a run makes 5 sums and 0 gathers" in note_of(model)
     model = compiled(split_networks.gpt2().save(tmp_path / "gpt2.onnx"), 2)
-    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # the caches and the head
+    assert "2 attentions by heads; a run makes 4 sums and 5 gathers" in note_of(model)  # gathers: the caches, the head
     model = compiled(split_networks.vit().save(tmp_path / "vit.onnx"), 2)
     assert "1 attentions by heads; a run makes 2 sums and 0 gathers" in note_of(model)
 
@@ -127,7 +128,7 @@ def test_other_sizes_and_outputs_of_the_callers(tmp_path):
 
 
 def test_an_output_over_an_input(tmp_path):
-    """The caller gives the memory of an input, which every rank reads, for an output."""
+    """The caller passes the memory of an input, which every rank reads, as the memory of an output."""
     net = split_networks.Net()
     x = net.floats("x", ["rows", 64], 3, 64)
     y = net.linear(net.op("Relu", net.linear(x, 64, 128)), 128, 64)
@@ -146,7 +147,7 @@ def test_a_failing_rank_ends_the_run_and_the_next_is_right(tmp_path):
     model = compiled(net.save(tmp_path / "bert.onnx"), 4)
     want = model.run(net.feeds)
     with pytest.raises(weft.Error) as refused:
-        model.run(net.feeds | {"ids": np.full((2, 6), 5000)})  # outside the table of words
+        model.run(net.feeds | {"ids": np.full((2, 6), 5000)})  # outside the embedding table
     assert refused.value.code == "E301"
     with pytest.raises(weft.ResourceError) as late:
         model.run(net.feeds, deadline=1e-9)

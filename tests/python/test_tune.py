@@ -49,7 +49,7 @@ def test_measured_kept_and_used(weft, model, tmp_path):
     assert {t["candidate"] for t in tunings} == {"direct", "winograd2", "winograd4"}
     assert len({(t["chip"], t["library"], t["problem"]) for t in tunings}) == 1
     assert "3 tunings" in weft.tune("--list")
-    assert "0 rounds" in weft("tune", model, "--seconds", 60)  # all is known
+    assert "0 rounds" in weft("tune", model, "--seconds", 60)  # all candidates have been measured
 
     # Measurements as on another machine of this kind, where the direct kernel is much faster.
     for t in tunings:

@@ -8,7 +8,7 @@ from onnx import helper
 from operators import draws
 
 DEEPEST = 2
-# How a body's nodes are drawn; graphs.py gives it.
+# The functions that draw a body's nodes; graphs.py sets them.
 ways = []
 
 
@@ -132,8 +132,8 @@ def loop(d, name):
 
 def make_loop(d, trips, carried, build, known=0.4):
     """Makes a Loop node. `build` draws the body from [number of the trip, condition, carried values] and returns the
-    drawing, its condition, its carried values and its rows. `known`: the probability that the number of trips is a
-    constant."""
+    drawing, the condition for another trip, the new carried values and the values for the scan outputs. `known`: the
+    probability that the number of trips is a constant."""
     count = d.weight(np.array(trips)) if d.chance(known) else d.given(np.array(trips))
     names = d.fresh(2 + len(carried))
     number = Value(names[0], np.array(0), np.array(0), True)

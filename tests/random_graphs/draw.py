@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing a valid ONNX graph node by node, each node computed as it is added.
+"""Draws a valid ONNX graph at random, node by node; each node is computed as it is added.
 
-A drawing keeps every value twice, in the model's types and with floats in float64, so that it knows for each one how
-far two right answers may be apart, and whether it is exact (small multiples of a power of two). Operators with
+A drawing keeps every value twice, in the model's types and with floats in float64. Their difference shows how far two
+right answers may be apart. It also records whether a value is exact: small multiples of a power of two. Operators with
 discontinuities (Floor, ArgMax, comparisons) take exact values only, so rounding cannot change their results. A node
 that would give NaN, infinities, large numbers or large tensors is not added: `Skip` is raised, and another one is
 drawn.
@@ -74,13 +74,12 @@ class Value:
 
     @property
     def is_extreme(self):
-        """Tells whether the value contains the identity of a maximum or minimum, which is the result over no
-        elements."""
+        """True if the value contains the identity of a maximum or minimum, which is the result over no elements."""
         ends = np.isinf(self.plain.astype(np.float64)) if self.is_float else np.abs(self.plain.astype(np.float64)) >= 2.0**31
         return bool(np.any(ends))
 
     def stays_exact(self, wide, dtype):
-        """Tells whether this value, computed anew for other inputs as `wide`, is exact if it was exact before."""
+        """True if this value, recomputed for other inputs as `wide`, is exact if it was exact before."""
         return not self.exact or is_exact(wide, dtype, self.stored)
 
     @property
@@ -91,7 +90,7 @@ class Value:
 
 @dataclass
 class Step:
-    """A node and how its results follow from values by name, (plain, wide) each."""
+    """A node, and a function that computes its results from {name: (plain, wide)}."""
 
     node: object
     compute: object
@@ -108,7 +107,7 @@ class Drawing:
     steps: list = field(default_factory=list)
     names: list = field(default_factory=lambda: [0])  # number of names in use
     depth: int = 0  # of bodies around this drawing
-    precision: str = ""  # drawn if not given
+    precision: str = ""  # chosen by the seed if not given
     most: int = MOST_ELEMENTS  # most elements of a value
 
     def __post_init__(self):
@@ -131,7 +130,7 @@ class Drawing:
 
     @contextlib.contextmanager
     def seeing(self, *values):
-        """Opens a context in which nodes pick operands only among these and later values."""
+        """Opens a context in which nodes take operands only from these values and from later ones."""
         around, self.values = self.values, list(values)
         try:
             yield
@@ -155,7 +154,7 @@ class Drawing:
                 return sizes
 
     def array(self, shape, dtype=np.float32, low=-4, high=4):
-        """Multiples of 1/4 (of 1 for integers), so that sums and products stay exact for a while."""
+        """Returns random multiples of 1/4 (of 1 for integers), so that sums and products stay exact for a while."""
         dtype = np.dtype(dtype)
         if dtype.kind == "b":
             return self.numbers.integers(0, 2, shape).astype(bool)
@@ -168,7 +167,7 @@ class Drawing:
         return self.given(self.array(shape, dtype))
 
     def given(self, array, **words):
-        """Returns an input. One of bf16, which numpy does not have, comes as f32."""
+        """Returns an input. An input of bf16, which numpy does not have, is given as f32 and converted."""
         if np.asarray(array).dtype == BF16:
             return self.add("Cast", self.given(array.astype(np.float32)), to=TensorProto.BFLOAT16, exact=True)
         return self._outside(self.inputs, f"x{len(self.inputs)}", np.asarray(array), False, **words)
@@ -219,14 +218,14 @@ class Drawing:
         return results
 
     def pick(self, want=lambda value: True, recent=0.7):
-        """Returns a value that fits, most often one of the latest."""
+        """Returns a value for which `want` is true, usually one of the latest three."""
         fitting = [v for v in self.values if want(v)]
         if not fitting:
             raise Skip
         return self.random.choice(fitting[-3:] if self.random.random() < recent else fitting)
 
     def real(self, rank=None, least=0, want=lambda value: True):
-        """Returns a tensor of floats, with elements."""
+        """Returns a tensor of floats that is not empty."""
         return self.pick(lambda v: v.is_float and v.plain.size > 0
                          and (v.rank == rank if rank is not None else v.rank >= least) and want(v))
 
@@ -245,7 +244,7 @@ class Drawing:
     # --- the model
 
     def finish(self):
-        """Outputs of bf16 are converted to f32."""
+        """Converts outputs of bf16 to f32."""
         for value in self.outputs():
             if value.dtype == BF16:
                 node = helper.make_node("Cast", [value.name], self.fresh(1), to=TensorProto.FLOAT)
@@ -308,7 +307,7 @@ def widened(array):
 
 
 def widened_node(node):
-    """Returns the node for operands in float64: types that it names are widened too."""
+    """Returns the node for operands in float64: types in its attributes are widened too."""
     wide = type(node)()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
@@ -344,10 +343,13 @@ def judge_of(node, opset):
 
 
 def checked(node, known):
-    """Returns the operands, or raises Skip where the reference engines disagree. The cases: rows divided by a norm or
-    deviation that is only a rounding error; Tan near its poles; fractions in OneHot; halves that DynamicQuantizeLinear
-    rounds, and its scale for zeros; points of GridSample half way between two pixels; labels of a loss that are no
-    class; and the part of a cache after the last key."""
+    """Returns the operands, or raises Skip where the reference engines disagree:
+    - rows divided by a norm or deviation that is only a rounding error;
+    - Tan near its poles, and fractions in OneHot;
+    - half-way values that DynamicQuantizeLinear rounds, and its scale for zeros;
+    - points of GridSample half way between two pixels;
+    - labels of a loss that are no class;
+    - the part of a cache after the last key."""
     first = known.get(node.input[0], (None, None))[1] if node.input else None
     if is_window_too_wide(node, first):
         raise Skip
@@ -373,8 +375,7 @@ def checked(node, known):
 
 
 def is_flat(rows, least):
-    """Tells whether a row's deviation is so small compared with its elements that rounding the inputs changes the
-    answer."""
+    """True if a row's deviation is so small compared with its elements that rounding the inputs changes the answer."""
     return rows.size and rows.shape[-1] > 1 and np.any(np.std(rows, -1) < least * np.max(np.abs(rows), -1))
 
 
@@ -400,8 +401,8 @@ def normalised_rows(node, known):
 
 
 def is_window_too_wide(node, x):
-    """Tells whether a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards 0,
-    the standard downwards."""
+    """True if a pool's window is wider than its axis and pads: onnxruntime rounds the negative number of steps towards
+    0, the standard downwards."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     if not node.op_type.endswith("Pool") or "kernel_shape" not in words:
         return False
@@ -412,8 +413,8 @@ def is_window_too_wide(node, x):
 
 
 def is_between_steps(x):
-    """Tells whether elements of x, or the zero point, lie half way between the 256 steps from the least to the greatest, and
-    rounding may find them on either side."""
+    """True if elements of x, or the zero point, are half way between two of the 256 steps from the least to the
+    greatest, so that rounding may choose either step."""
     low, high = min(np.min(x), 0), max(np.max(x), 0)
     scale = max(high - low, 1e-9) / 255
     steps = np.append(x, -low) / scale
@@ -421,7 +422,7 @@ def is_between_steps(x):
 
 
 def has_room(node, known):
-    """Tells whether a cache is longer than the keys that it held before."""
+    """True if a cache is longer than the keys that it held before."""
     names = (*node.input, *[""] * 7)
     if names[3] not in known or names[6] not in known:
         return False
@@ -435,7 +436,7 @@ def has_classes(node, scores, labels):
 
 
 def is_between_pixels(node, x, grid):
-    """Tells whether rounding decides which pixel is nearest to a point."""
+    """True if rounding decides which pixel is nearest to a point."""
     words = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sizes = np.array(x.shape[:1:-1])
     places = (grid + 1) / 2 * (sizes - 1) if words.get("align_corners") else ((grid + 1) * sizes - 1) / 2
@@ -443,9 +444,12 @@ def is_between_pixels(node, x, grid):
 
 
 def is_wrong_in_reference(node):
-    """Tells whether onnx's reference evaluator computes the node wrongly: LRN with more channels than pictures; sizes
-    of pooling with pads, with ceil_mode or in one dimension; halves that quantised products round; lengths of a
-    recurrent network's rows; norms of order 1."""
+    """True if onnx's reference evaluator computes the node wrongly:
+    - LRN with more channels than pictures;
+    - sizes of pooling with pads, with ceil_mode or in one dimension;
+    - half-way values that quantised products round;
+    - lengths of a recurrent network's rows;
+    - norms of order 1."""
     has_lengths = node.op_type in ("LSTM", "GRU", "RNN") and len(node.input) > 4
     is_plain_sum = node.op_type == "LpNormalization" and any(a.name == "p" and a.i == 1 for a in node.attribute)
     return has_lengths or is_plain_sum or node.op_type in ("LRN", "QLinearConv", "QLinearMatMul", "MaxPool", "AveragePool", "GlobalMaxPool",
@@ -504,12 +508,13 @@ def info_of(name, array):
 
 
 def narrowed(known):
-    """Returns the wide operands as the model's types hold them."""
+    """Returns the wide operands rounded to the model's types."""
     return {name: pair[1].astype(pair[0].dtype) for name, pair in known.items()}
 
 
 def noisy(arrays):
-    """Widens a value, and adds a unit in the last place of f32 of the largest element."""
+    """Returns arrays in float64, changed by 2^-22 times their largest element, about one unit in the last place of
+    f32."""
     return [widened(a) + 2.0**-22 * np.max(np.abs(widened(a)), initial=0) if a.dtype in FLOATS else a for a in arrays]
 
 
@@ -517,8 +522,8 @@ def noisy(arrays):
 
 
 def is_exact(array, dtype, stored):
-    """Tells whether all elements are multiples of a power of two that their type represents exactly, and their sums and
-    many products as well. f32 is treated as the type `stored`."""
+    """True if all elements are multiples of a power of two that their type represents exactly, and so are their sums
+    and many of their products. f32 is treated as the type `stored`."""
     if dtype.kind in "biu" or dtype in QUANTA:
         return True
     if dtype not in FLOATS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A random graph from a seed, and its right answers.
 
-Steps are drawn by operator, every one of `weft ops --onnx` with equal frequency, and by the patterns that each pass
-looks for. Some use types other than f32, or are in bodies of If, Loop and Scan."""
+A step is a random operator, each one of `weft ops --onnx` with equal frequency, or a pattern that a pass looks for.
+Some steps use types other than f32, or are in bodies of If, Loop and Scan."""
 
 import functools
 import os
@@ -64,7 +64,7 @@ def why_not_drawn(domain, name):
 def draw_operator(d, domain, name):
     inside = "" if domain == "ai.onnx" else domain
     own = microsoft.DRAWERS.get(name, []) if domain == "com.microsoft" else DRAWERS.get(name, []) if not inside else []
-    if own and (domain == "com.microsoft" or name == "Dropout" or d.chance(0.7)):  # its cases draw random numbers
+    if own and (domain == "com.microsoft" or name == "Dropout" or d.chance(0.7)):  # Dropout's cases draw random numbers
         return d.random.choice(own)(d, name)
     return draw_case(d, inside, name)
 
@@ -111,7 +111,7 @@ def draw_graph(seed, precision=""):
             else:
                 draw_step(d)
             steps -= 1
-        except Skip:  # remove a partly planted pattern
+        except Skip:  # removes a pattern of which only a part was added
             d.back_to(kept)
     d.finish()
     return d
@@ -138,7 +138,7 @@ def feeds(d):
 
 
 def other_sizes(d, symbols):
-    """Returns the graph's values for another value of one of its open sizes; nothing if the graph is not valid for it."""
+    """Returns the graph's values for another value of one of its open sizes; None if the graph is not valid for it."""
     if not symbols:
         return None
     name = d.random.choice(sorted(set(symbols.values())))

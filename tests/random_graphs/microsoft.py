@@ -174,7 +174,7 @@ def integers_to_float(d, name):
 @draws("DynamicQuantizeMatMul")
 def dynamic_quantised(d, name):
     x = np.concatenate([d.array((15,), high=3), np.array([-4], np.float32)])
-    x = np.concatenate([x, [np.float32(4 * 127 / 128)]])[None]  # a scale of 1/32
+    x = np.concatenate([x, [np.float32(4 * 127 / 128)]])[None]  # the operator computes a scale of 1/32
     return add(d, name, d.given(x.astype(np.float32), chosen=True), d.weight(d.array((17, 5), np.int8)), np.array(0.5, np.float32))
 
 

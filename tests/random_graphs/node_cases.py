@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inserts nodes of ONNX's own operator cases into a drawing. So every operator occurs, with attributes and sizes that
-people chose. An operand is the case's own data, as an input or a constant, or is cut out of a value of the drawing."""
+"""Inserts nodes of ONNX's own operator cases into a drawing, so that every operator occurs with realistic attributes
+and sizes. An operand is the case's own data, as an input or a constant, or is cut out of a value of the drawing."""
 
 import collections
 import functools

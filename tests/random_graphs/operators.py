@@ -24,7 +24,7 @@ DRAWERS = {}
 
 
 def draws(*names):
-    """Marks a function as one way to draw these operators."""
+    """Registers a function as one way to draw these operators."""
 
     def enter(way):
         for name in names:
@@ -488,7 +488,8 @@ EXACT_REDUCTIONS = ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceSu
 @draws(*EXACT_REDUCTIONS, "ReduceMean", "ReduceL2", "ReduceLogSumExp")
 def reduce_some(d, name):
     is_integer = name in ("ReduceSum", "ReduceMax", "ReduceMin") and d.chance(0.2)
-    may_be_empty = name not in ("ReduceMean", "ReduceL2")  # 0 / 0; the reference engines refuse L2 of no elements
+    # The mean of no elements is 0 / 0; the reference engines refuse the L2 norm of none.
+    may_be_empty = name not in ("ReduceMean", "ReduceL2")
     x = d.pick(lambda v: v.rank > 0 and (v.plain.size > 0 or may_be_empty)
                and (v.dtype in (np.int32, np.int64) if is_integer else v.is_float))
     axes = sorted(d.random.sample(range(-x.rank, 0), d.random.randint(1, x.rank)))
@@ -811,7 +812,8 @@ def dequantise(d, name):
 
 @draws("DynamicQuantizeLinear")
 def dynamic_quantise(d, name):
-    x = np.concatenate([d.array((3, 5)).ravel(), np.array([-4, 4], np.float32) * 127.5 / 4])  # a scale of 1
+    # DynamicQuantizeLinear computes a scale of 1.
+    x = np.concatenate([d.array((3, 5)).ravel(), np.array([-4, 4], np.float32) * 127.5 / 4])
     return d.add(name, d.given(x.astype(np.float32)), outputs=3, exact=True)
 
 

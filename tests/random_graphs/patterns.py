@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patterns that each pass looks for, as exporters write them, to be planted into random graphs."""
+"""The patterns that each pass looks for, in the form in which exporters write them. They are inserted into random
+graphs."""
 
 import contextlib
 
@@ -265,7 +266,8 @@ def quantised_product(d, x):
 
 
 def quantised_sum(d):
-    """Returns the sum of a product and a bias, or of two products, between QDQ pairs: one factor for each scale."""
+    """Returns the sum of a product and a bias, or of two products, between QDQ pairs. Each product has a scale factor
+    of its own."""
     x = d.input((2, 16))
     other = d.weight(d.array((8,))) if d.chance(0.5) else quantised_product(d, d.input((2, 16)))
     y = d.add("Add", quantised_product(d, x), other, exact=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws quantised layers in the forms that quantisers write, in addition to those of patterns.py: convolutions and
-poolings between QDQ pairs, products of two quantised values, 16-bit integers, 8-bit floats, weights in blocks, and
-scales that are computed in the run. Scales are powers of two, so that every sum is exact and every rounding has one
-answer."""
+"""Draws quantised layers in the forms that quantisers write, in addition to those of patterns.py. These are
+convolutions and poolings between QDQ pairs, products of two quantised values, 16-bit integers, 8-bit floats, weights in
+blocks, and scales that are computed in the run. Scales are powers of two, so that every sum is exact and every rounding
+has one answer."""
 
 import ml_dtypes
 import numpy as np
@@ -143,8 +143,8 @@ def wide_quanta(d):
 
 
 def of_this_run(d):
-    """Returns a product whose scale is computed in the run: DynamicQuantizeLinear, MatMulInteger, both scales, a
-    bias."""
+    """Returns a product whose scale is computed in the run: DynamicQuantizeLinear, MatMulInteger, a Mul by both scales,
+    and a bias."""
     rows, k, n = d.random.choice((1, 2, 7)), 16, d.random.choice((1, 5, 16))
     x = d.array((rows, k))
     x[:, 0], x[:, 1] = -32, 31.75  # a scale of 1/4 in every row

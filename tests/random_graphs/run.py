@@ -3,15 +3,15 @@
 """run.py [--seed S] [--count N] [--precision P] [--devices ref,ref:cpu,cpu/12] [--jobs J] [--keep FOLDER]: random graphs.
 
 Each graph was computed by onnx's reference evaluator while it was drawn, in the model's types and in float64;
-onnxruntime must agree with it too, or the graph is not used. Weft runs it on each device; a graph with open sizes also
-runs at other sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in
-16 bits. Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the
-effect of rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed
-graph. Prints a line for each failure with the command that repeats it, and at the end the counts of graphs, operators,
-graphs in which each pass changed something, and refusals by code. `ref:CHIP` is the reference after the passes for that
-chip: it tests passes without compiling a kernel; `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU where
-AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or when an operator or a pass was seen less often than its share:
-50 and 100 times in 10,000.
+The graph is used only if onnxruntime agrees. Weft runs it on each device; a graph with open sizes also runs at other
+sizes. Unless --precision is given, the seed also decides the precision: f32, or one that keeps values in 16 bits.
+Devices with kernels run in that precision, and their answers are compared with ref's; the tolerance is the effect of
+rounding on the answers (tools/precision.cpp). Graphs run in processes of their own, so a crash is one failed graph.
+Prints a line for each failure with the command that repeats it, and at the end the counts of graphs, operators, graphs
+in which each pass changed something, and refusals by code. `ref:CHIP` is the reference after the passes for that chip,
+which tests passes without compiling a kernel. `NAME/N` takes every Nth graph; `amd:0` is an emulated GPU if
+AMDEMU_CHIPS names a chip. Exit code 1 on a failure, or if an operator occurred in fewer than 0.5 % of the graphs or a
+pass changed fewer than 1 %.
 """
 import argparse
 import collections
@@ -47,7 +47,7 @@ import machine
 
 SECONDS = 600  # time limit for one graph on a busy machine
 MOST_TEXT = 400  # characters of a failure that are printed
-CHUNK = 5  # graphs that a process is asked for at once
+CHUNK = 5  # graphs that one request to a process contains
 OPERATOR_SHARE, PASS_SHARE = 50 / 10_000, 100 / 10_000
 SIZES = ("E301", "E311", "E312")  # errors for inputs whose sizes do not fit
 # Errors that a program with open sizes may end with: an attribute fits one size only, or a rule needs a number.
@@ -60,11 +60,11 @@ PASSES = "ref,ref:cpu,ref:cpu:x86-64-v4+avx512vnni/4,ref:amd:gfx942/2"
 
 
 def judged_by_onnxruntime(model, d, names):
-    """Compares the outputs `names` with onnxruntime: "" if it agrees or cannot run the graph, else why the graph is
-    unusable."""
+    """Compares the outputs `names` with onnxruntime. Returns "" if it agrees or cannot run the graph, otherwise why the
+    graph is unusable."""
     try:
         answers = session_of(model).run(None, graphs.feeds(d))
-    except Exception:  # an operator or type that it does not have
+    except Exception:  # an operator or type that onnxruntime lacks
         return ""
     pairs = [(value, answer) for value, answer in zip(d.outputs(), answers) if value.name in names]
     return next(filter(None, (graphs.difference(*pair) for pair in pairs)), "")
@@ -283,7 +283,7 @@ class Worker:
 
 
 def report(seen, devices, precision, keep):
-    """Prints a failure and keeps the model; true if it is one."""
+    """Prints a failure and keeps the model; returns True if it is a failure."""
     for text in seen["refused"]:
         print(f"seed {seen['seed']}: refused: {text}", flush=True)
     if not seen["wrong"]:
@@ -318,7 +318,7 @@ def keep_graph(seen, precision, folder):
 
 def run(first, count, devices, keep=None, jobs=None, precision=""):
     """Checks `count` graphs; returns the summed findings."""
-    cases()  # collected once, before the processes that read them
+    cases()  # collected once, before the worker processes start
     total = {"graphs": count, "failed": [], "judges differ": [], "other sizes": 0, "kernels": 0, "known": 0, "unknown": 0,
              **{kind: collections.Counter() for kind in ("precisions", "operators", "passes", "refused")}}
     jobs = jobs or len(os.sched_getaffinity(0))
@@ -340,7 +340,7 @@ def run(first, count, devices, keep=None, jobs=None, precision=""):
 
 
 def counted(total, devices, first, precision):
-    """Returns the row of bench/results."""
+    """Returns these counts as a row for bench/results."""
     of = {"devices": devices, "first seed": first} | ({"precision": precision} if precision else {})
     values = {"graphs": total["graphs"], "wrong": len(total["failed"]), **total["precisions"]}
     values |= {key.replace(" ", "_"): total[key] for key in ("other sizes", "kernels", "known", "unknown")}

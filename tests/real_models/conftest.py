@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each test of a model runs it three ways. A plain run takes the models marked `small`, WEFT_TEST_FULL=1 all of them."""
+"""Each test of a model runs it in three ways (engine.py). A plain run takes the models marked `small`, WEFT_TEST_FULL=1
+all of them."""
 import os
 import sys
 from pathlib import Path

@@ -52,13 +52,14 @@ def nudged(x):
 
 
 class Engine:
-    """`within`: the tolerance in place of WITHIN; the caller says why. `scale`: the least number that errors are
-    relative to. `labels`: outputs that name classes. `steps`: the model rounds its values to 8 bits in each layer, so
-    that a tiny difference may change elements by a whole quantisation step. The norm of its error may be twice the
-    change of onnxruntime's answer when inputs change by 1e-6.
+    """A model that runs in Weft and in onnxruntime. `within`: the tolerance in place of WITHIN; the caller gives the
+    reason. `scale`: the least number that errors are relative to. `labels`: outputs that name classes. `steps`: the
+    model rounds its values to 8 bits in each layer, so that a tiny difference may change elements by a whole
+    quantisation step. The norm of its error may then be twice the change of onnxruntime's answer when inputs change by
+    1e-6.
 
-    In bf16 the limit follows from the format: a multiple of the change that rounding only the weights makes in onnxruntime's
-    answer, because each layer also rounds what it multiplies with them."""
+    In bf16 the limit follows from the format. It is a multiple of the change in onnxruntime's answer when only the
+    weights are rounded, because each layer also rounds the other operand of its products."""
 
     def __init__(self, mode, model, within=WITHIN, scale=1e-3, labels=(), steps=False):
         self.mode, self.labels, self.within, self.scale = mode, labels, within, scale

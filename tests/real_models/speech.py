@@ -59,7 +59,8 @@ def noisy(sound, loudness):
 
 
 def powers(sound, size, hop, window=np.hanning, count=None):
-    """Returns the power spectrum of each frame, [frames, size / 2 + 1]; frames begin at half a frame before the sound."""
+    """Returns the power spectrum of each frame, [frames, size / 2 + 1]; the first frame begins half a frame before the
+    sound."""
     padded = np.pad(sound, size // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop][:count]
     return np.abs(np.fft.rfft(frames * window(size + 1)[:-1])) ** 2
@@ -78,7 +79,8 @@ def mel_filters(bins, count, rate):
 
 
 def decibel_mels(sound, rate, size, hop, count):
-    """Returns Mel powers in decibels below the loudest, scaled as the scorers of Microsoft's challenges take them."""
+    """Returns Mel powers in decibels relative to the loudest, scaled as the scorers of Microsoft's challenges expect
+    them."""
     mels = powers(sound, size, hop) @ mel_filters(size // 2 + 1, count, rate)
     decibels = 10 * np.log10(np.maximum(mels, 1e-10))
     return ((np.maximum(decibels, decibels.max() - 80) - decibels.max() + 40) / 40).astype(np.float32)

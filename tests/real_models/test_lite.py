@@ -25,7 +25,7 @@ small = pytest.mark.small
 
 
 def against_lite(tmp_path, package, path, within=1e-4, runs=1, batch=1):
-    """`within`: of the largest number of an output."""
+    """Compares a model with LiteRT. `within`: the tolerance, relative to the largest number of an output."""
     path = fetch.package(package) / path
     judge.run("lite_answers.py", path, runs, batch, tmp_path / "answers.npz")
     stored = np.load(tmp_path / "answers.npz")
@@ -60,8 +60,8 @@ def test_wake_words(name, tmp_path):
 
 @small
 def test_pitches(tmp_path):
-    """One network is right in each of its three file formats: the TensorFlow Lite file, whose batch is open, gives
-    LiteRT's answers, and the SavedModel and the ONNX file give the same ones."""
+    """One network is right in each of its three file formats. The TensorFlow Lite file, whose batch is open, gives
+    LiteRT's answers; the SavedModel and the ONNX file give the same answers."""
     for batch in (1, 2):
         model = against_lite(tmp_path, "basic-pitch", f"{PITCHES}.tflite", batch=batch)
     sound = np.random.default_rng(4).random((2, 43844, 1)).astype(np.float32)
@@ -74,7 +74,7 @@ def test_pitches(tmp_path):
 
 @small
 def test_example():
-    """examples/tensorflow hears the three notes in all three forms."""
+    """examples/tensorflow recognises the three notes with each of the three forms."""
     folder = fetch.package("basic-pitch") / PITCHES
     done = subprocess.run([sys.executable, ROOT / "examples/tensorflow/pitches.py", folder.parent], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(BUILD / "python")})
@@ -86,13 +86,15 @@ def test_example():
 @small
 @pytest.mark.parametrize("ending", ["", ".tflite"])
 def test_quantised_pitches(tmp_path, ending):
-    """The command takes both forms, and stores the weights of convolutions, which nodes transpose, in 8 bits."""
+    """`weft quantize` accepts both file formats, and stores the weights of convolutions, which nodes transpose, in 8
+    bits."""
     source, out = f"{fetch.package('basic-pitch') / PITCHES}{ending}", tmp_path / "out.onnx"
     done = subprocess.run([BUILD / "bin/weft", "quantize", source, "-o", out, "--to", "int8-weights"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "in 8-bit storage" in done.stdout and "became" in done.stdout
     held = tmp_path / "held.onnx"
-    weft.quantize(f"{fetch.package('basic-pitch') / PITCHES}.onnx", None, held, to="int8-weights")  # whose weights no node makes
+    # In the ONNX file no node makes the weights.
+    weft.quantize(f"{fetch.package('basic-pitch') / PITCHES}.onnx", None, held, to="int8-weights")
     sound = np.random.default_rng(4).random((1, 43844, 1)).astype(np.float32)
     exact, stored, wanted = (weft.compile(path, device="cpu")(sound) for path in (source, out, held))
     for y, z in zip(exact, stored, strict=True):

@@ -95,7 +95,7 @@ def test_whether_text_is_upside_down(load, package, file, height, width, scale):
 
 # --- ddddocr: letters in a picture of a few words --------------------------------------------------------------------
 
-BYTES = 2e-2  # for common_old; docs/quantised.md has the reason
+BYTES = 2e-2  # for common_old; docs/quantised.md gives the reason
 
 
 @pytest.mark.parametrize("file, characters", [("common.onnx", "CHARSET_BETA"), ("common_old.onnx", "CHARSET_OLD")])
@@ -132,7 +132,7 @@ def test_captcha_letters(load):
 # --- Others ----------------------------------------------------------------------------------------------------------
 
 def test_slider_captcha(load):
-    """The likeliest box lies at the puzzle piece in a photograph, or at the hole that the piece came from."""
+    """The likeliest box is at the puzzle piece in a photograph, or at the hole that the piece came from."""
     engine = load("captcha-recognizer", "captcha_recognizer/models/slider.onnx")
     picture = resize(photograph("coffee.png"), 640, 400).copy()
     for left in (60, 380):  # the puzzle piece, and its hole

@@ -62,7 +62,7 @@ SILERO = [*(pytest.param("silero-vad", f"silero_vad/data/silero_vad{end}.onnx", 
           ("pipecat-ai", "pipecat/audio/vad/data/silero_vad.onnx", RATE)]
 
 
-# One number from 0 to 1, near 0 for silence.
+# The output is one number from 0 to 1, near 0 for silence.
 LIKELIHOODS = {"scale": 1, "within": 1e-4}
 
 
@@ -82,7 +82,7 @@ def test_silero(load, package, file, rate):
 @pytest.mark.small
 @pytest.mark.parametrize("batch", [2, 5])
 def test_silero_of_several_streams(load, batch):
-    """A batch of streams gives each stream's own answers, also after runs with another batch."""
+    """A batch of streams gives the answers of each stream alone, also after runs with another batch."""
     engine = load("silero-vad", "silero_vad/data/silero_vad.onnx", **LIKELIHOODS)
     few = chunks(conversation(RATE)[0], RATE)[28:28 + batch]
     rate = np.array(RATE, np.int64)
@@ -133,7 +133,7 @@ def test_dnsmos(load, file):
     better, = engine(input_1=clean[None])
     both, = engine(input_1=np.stack([clean, spoilt]))
     np.testing.assert_allclose(both[0], better[0], atol=0.1 if load.mode == "bf16" else 1e-3)
-    assert (both[0] > both[1] + 0.3)[1:].all(), both  # signal, background, overall
+    assert (both[0] > both[1] + 0.3)[1:].all(), both  # scores of the signal, the background and the whole
 
 
 @pytest.mark.parametrize("file", ["bak_ovr.onnx", "sig.onnx"])

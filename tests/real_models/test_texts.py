@@ -20,7 +20,7 @@ FILES = {"src/compile.cpp": "cpp", "tests/places.py": "python", "README.md": "ma
 
 
 def features(data):
-    """Returns bytes from both ends of the data, without white space; 256 where there are no bytes."""
+    """Returns bytes from both ends of the data, without white space; the number 256 stands for missing bytes."""
     begin, end = data[:4096].lstrip()[:1024], data[-4096:].rstrip()[-1024:]
     return np.array([*begin, *[256] * (1024 - len(begin)), *[256] * (1024 - len(end)), *end], np.int32)
 
@@ -43,7 +43,7 @@ def test_magika(load):
 # --- piper-tts: vowels of Arabic and Hebrew --------------------------------------------------------------------------
 
 def module(path):
-    """Returns one file of a package, without the package."""
+    """Imports one file of a package without importing the package."""
     spec = importlib.util.spec_from_file_location(path.parent.name, path)
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
@@ -61,7 +61,7 @@ def test_arabic_vowels(load, text, wanted):
 
 
 def test_hebrew_vowels(load):
-    """One program gives texts of several lengths the vowels that onnxruntime gives them."""
+    """With one program for texts of several lengths, the vowels are those of onnxruntime."""
     nakdimon = module(fetch.package("piper-tts") / "piper/hebrew/__init__.py").NakdimonDiacritizer()
     texts = ["שלום עולם", "ילדים משחקים בגן", "בית"]
     reference = {text: nakdimon(text) for text in texts}
@@ -73,7 +73,7 @@ def test_hebrew_vowels(load):
 # --- chython-rxnmap: which atom becomes which ------------------------------------------------------------------------
 
 def test_reaction_map(load):
-    """Acetic acid and methanol make methyl acetate: the atoms of the product are found among those that react."""
+    """Acetic acid and methanol make methyl acetate: each atom of the product is mapped to an atom of the reactants."""
     engine = load("chython-rxnmap", "chython_rxnmap/rxnmap.onnx")
 
     def molecule(elements, hydrogens, bonds):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trained models of transformers through torch.compile and as .pt2 files: sentences with the same meaning have similar
-embeddings, and a chat model generates the tokens of eager mode, from caches of a fixed size and from growing ones."""
+"""Trained models of transformers through torch.compile and as .pt2 files. Sentences with the same meaning have similar
+embeddings. A chat model generates the tokens of eager mode, from caches of a fixed size and from growing caches."""
 import sys
 
 import numpy as np
@@ -33,8 +33,8 @@ def encoder():
 
 
 def decoder():
-    """Returns SmolLM2-135M-Instruct with the weights of its GGUF file. These are for rotations of neighbouring
-    channels, but the model here rotates halves, so channels are reordered."""
+    """Returns SmolLM2-135M-Instruct with the weights of its GGUF file. In that file rotary embedding rotates
+    neighbouring channels, but this model rotates halves, so channels are reordered."""
     file = language.smollm2_file()
     facts = {name.removeprefix("llama."): value for name, value in file.facts.items()}
     heads, kv_heads, width = facts["attention.head_count"], facts["attention.head_count_kv"], facts["embedding_length"]

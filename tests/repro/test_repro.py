@@ -2,7 +2,7 @@
 """Regression tests of bugs found by generated models: ref and cpu agree with onnx's reference evaluator,
 or with onnxruntime on its own operators.
 
-A bug is a model in ONNX's text form (`*.txt`), or a folder as `weft reduce` leaves it: model.onnx and input_N.pb.
+A bug is a model in ONNX's text form (`*.txt`), or a folder that `weft reduce` wrote: model.onnx and input_N.pb.
 """
 
 import re
@@ -24,7 +24,7 @@ sys.path.insert(0, str(BUILD / "python"))
 
 
 def fixed_size(dim):
-    """Returns a size that is a number, or a name that ends in one."""
+    """Returns the size if it is a number, otherwise the number at the end of its name, or 2 if there is none."""
     if dim.HasField("dim_value"):
         return dim.dim_value
     digits = re.search(r"\d+$", dim.dim_param)
@@ -32,7 +32,7 @@ def fixed_size(dim):
 
 
 def inputs_of(model, seed=1):
-    """Draws small numbers for every input."""
+    """Returns small random numbers for every input."""
     draw, made = np.random.default_rng(seed), {}
     for value in model.graph.input:
         tensor = value.type.tensor_type

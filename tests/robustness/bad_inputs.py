@@ -35,7 +35,7 @@ def save(folder, graph, opset=18, ir=9, **words):
 
 
 def node(name, op, *inputs, inputs_of=None, weights=(), outputs=("y",), opset=18, x=(2, 3), x_type=F32, more=(), **attributes):
-    """Makes a model of one node `n`, called `name`."""
+    """Registers, as `name`, a model of one node that is called `n`."""
     def make(folder):
         made = helper.make_node(op, list(inputs), list(outputs), name="n", **attributes)
         return save(folder, graph_of([made], [info("x", x, x_type), *more], None, weights), opset)

@@ -37,7 +37,7 @@ class Chain:
         self.nodes = []
 
     def add(self, op, *inputs, outputs=1, **attributes):
-        """Appends a node; gives the name of its result, or their names."""
+        """Appends a node; returns the name of its result, or the names of its results."""
         number = len(self.nodes)
         names = [f"v{number}_{k}" if outputs > 1 else f"v{number}" for k in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), names, name=f"n{number}", **attributes))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each bad input of bad_inputs.py ends with the exit code and the message in bad_inputs.txt ("..." there matches any
-text); WEFT_UPDATE=1 writes them. Each one is refused within a second of processor time and 256 MiB."""
+text); WEFT_UPDATE=1 writes them. Each one is refused within MOST_SECONDS of processor time and MOST_MEMORY bytes."""
 import os
 
 import bad_runs  # noqa: F401  adds to INPUTS
@@ -9,7 +9,7 @@ from bad_inputs import INPUTS
 from limits import BUILD, ROOT, run_limited
 
 GOLDEN = ROOT / "tests/robustness/bad_inputs.txt"
-MOST_MEMORY = 512 << 20  # of the process, which compiles in some cases
+MOST_MEMORY = 512 << 20  # bytes that the process may hold; some cases compile
 MOST_SECONDS = 2
 SETTINGS = {"NO_COLOR": "1", "WEFT_MEMORY_LIMIT": "16384"}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of some KiB that ask for far more names, sizes, strings, nodes or folding than any real model: each is
-refused, or compiles, within some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
+"""Models of some KiB that need far more names, sizes, strings, nodes or folding than any real model. Each is refused,
+or compiles, within some seconds of processor time, 1 GiB, and a stack of 256 KiB."""
 
 import os
 import zipfile
@@ -27,7 +27,7 @@ def bomb(name, code, words=("compile", "m.onnx", "-o", "p.weft")):
 
 
 def squares(count, *more):
-    """Returns nodes that make x[n * n] of x[n], and so on; `more` nodes of one input follow each."""
+    """Returns nodes that make x[n * n] from x[n], `count` times; `more` nodes of one input follow each time."""
     nodes, value = [], "x"
 
     def add(op, *inputs, **attributes):
@@ -106,7 +106,7 @@ def texts(folder):
 
 @bomb("products of constants", None)
 def products(folder):
-    """Products of 16 MiB each, from 8 KiB and a factor."""
+    """Makes a model that folds 20 constant products of 16 MiB, each from vectors of 8 KiB."""
     nodes, weights = [], {"row": np.ones((1, 2048), np.float32), "column": np.ones((2048, 1), np.float32)}
     for i in range(20):
         weights[f"k{i}"] = np.float32(i)

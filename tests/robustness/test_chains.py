@@ -22,7 +22,7 @@ def small_stack():
 
 
 def compile_seconds(model, folder):
-    """Returns the CPU seconds of a process that compiles the model, its kernels being in the cache already."""
+    """Returns the CPU seconds of a process that compiles the model when its kernels are in the cache already."""
     before = os.times()
     command = [BUILD / "bin/weft", "compile", model, "-o", folder / "chain.weft"]
     subprocess.run(command, check=True, capture_output=True, preexec_fn=small_stack, timeout=600)

@@ -54,7 +54,7 @@ def test_cache(tmp_path):
     entries = lines_of(done.stdout, "before: ")
     assert lines_of(done.stdout, "after: ") == entries != []
     names = {entry.split()[1] for entry in entries} - {"pruned"}
-    assert names and all(len(name) == 32 for name in names), names  # nothing half written, which has a longer name
+    assert names and all(len(name) == 32 for name in names), names  # no partly written file, which has a longer name
 
 
 def test_program(tmp_path):

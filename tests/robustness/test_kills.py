@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weft compile` is killed at random moments, and many of these processes run at once: the program is complete or
-absent, no damaged entry stays in the kernel cache, and the final program has the same bytes."""
+"""`weft compile` is killed at random moments, and many of these processes run at the same time. The program is complete
+or absent, no damaged entry stays in the kernel cache, and the final program has the same bytes."""
 
 import os
 import random

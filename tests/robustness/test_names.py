@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model whose names are control characters, bytes that are not UTF-8, quotes and mark-up: everything that is printed
-of it is text without control characters, JSON output stays valid JSON, and a report contains no more mark-up than that
-of a plain model."""
+"""A model whose names are control characters, bytes that are not UTF-8, quotes and mark-up. Everything that is printed
+of these names is text without control characters. JSON output stays valid JSON, and a report contains no more mark-up
+than that of a plain model."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def weft(folder, *words):
 
 
 def check_shown(data):
-    text = data.decode()  # UTF-8
+    text = data.decode()  # fails if the output is not UTF-8
     assert not [c for c in text if ord(c) < 32 and c != "\n"], text
     return text
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""16 clients of all kinds send requests of random sizes at once, and some of them disconnect: no answer is lost or goes
-to another client."""
+"""16 concurrent clients of all kinds send requests of random sizes, and some of them disconnect: no answer is lost or
+goes to another client."""
 import asyncio
 import random
 
@@ -64,7 +64,7 @@ async def client(number, count, server, tally, channel):
         for _ in range(count):
             given, wanted = numbers(rows=rng.randint(1, 5), length=rng.randint(1, 3), first=rng.randrange(10_000))
             work = asyncio.ensure_future(ask(session, server, given, wanted))
-            if rng.random() < 0.1:  # goes away, now or in a moment
+            if rng.random() < 0.1:  # disconnects, now or in a moment
                 for _ in range(rng.randrange(30)):
                     await asyncio.sleep(0)
                 work.cancel()

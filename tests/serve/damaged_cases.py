@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged requests: a valid one is changed at random in its JSON, its bytes or its headers. Every answer is 200 or a clean
-4xx in JSON, and the server goes on. schemathesis tests what /openapi.json allows and forbids."""
+"""Damaged requests: a valid one is changed at random in its JSON, its bytes or its headers. Every answer has status
+200, or a 4xx status with an error in JSON, and the server keeps working. schemathesis tests what /openapi.json allows
+and forbids."""
 import copy
 import http.client
 import json
@@ -30,7 +31,7 @@ def right_requests():
 
 
 def places(value, path=()):
-    """Yields the paths of all values inside."""
+    """Yields the paths of all values inside `value`."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and len(value) < 20 else ()
     for key, inner in items:
@@ -59,7 +60,7 @@ def damage_json(value, rng):
 
 
 def damage_bytes(body, rng):
-    """Bits turned, parts cut, doubled or made up."""
+    """Returns the body with flipped bits, or with parts removed, doubled or replaced by random bytes."""
     body = bytearray(body)
     for _ in range(rng.choice([1, 1, 1, 3, 10])):
         at = rng.randrange(len(body) + 1)
@@ -76,7 +77,7 @@ def damage_bytes(body, rng):
 
 
 def damaged(rng):
-    """Returns path, body and headers."""
+    """Returns the path, body and headers of a damaged request."""
     path, value = rng.choice(right_requests())
     headers = {"Content-Type": rng.choice(["application/json", "application/octet-stream", "text/plain", "x/y"])}
     if rng.random() < 0.6:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server's refusals: missing tokens, other sites, too large requests, too many; and TLS."""
+"""Tests what the server refuses (missing tokens, requests from other sites, requests that are too large or too many),
+and TLS."""
 import asyncio
 import ssl
 import subprocess

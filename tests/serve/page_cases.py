@@ -23,7 +23,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-u
 
 
 def unpacked(folder):
-    """Returns the program, and the folder of libraries that it may lack here."""
+    """Returns the browser program, and the folder of libraries that this machine may lack."""
     parts = fetch.package(CHROMIUM) / "package" / "bin"
     program = folder / "chromium"
     program.write_bytes(brotli.decompress((parts / "chromium.br").read_bytes()))
@@ -33,7 +33,7 @@ def unpacked(folder):
 
 
 class Page:
-    """A tab of the browser, over its debugging socket."""
+    """A tab of the browser, controlled through its debugging socket."""
 
     def __init__(self, socket):
         self.socket, self.last = socket, 0

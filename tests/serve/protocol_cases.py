@@ -15,7 +15,7 @@ LIKELY = list(range(10))
 
 
 def text_model(path):
-    """Strings as input and output: each variant of the protocol has its own form for them."""
+    """Writes a model with strings as input and output; each variant of the protocol represents strings differently."""
     import weft
 
     text = 'symbol n\nmodule main {\n  %t = parameter {name="t", type=string[n]}\n  return "same"=%t\n}\n'
@@ -42,7 +42,7 @@ def client(request, server):
 
 
 def as_dict(answer):
-    """Returns a message of gRPC as the JSON of HTTP."""
+    """Converts a message of gRPC to the JSON form of HTTP."""
     from google.protobuf import json_format
 
     return answer if isinstance(answer, (dict, list)) else json_format.MessageToDict(answer, preserving_proto_field_name=True)

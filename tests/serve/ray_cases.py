@@ -15,7 +15,7 @@ os.environ.setdefault("RAY_health_check_timeout_ms", "600000")
 import numpy as np
 import pytest
 import ray
-import server  # finds the package
+import server  # adds the package to the search path
 import weft.ray
 from ray import serve
 from server import DIGITS, MODEL, keep_count, until
@@ -83,7 +83,7 @@ def test_serve_with_two_replicas_one_of_which_dies():
 
 @ray.remote(num_cpus=0.5, scheduling_strategy="SPREAD")
 def digits_of(shipped, rows):
-    """Runs on any node, from a saved program; returns the answer and the node."""
+    """Recognises digits on any node, with a saved program; returns the answer and the node."""
     return shipped.load()(TEN[rows]).argmax(1).tolist(), ray.get_runtime_context().get_node_id()
 
 
@@ -103,7 +103,7 @@ def rows_of_pictures(batch):
 
 
 def refuse_nothing(batch):
-    """Stands for decoding a picture: it raises an error if there is none."""
+    """Takes the place of decoding a picture: raises an error if there is none."""
     if np.isnan(batch["picture"]).any():
         raise ValueError("no picture")
     return {"picture": batch["picture"].astype(np.float32)}

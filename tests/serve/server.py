@@ -22,7 +22,7 @@ sys.path.insert(0, str(BUILD / "python"))
 
 
 class Server:
-    """`with Server("digits.onnx", "--max-batch", 8) as server:`"""
+    """A running server: `with Server("digits.onnx", "--max-batch", 8) as server:`"""
 
     def __init__(self, *words, grpc=False):
         words = [str(word) for word in words] + ["--port", "0"] + (["--grpc-port", "0"] if grpc else [])
@@ -59,13 +59,13 @@ class Server:
         return status, json.loads(text) if "json" in (kind or "") else text
 
     def memory(self):
-        """Returns resident kilobytes."""
+        """Returns the server's resident memory in KiB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(text.partition("VmRSS:")[2].split()[0])
 
 
 def until(condition):
-    """Waits until the condition holds. A test that hangs is ended by its caller."""
+    """Waits until the condition holds. The caller ends a test that hangs."""
     while not (value := condition()):
         time.sleep(0.02)
     return value

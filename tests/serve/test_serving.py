@@ -12,7 +12,8 @@ import environment
 from places import BUILD, DIGITS
 
 
-FULL = os.environ.get("WEFT_TEST_FULL") == "1"  # Ray and Chromium are large, and Ray takes a minute to start and to stop
+# Runs Ray and Chromium too. Both are large, and Ray takes a minute to start and to stop.
+FULL = os.environ.get("WEFT_TEST_FULL") == "1"
 CASES = ["protocol", "guards", "damaged", "clients", "versions", "devices", *(["page"] if FULL else [])]
 
 

@@ -22,7 +22,7 @@ def ip(*words, check=True):
 
 
 def connect():
-    """Makes two namespaces and the cable between them."""
+    """Makes two network namespaces and the virtual cable between them."""
     first, second = SPACES
     for name in SPACES:
         end(name)

@@ -50,9 +50,9 @@ def noise(rng, batch, size, most=2):
 
 
 def measured(layer, x, **_):
-    """Normalises x with its own moments, which become those of the layer; they are rounded, so that files compress
-    well. The variance of a channel is at least a quarter of the layer's mean variance, so that a channel that hardly
-    varies in these pictures is not amplified too much in others."""
+    """Normalises x with its own moments, which become the moments of the layer. They are rounded, so that files
+    compress well. The variance of a channel is at least a quarter of the layer's mean variance. Otherwise a channel
+    that hardly varies in these pictures would be amplified too much in others."""
     mean, variance = tf.nn.moments(x, list(range(x.shape.rank - 1)))
     for weight, moment in ((layer.moving_mean, mean), (layer.moving_variance, tf.maximum(variance, tf.reduce_mean(variance) / 4))):
         weight.assign(tf.cast(tf.cast(moment, tf.bfloat16), tf.float32))
@@ -110,7 +110,7 @@ def keep(folder, name):
     find(folder, name, drawn)
     kept, twin = {}, exact(model, name, size)
     for number, batch in enumerate((1, 3)):
-        x = noise(rng, batch, size, 128 if name.startswith("ConvNeXt") else 2)  # ConvNeXt's first norm is that of pixels up to 255
+        x = noise(rng, batch, size, 128 if name.startswith("ConvNeXt") else 2)  # ConvNeXt's first norm expects pixels up to 255
         kept[f"{number} in x"], kept[f"{number} exact y"] = x, twin(x.astype(np.float64), training=False).numpy()
         kept[f"{number} error y"] = np.abs(function(x)["y"].numpy() - kept[f"{number} exact y"]).max()
     np.savez(folder / f"{name}.npz", **kept)

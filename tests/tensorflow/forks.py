@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs scripts with the Python that has TensorFlow, each in a fork of this process, which has imported it: that takes 5 seconds, longer
-than most scripts. Reads lines [LOG, SCRIPT, ARGUMENT...] of JSON and answers each with the script's exit status."""
+"""Runs scripts with the Python that has TensorFlow. Each script runs in a fork of this process, which has imported
+TensorFlow already, because the import takes 5 seconds, longer than most scripts. Reads lines [LOG, SCRIPT, ARGUMENT...]
+of JSON and answers each with the script's exit status."""
 import json
 import os
 import runpy

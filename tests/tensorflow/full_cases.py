@@ -227,7 +227,7 @@ for aligned, half in [(False, False), (True, False), (False, True)]:
         case("ResizeBilinear", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
         case("ResizeNearestNeighbor", [f(*shape), const(size)], align_corners=aligned, half_pixel_centers=half)
 
-# --- what TensorFlow joins in graphs that it optimises
+# --- what TensorFlow fuses in graphs that it optimises
 for steps, operands, more in [(["BiasAdd"], [f(4)], {}), (["BiasAdd", "Relu"], [f(4)], {}), (["BiasAdd", "Relu6"], [f(4)], {}), (["BiasAdd", "Elu"], [f(4)], {}),
                               (["BiasAdd", "LeakyRelu"], [f(4)], dict(leakyrelu_alpha=0.3))]:
     case("_FusedConv2D", [f(2, 7, 6, 3), const(f(3, 3, 3, 4), F), [const(x, F) for x in operands]], strides=[1, 2, 2, 1], padding="SAME", fused_ops=steps, **more)
@@ -356,7 +356,8 @@ for k, length, align in BANDS:  # of a matrix of 3 rows and 4 columns
     for version in ("V2", "V3"):
         aligned = dict(align=align) if version == "V3" else {}
         length = min(3 + min(k[-1], 0), 4 - max(k[0], 0))
-        case(f"MatrixDiag{version}", [f(2, *rows, length), const(k), const(3), const(4), const(7, F)], open_sizes=False, **aligned)  # TensorFlow infers no open ones
+        # TensorFlow infers no open sizes for this operator.
+        case(f"MatrixDiag{version}", [f(2, *rows, length), const(k), const(3), const(4), const(7, F)], open_sizes=False, **aligned)
         case(f"MatrixDiagPart{version}", [f(2, 3, 4), const(k), const(7, F)], **aligned)
         case(f"MatrixSetDiag{version}", [f(2, 3, 4), f(2, *rows, length), const(k)], open_sizes=len(k) == 1, **aligned)
 case("MatrixDiagV3", [f(2), const([-1]), const(-1), const(-1), const(0, F)])
@@ -391,7 +392,8 @@ for x, size, stride, rate, padding in [(f(2, 7, 6, 3), 3, 2, 1, "SAME"), (f(1, 8
     case("ExtractImagePatches", [x], ksizes=[1, size, size, 1], strides=[1, stride, stride, 1], rates=[1, rate, rate, 1], padding=padding)
 for aligned, half in [(False, False), (True, False), (False, True)]:
     for shape, size in [((1, 4, 5, 2), (7, 9)), ((2, 8, 6, 1), (5, 4)), ((1, 1, 3, 1), (4, 3))]:
-        case("ResizeBicubic", [f(*shape), const(size)], tolerance=2e-3, align_corners=aligned, half_pixel_centers=half)  # TensorFlow has a table of 1,024 weights
+        # TensorFlow takes the weights of the interpolation from a table of 1,024 entries.
+        case("ResizeBicubic", [f(*shape), const(size)], tolerance=2e-3, align_corners=aligned, half_pixel_centers=half)
 for x, size, stride, padding, batch in [(f(2, 6, 5, 3), 2, 2, "SAME", False), (f(2, 5, 5, 2), 3, 1, "VALID", True), (f(1, 4, 4, 1), 2, 2, "VALID", False)]:
     case("MaxPoolWithArgmax", [x], ksize=[1, size, size, 1], strides=[1, stride, stride, 1], padding=padding, include_batch_in_index=batch)
 for padding, stride, out in [("SAME", 2, (4, 5, 3)), ("VALID", 2, (5, 7, 4)), ("VALID", 1, (3, 4, 3))]:

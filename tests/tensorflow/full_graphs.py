@@ -95,7 +95,7 @@ def faulty():
     constant.attr["dtype"].type = constant.attr["value"].tensor.dtype = 1
     for size in (1 << 20, 1 << 12):
         constant.attr["value"].tensor.tensor_shape.dim.add(size=size)
-    constant.attr["value"].tensor.float_val.append(1.0)  # that stands for 2^32 elements
+    constant.attr["value"].tensor.float_val.append(1.0)  # one value, which stands for 2^32 elements
     graph.node.add(name="y", op="Relu", input=["c"])
     (FOLDER / "repeated.pb").write_bytes(graph.SerializeToString())
 

@@ -85,7 +85,7 @@ def main(folder):
             with tf.compat.v1.Session(graph=graph, config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)) as session:
                 answers = session.run(results, feeds)
             answers = [np.vectorize(bytes.decode, otypes=[str])(y) if y.dtype.kind in "OS" else y for y in map(np.asarray, answers)]
-            plain = lambda x: x.view(x.dtype[0]) if x.dtype.fields else x  # steps as the whole numbers that they are
+            plain = lambda x: x.view(x.dtype[0]) if x.dtype.fields else x  # plain integers in place of quantised types
             arrays = {f"x{i}": plain(x) for i, x in enumerate(feeds.values())} | {f"y{i}": plain(y) for i, y in enumerate(answers)}
             np.savez(folder / f"{case.name}.npz", **arrays)
             index[case.name] = ""

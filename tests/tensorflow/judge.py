@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow as the reference, in its own environment build/tensorflow, made when a test first needs it. Weft itself does not
-need it."""
+"""TensorFlow as the reference, in its own environment build/tensorflow, which is made when a test first needs it. Weft
+itself does not need TensorFlow."""
 import atexit
 import fcntl
 import functools
@@ -28,7 +28,7 @@ def forks(process, onednn):
     settings = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_ENABLE_ONEDNN_OPTS": str(int(onednn))}
     server = subprocess.Popen([str(environment()), str(HERE / "forks.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env=os.environ | settings)
-    atexit.register(server.communicate)  # it ends with its input
+    atexit.register(server.communicate)  # the process ends when its input is closed
     return server
 
 

@@ -25,10 +25,10 @@ class Case:
     operator: str
     inputs: list
     outputs: list  # types, or (type, scale, zero)
-    options: str = ""  # the table of the schema
+    options: str = ""  # the name of the operator's table of options in the schema
     fields: dict = field(default_factory=dict)
     tolerance: float = 1e-5
-    open_sizes: bool = True  # is tried with open sizes too (open_dims)
+    open_sizes: bool = True  # also run with open sizes (open_dims)
     name: str = ""
 
     @property
@@ -37,7 +37,7 @@ class Case:
 
 
 CASES = []
-CHANNELS_LAST = ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D")  # whose numbers of channels must be fixed
+CHANNELS_LAST = ("CONV_2D", "DEPTHWISE_CONV_2D", "CONV_3D")  # their numbers of channels must be fixed
 # For each operator, the inputs that hold sizes or coordinates; the number of their elements must be fixed.
 NUMBERS = {"RESHAPE": [1], "PAD": [1], "SLICE": [1, 2], "STRIDED_SLICE": [1, 2], "FILL": [0], "BROADCAST_ARGS": [0, 1],
            "GATHER_ND": [1], "SCATTER_ND": [0], "DYNAMIC_UPDATE_SLICE": [2], "SPARSE_TO_DENSE": [0], "NON_MAX_SUPPRESSION_V4": [0], "NON_MAX_SUPPRESSION_V5": [0]}
@@ -445,7 +445,7 @@ for batch, coupled, peeps, projected, clips in [(1, False, False, False, (0, 0))
         case("UNIDIRECTIONAL_SEQUENCE_LSTM", [x, *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "UnidirectionalSequenceLSTMOptions",
              timeMajor=time_major, **options)
     case("LSTM", [f(batch, 5), *operands, state(batch, out), state(batch, units), *[None] * 4], [F], "LSTMOptions", **options)
-    for merged in (False, True)[: 2 if batch == 1 else 1]:  # LiteRT writes past the rows of several
+    for merged in (False, True)[: 2 if batch == 1 else 1]:  # with several rows LiteRT writes out of bounds
         states = [state(batch, out), state(batch, units), state(batch, out), state(batch, units)]
         case("BIDIRECTIONAL_SEQUENCE_LSTM", [f(batch, 4, 5), *operands, *lstm(5, units, out, coupled, peeps, projected), *states, *[None] * 9], [F] * (2 - merged),
              "BidirectionalSequenceLSTMOptions", timeMajor=False, mergeOutputs=merged, **options)

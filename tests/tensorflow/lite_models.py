@@ -30,7 +30,7 @@ schema = read_schema()
 
 
 class Writer:
-    """A model of one graph with one operator."""
+    """A model of one operator, which is built and then written as a .tflite file."""
 
     def __init__(self, is_open):
         self.is_open, self.has_rank = is_open, True

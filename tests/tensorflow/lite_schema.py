@@ -25,7 +25,7 @@ SPELLING = {"activation": "FusedActivationFunction"}
 for options, slot, name, kind, default in re.findall(r'^OPTION\((\d+), (\d+), "(\w+)", (\w+), (\d+)\)', text, re.M):
     table = unions[int(options)]
     field = SPELLING.get(name, "".join(part[:1].upper() + part[1:] for part in name.split("_")))
-    if name in ("new_height", "new_width"):  # deprecated, and in no class any more
+    if name in ("new_height", "new_width"):  # deprecated, and absent from the current classes
         continue
     # Makes a table with only this field: TensorFlow's class must read its value.
     builder = flatbuffers.Builder(0)

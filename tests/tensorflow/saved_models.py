@@ -20,7 +20,7 @@ def floats(*shape):
 
 
 def keep(name, runs):
-    """runs: pairs of inputs and outputs by name."""
+    """Writes the expected answers, NAME.npz. `runs`: pairs of inputs and outputs by name."""
     kept = {}
     for number, (inputs, outputs) in enumerate(runs):
         kept |= {f"{number} in {key}": value for key, value in inputs.items()}
@@ -69,7 +69,7 @@ def recurrent(kind):
 
 
 class Apart(tf.train.experimental.ShardingCallback):
-    """Each variable is stored in its own file."""
+    """Stores each variable in a file of its own."""
     description = "apart"
 
     def __call__(self, shardable_tensors):
@@ -77,8 +77,8 @@ class Apart(tf.train.experimental.ShardingCallback):
 
 
 class Several(tf.Module):
-    """A model with two signatures, with variables of types whose places in the file are not aligned, and with a
-    variable that a run writes."""
+    """A model with two signatures, with variables whose types leave them unaligned in the file, and with a variable
+    that a run writes."""
 
     def __init__(self):
         self.bytes = tf.Variable(np.int8([1, -2, 3]))
@@ -107,7 +107,7 @@ class Several(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
     def pick(self, k):
-        """Branches and loops that read variables."""
+        """Runs branches and loops that read variables."""
         y = tf.switch_case(k, [lambda: self.weight + 1.0, lambda: -self.weight])
         while tf.reduce_sum(y) < 50.0:
             y += tf.abs(self.weight) + 0.1
@@ -115,8 +115,8 @@ class Several(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
     def write(self, x):
-        """Branches and loops that write variables: in one branch only, nested, and a variable that the loop's condition
-        reads."""
+        """Runs branches and loops that write variables: in one branch only, nested, and a variable that the loop's
+        condition reads."""
 
         def grow():
             self.total.assign_add(x)
@@ -162,7 +162,7 @@ class Flow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     def raw(self, x):
-        """List operators that are called directly."""
+        """Calls list operators directly."""
         r, kind = tf.raw_ops, {"element_shape": [3], "element_dtype": tf.float32}
         a = r.EmptyTensorList(**kind | {"element_shape": -1}, max_num_elements=-1)
         for factor in (1.0, 2.0, 3.0):
@@ -261,7 +261,8 @@ def first_version():
 
 
 def partitioned():
-    """Variables of version 1 that are saved in parts: one graph has the parts as variables, the other has the whole."""
+    """Makes variables of version 1 that are saved in parts: one graph has the parts as variables, the other the whole
+    variable."""
     builder = v1.saved_model.Builder(str(FOLDER / "parts"))
     for tags in (["serve"], ["serve", "whole"]):
         with tf.Graph().as_default(), v1.Session() as session:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of keras.applications with random weights, read from SavedModels: one program for all batches gives
-TensorFlow's answers. The plain run takes one of three small networks, another each day; `./x test --release` takes all
-forty."""
+TensorFlow's answers. The plain run takes one of three small networks, a different one each day; `./x test --release`
+takes all forty."""
 import contextlib
 import shutil
 import sys
@@ -36,6 +36,6 @@ def test_application(name, tmp_path):
             expected, error = stored[f"{number} exact y"], stored[f"{number} error y"]
             y, most = model(stored[f"{number} in x"]), np.abs(expected).max()
             off = 1e-4 * most + 3 * error  # plus the error of TensorFlow's own answer
-            assert y.shape == expected.shape and error < 1e-3 * most  # else the judge would pass wrong answers
+            assert y.shape == expected.shape and error < 1e-3 * most  # else the tolerance would allow wrong answers
             np.testing.assert_allclose(y, expected, rtol=0, atol=off)
         assert np.ptp(expected, axis=0).max() > 100 * off  # the answers depend on the picture

@@ -49,7 +49,7 @@ def test_operator(operator, answers):
         stored = np.load(folder / f"{case.name}.npz")
         values = [stored[k] for k in stored.files if k.startswith("x")]
         wanted = [stored[k] for k in stored.files if k.startswith("y")]
-        only_first = operator.startswith("FusedBatchNorm")  # the others are for training
+        only_first = operator.startswith("FusedBatchNorm")  # the other outputs are for training
         for form in ["", "-open"] if case.open_sizes else [""]:
             try:
                 found = run(folder / f"{case.name}{form}.pb", values)
@@ -63,7 +63,7 @@ def test_operator(operator, answers):
 
 @pytest.mark.parametrize("name", ["while", "if", "calls", "network", "switch_and_merge", "enter_and_exit", *APPLICATIONS])
 def test_graph(name, graphs):
-    """One program serves all batches."""
+    """One program computes all batches."""
     model, count = weft.compile(str(graphs / f"{name}.pb"), device="cpu"), 0
     for inputs, wanted in runs(graphs, name):
         found = model.run(inputs)
@@ -75,7 +75,7 @@ def test_graph(name, graphs):
     assert count == 2
 
 
-QUANTISED = {"network": 2, "MobileNetV2": 30}  # layers at least
+QUANTISED = {"network": 2, "MobileNetV2": 30}  # least number of quantised layers
 NO_LAYER = ["while", "if", "calls", "switch_and_merge", "enter_and_exit"]
 
 
@@ -99,7 +99,7 @@ def test_quantised_or_refused(name, to, graphs, tmp_path):
 
 
 def test_no_copies_of_layout(graphs):
-    """The layout stays channels last: no step copies a tensor except to pad it."""
+    """The layout stays channels last: the only steps that copy a tensor pad it."""
     steps = weft.compile(str(graphs / "MobileNetV2.pb"), device="cpu").steps()
     assert len(steps) > 50 and not [s for s in steps if "copy" in s["kernel"] and "padding" not in s["reason"]]
 

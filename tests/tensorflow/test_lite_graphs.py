@@ -37,7 +37,7 @@ def runs(folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_graph(name, graphs):
-    """One program serves all runs; the values of variables are passed to the next run."""
+    """One program computes all runs; the values of variables are passed to the next run."""
     model = weft.compile(str(graphs / f"{name}.tflite"), device="cpu")
     state, count = {}, 0
     for inputs, wanted in runs(graphs, name):
@@ -114,7 +114,7 @@ def test_sizes_can_be_asked_for(graphs):
 
 
 def test_variables_can_be_fixed(graphs):
-    """Every run then begins with the first value."""
+    """If variables are fixed, every run begins with their first values."""
     model = weft.compile(str(graphs / "variables.tflite"), device="cpu", fixed_defaults=["total"])
     assert [port.name for port in model.inputs] == ["x"] and [port.name for port in model.outputs] == ["y"]
     for x in (np.float32([1, 2, 3]), np.float32([0, -1, 5])):
@@ -133,7 +133,7 @@ def test_custom_operators_are_refused_by_name(graphs):
 
 
 def test_no_transposes_are_left(graphs):
-    """Channels stay last."""
+    """The layout stays channels last."""
     text = weft.print_model(str(graphs / "network.tflite"), stage="final", device="cpu")
     assert "convolution" in text and text.count(" transpose ") == 0, text
 
@@ -168,8 +168,8 @@ def table():
 
 
 def test_every_operator_is_judged_and_documented():
-    elsewhere = {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE",  # models above
-                 "RFFT2D", "REAL", "IMAG", "COMPLEX_ABS", "DENSIFY"}  # and a real model
+    elsewhere = {"IF", "WHILE", "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE",  # in this file's graphs
+                 "RFFT2D", "REAL", "IMAG", "COMPLEX_ABS", "DENSIFY"}  # and in a trained model
     assert table() - elsewhere == set(OPERATORS)
     page = (ROOT / "docs/tensorflow.md").read_text()
     listed = page.split("## Operators of TensorFlow Lite\n")[1].split("```")[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator of TensorFlow Lite that Weft supports, compared case by case with LiteRT's reference kernels: the
+"""Every operator of TensorFlow Lite that Weft supports, compared case by case with LiteRT's reference kernels. The
 answer is right or the model is refused, with fixed sizes and with every size left open."""
 import json
 import sys

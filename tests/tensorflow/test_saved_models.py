@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SavedModels of both versions, compared with TensorFlow's answers: signatures, tags, variables and their files,
-control flow and lists of tensors of both versions, recurrent networks of Keras; refused models and their errors."""
+"""SavedModels of both versions, compared with TensorFlow's answers. Covers signatures, tags, variables and their files,
+control flow and lists of tensors of both versions, recurrent networks of Keras, and refused models with their
+errors."""
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def check(model, folder, name):
 
 @pytest.mark.parametrize("name", ["network", "first", "parts", *RECURRENT, *SIGNED, *LOWERED])
 def test_answers(name, saved):
-    """One program serves all sizes."""
+    """One program computes all sizes."""
     folder, signature = SIGNED.get(name, (f"{name}.pb" if name in LOWERED else name, None))
     check(weft.compile(saved / folder, device="cpu", signature=signature), saved, name)
 
@@ -57,7 +58,7 @@ def test_quantised(saved, tmp_path):
 
 
 def check_states(model, saved, name, tolerance):
-    """Runs a model that writes variables; each run gets the values that the run before left."""
+    """Runs a model that writes variables; each run gets the values that the previous run wrote."""
     state = {}
     for inputs, wanted in runs(saved, name):
         found = model.run(inputs | state)
@@ -188,7 +189,7 @@ def test_damaged(how, message, saved, tmp_path):
 def test_refused(saved):
     with pytest.raises(weft.Error, match="E110.*no signature"):
         weft.compile(saved / "nothing")
-    with pytest.raises(weft.Error, match="E161.*is not in variables"):  # bytes have no folder
+    with pytest.raises(weft.Error, match="E161.*is not in variables"):  # a model given as bytes has no folder
         weft.compile((saved / "network/saved_model.pb").read_bytes())
     with pytest.raises(weft.Error, match="E310.*signature cannot be chosen"):
         weft.compile(saved / "lowered-nested.pb", signature="x")

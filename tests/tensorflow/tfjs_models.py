@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with the Python that has TensorFlow: writes graph models of TensorFlow.js, which are GraphDefs in JSON with
-separate weight files, as frozen graphs, and TensorFlow's answers to a picture.  tfjs_models.py OUT FOLDER PICTURE.npy
-NAME...
+"""Runs with the Python that has TensorFlow: writes graph models of TensorFlow.js as frozen graphs, and TensorFlow's
+answers to a picture. Graph models are GraphDefs in JSON with separate weight files. tfjs_models.py OUT FOLDER
+PICTURE.npy NAME...
 
 TensorFlow.js fuses products with the operators that follow. Weft reads the fused nodes unchanged. TensorFlow gets a
 graph in which they are separate, because its kernels for CPUs lack some fused forms."""
@@ -77,7 +77,7 @@ def without_prelu(graph):
         steps = node.attr["fused_ops"].list.s if node.op in PRODUCTS else []
         if node.op == "Prelu":
             add_prelu(made, node.name, *node.input)
-        elif b"Prelu" in steps:  # always the last
+        elif b"Prelu" in steps:  # Prelu is always the last step
             product = made.node.add()
             product.CopyFrom(node)
             product.name = node.name + "/product"
@@ -130,7 +130,7 @@ def value_of(name, node, batch, picture):
     if node.name in ("r1i", "r2i", "r3i", "r4i"):
         return np.zeros(NO_STATE, dtype)
     shape = shape_of(name, node, batch)
-    is_first = shape[1] == 3  # channels
+    is_first = shape[1] == 3  # the channels come first
     height, width = shape[2:] if is_first else shape[1:3]
     rows, columns = (np.arange(size) * picture.shape[axis] // size for axis, size in enumerate((height, width)))
     x = picture[rows][:, columns]
@@ -154,7 +154,8 @@ def keep(out, folder, picture, name):
                 seen = picture if number == 0 else picture[:, : picture.shape[1] // 2]
                 feeds = {node.name: value_of(name, node, batch, seen) for node in placeholders}
                 answers = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in feeds.items()})
-                moved = {k: x * np.float32(1 + 2**-20) if x.dtype == np.float32 else x for k, x in feeds.items()}  # as sums are rounded
+                # A change as large as the rounding of sums.
+                moved = {k: x * np.float32(1 + 2**-20) if x.dtype == np.float32 else x for k, x in feeds.items()}
                 others = session.run([f"{o}:0" for o in outputs], {f"{k}:0": x for k, x in moved.items()})
                 kept |= {f"{number} in {k}": x for k, x in feeds.items()} | {f"{number} out {i}": y for i, y in enumerate(answers)}
                 kept |= {f"{number} moved {i}": np.abs(y - z.astype(np.float64)).max(initial=0) for i, (y, z) in enumerate(zip(answers, others))}

@@ -9,7 +9,7 @@ from torch.export import Dim
 
 
 class Encoder(nn.Module):
-    """Attention, norms, views in two open sizes."""
+    """A model with attention, norms and views, in two open sizes."""
 
     def __init__(self):
         super().__init__()
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
 
 class Pictures(nn.Module):
-    """Convolution, batch norm, pooling, and an activation in place."""
+    """A model with a convolution, batch norm, pooling, and an activation in place."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ class Pictures(nn.Module):
 
 
 class Counter(nn.Module):
-    """A buffer that changes, written through views."""
+    """A model with a buffer that is written through views."""
 
     def __init__(self):
         super().__init__()
@@ -52,7 +52,7 @@ class Counter(nn.Module):
 
 
 class Changes(nn.Module):
-    """Tensors written through views of views, and read through others."""
+    """A model that writes tensors through views of views, and reads them through other views."""
 
     def forward(self, x):
         y = x.clone()
@@ -64,7 +64,7 @@ class Changes(nn.Module):
 
 
 class Sizes(nn.Module):
-    """Arithmetic on sizes, with the guards that torch derives from it."""
+    """A model with arithmetic on sizes, and the guards that torch derives from it."""
 
     def forward(self, x, y):
         half = x.view(x.shape[0] // 2, 2, -1)
@@ -81,7 +81,7 @@ class Indices(nn.Module):
 
 
 class Branches(nn.Module):
-    """A branch and a loop whose conditions depend on data."""
+    """A model with a branch and a loop whose conditions depend on data."""
 
     def forward(self, x):
         y = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
@@ -97,7 +97,7 @@ class Branches(nn.Module):
 
 
 class Masks(nn.Module):
-    """Sizes that depend on data."""
+    """A model with sizes that depend on data."""
 
     def forward(self, x, mask):
         y = x.clone()
@@ -106,7 +106,7 @@ class Masks(nn.Module):
 
 
 class Steps(nn.Module):
-    """Recurrent layers, and a loop over rows."""
+    """A model with recurrent layers, and a loop over rows."""
 
     def __init__(self):
         super().__init__()
@@ -122,7 +122,7 @@ class Steps(nn.Module):
 
 
 class Waves(nn.Module):
-    """Complex numbers and Fourier transforms."""
+    """A model with complex numbers and Fourier transforms."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +134,7 @@ class Waves(nn.Module):
 
 
 class Quantised(nn.Module):
-    """Steps of integers around a product, as PT2E writes them."""
+    """A product whose operands are quantised and dequantised, in the form that PT2E writes."""
 
     def __init__(self):
         super().__init__()

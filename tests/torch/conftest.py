@@ -14,7 +14,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(BUILD / "python"), 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tests run side by side."""
+    """Limits torch to one thread, because tests run in parallel."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small models of forms that the operators' own tests seldom have: writes through views, sizes that depend on data, rare types and
-layouts, results in every Python container."""
+"""Small models with features that the tests of single operators seldom have: writes through views, sizes that depend on
+data, rare types and layouts, results in every Python container."""
 
 import collections
 
@@ -92,7 +92,7 @@ def strided(self, x):
 
 @case(lambda: floats(20))
 def strided_views(self, x):
-    """Returns a model of views by as_strided, whose offset is relative to the base memory, not to the view."""
+    """Makes views by as_strided, whose offset is relative to the base memory, not to the view."""
     y = (x * 2)[6:]
     return y.as_strided((2, 3), (4, 1)), y.as_strided((2, 3), (4, 1), 7), y.view(7, 2)[1:].as_strided((2,), (5,))
 
@@ -185,7 +185,7 @@ def sizes_from_numbers_of_tensors(self, x, n):
 
 @case(lambda: floats(10, 4).abs().cumsum(1), lambda: torch.rand(10))
 def best_boxes(self, boxes, scores):
-    """Computes non-maximum suppression as Python loops over a fixed number of boxes."""
+    """Computes non-maximum suppression with Python loops over a fixed number of boxes."""
     order = scores.argsort(descending=True)
     boxes = boxes[order]
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
@@ -490,7 +490,8 @@ def what_weft_lacks(self, x):
 
 @case(lambda: floats(4, 6, 8), lambda: floats(4, 6, 6), dynamic=True)
 def biases_of_heads(self, x, bias):
-    """Returns a bias of three axes for scores of four: its first axis is heads, although the batch has the same size."""
+    """Adds a bias of three axes to scores of four. The first axis of the bias is heads, although the batch has the same
+    size."""
     q = x.unflatten(-1, (4, 2)).transpose(1, 2)
     return ((q @ q.transpose(-2, -1)) * 0.5 + bias).softmax(-1) @ q
 

@@ -48,7 +48,7 @@ def compiled_graphs():
 
 
 def devices():
-    """Graphs whose inputs and results are on different devices."""
+    """Runs graphs whose inputs and results are on different devices."""
     torch._dynamo.reset()
     model, x = (lambda x: (x * 2, torch.ones(3, device="cuda"), x.sum().cpu())), torch.randn(4)
     for given in (x, x.cuda()):

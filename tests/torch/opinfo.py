@@ -93,8 +93,9 @@ LOOSE = (1e-4, 1e-4)
 
 @functools.cache
 def core_tables():
-    """Returns torch's decompositions to core ATen, gathered once: of composite operators and of others. Composites with their default
-    decomposition are left out, since run_decompositions() would write each of them into torch's dispatcher for each program."""
+    """Returns torch's decompositions to core ATen: those of composite operators and those of others. They are gathered
+    once. Composites with their default decomposition are left out, because run_decompositions() would write each of
+    them into torch's dispatcher for each program."""
     table = torch.export.default_decompositions().materialize()
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(dict(table))
     own = torch._decomp._core_aten_decompositions_post_autograd()
@@ -103,7 +104,7 @@ def core_tables():
 
 
 def in_core(program):
-    """Does what run_decompositions() does, in a fifth of the time."""
+    """Has the effect of run_decompositions(), in a fifth of the time."""
     composite, others = core_tables()
     return exported_program._decompose_exported_program(
         program, cia_to_decomp=composite, python_decomp_table=dict(others), joint_loss_index=None, decompose_custom_triton_ops=False)
@@ -138,8 +139,8 @@ def archive(sample_input, op, decomposed=False):
 
 
 class Draws(TorchDispatchMode):
-    """Records whether an operator draws random numbers. (Some entries set the seed themselves, so two runs do not show
-    it.)"""
+    """Records whether an operator draws random numbers. (Some entries set the seed themselves, so comparing two runs
+    would not show it.)"""
 
     found = False
 
@@ -149,14 +150,15 @@ class Draws(TorchDispatchMode):
 
 
 def is_random(op, model, tensors):
-    """Tells whether results are undefined (uninitialised memory) or random."""
+    """True if results are undefined (uninitialised memory) or random."""
     with torch.no_grad(), Draws() as draws:
         model(*[t.clone() for t in tensors])
     return draws.found or op.name in UNDEFINED
 
 
 def are_alike(got, wanted):
-    """Results of random operators have torch's sizes and types; test_random_numbers.py tests their distributions."""
+    """True if results have the sizes and types of torch's. This is all that can be compared for random operators;
+    test_random_numbers.py tests their distributions."""
     return all(value.shape == reference.shape and value.dtype == reference.dtype for value, reference in zip(got, wanted))
 
 
@@ -164,7 +166,7 @@ def is_same(got, wanted):
     got = torch.as_tensor(got)
     if isinstance(wanted, torch.Tensor) and wanted.is_complex() and not got.is_complex():
         wanted = torch.view_as_real(wanted.resolve_conj())
-    if not isinstance(wanted, torch.Tensor):  # a number of Python's
+    if not isinstance(wanted, torch.Tensor):  # a Python number
         wanted = torch.tensor(wanted, dtype=got.dtype)
     relative, absolute = tolerance(wanted.dtype)
     if wanted.is_floating_point():
@@ -180,14 +182,14 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def in_torch(value):
-    """Results are numpy's where no input is a tensor."""
+    """Converts a result to torch; results are numpy's if no input is a tensor."""
     is_bf16 = str(getattr(value, "dtype", "")) == "bfloat16"
     return torch.as_tensor(value.astype("float32")).bfloat16() if is_bf16 else value
 
 
 def in_f64(sample_input, op, unit=0.0):
-    """Returns torch's results for the same numbers in f64 (in f32, where the operator lacks f64). Each narrow number is first moved by up to
-    `unit` roundings of its type."""
+    """Returns torch's results for the same numbers in f64 (in f32 if the operator lacks f64). With `unit`, each number
+    of a narrow type is first changed by up to this many rounding errors of its type."""
     for wider in (torch.float64, torch.float32):
 
         def wide(v):
@@ -210,9 +212,9 @@ def rounded(values, wanted):
 
 
 def is_conditioned(got, i, sample_input, op):
-    """Tells whether the error of result `i` is at most the change of the exact answer when each input is rounded once more. A 16-bit
-    input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that cancel need it,
-    because elsewhere one rounding moves the answer by less than the tolerances."""
+    """True if the error of result `i` is at most the change of the exact answer when each input is rounded once more. A
+    16-bit input is itself rounded, so such an answer counts as right (backward error: Higham 2002, 1.5). Only sums that
+    cancel need this rule, because elsewhere one rounding moves the answer by less than the tolerances."""
     exact, moved = in_f64(sample_input, op), [in_f64(sample_input, op, 1.0) for _ in range(32)]
     if not exact or not all(moved):
         return False
@@ -234,7 +236,7 @@ ORDERS = {"sort", "argsort", "topk"}
 
 def is_same_order(got, wanted, sample_input, name):
     x, got, args = sample_input.input, torch.as_tensor(got), sample_input.args
-    args = args[1:] if name == "topk" else args  # how many
+    args = args[1:] if name == "topk" else args  # drops the number of elements
     dim = next((v for v in (*args, sample_input.kwargs.get("dim")) if isinstance(v, int) and not isinstance(v, bool)), -1)
     if x.ndim == 0 or got.shape != wanted.shape:
         return False
@@ -296,9 +298,9 @@ def judged_result(got, wanted, sample_input, op, program=None):
 
 
 def compared(got, wanted, tensors, sample_input, op, program):
-    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's run of the
-    imported program, or f64 rounded once; or the error must follow from the rounding of the inputs. `why` names the answer
-    where it is not the first."""
+    """Returns ("right" | "wrong", why). In 16 bits all results must agree with one of three answers: torch's, torch's
+    run of the imported program, or f64 rounded once. Otherwise the error must follow from the rounding of the inputs.
+    `why` names the answer if it is not the first one."""
     if op.name in FACTORS:
         return ("right", "") if are_factors(got, wanted, op.name) else ("wrong", f"weft {got} torch {wanted}"[:600])
     others, beside = {}, set()
@@ -353,7 +355,7 @@ def judge_compiled(sample_input, op, device):
 
 
 def is_core(op, dtype):
-    """Tells whether core_aten_decompositions() write the entry's first sample in core ATen."""
+    """True if core_aten_decompositions() write the entry's first sample in core ATen."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     for sample in samples(op, dtype, 1):
@@ -361,7 +363,7 @@ def is_core(op, dtype):
         try:
             with torch.no_grad():
                 traced = make_fx(model, decomposition_table=core_aten())(*tensors)
-        except Exception:  # data decide its form
+        except Exception:  # the operator's steps depend on the data
             return False
         calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
         return all(torch.Tag.core in target.tags for target in calls if isinstance(target, torch._ops.OpOverload))

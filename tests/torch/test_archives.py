@@ -60,7 +60,7 @@ def test_guards_of_torch_are_checked(strict):
     with pytest.raises(weft.Error, match="E312|E311"):
         compiled(torch.randn(7, 4), y)  # the export assumed that x.shape[0] is even
     with pytest.raises(weft.Error, match="E312|E311"):
-        compiled(torch.randn(20, 4), y)  # y has at least half as many rows
+        compiled(torch.randn(20, 4), y)  # the export assumed that y has at least half as many rows
 
 
 def test_powers_of_sizes():
@@ -129,8 +129,8 @@ NUMBERS = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 
 
 class Types(torch.nn.Module):
-    """Sums of tensors with axes, tensors without axes, and numbers: the operand that decides the result type
-    differs."""
+    """A model of sums of tensors with axes, tensors without axes, and numbers. In each sum a different operand decides
+    the result type."""
 
     def forward(self, x, y, z):
         return x + y, x + z, z + x, x * True, x + 2, x + 2.5, z + 2.5, torch.where(x > y, x, z), torch.maximum(x, y), x / y
@@ -248,7 +248,8 @@ def test_guards_on_axes_that_an_input_lacks(axis):
     ("max({n}, 8) == 8 and not not {n} >= 6", [6, 8]),
 ])
 def test_guards_that_join_comparisons(guard, right):
-    """Guards with torch's Or, And and Not in their printed form. Each size is allowed exactly if the guard holds."""
+    """Guards in which torch joins comparisons by Or, And and Not, in their printed form. Exactly the sizes for which
+    the guard holds are allowed."""
     compiled = weft.compile(sizes_with_guard(guard.format(n="L['x'].size()[0]")), device="cpu")
     model = examples()["sizes"][0]
     for rows in range(4, 14, 2):
@@ -285,7 +286,8 @@ def test_cut_and_damaged(counter):
     for length in (500, len(counter) // 2, len(counter) - 4):
         with pytest.raises(weft.ModelError, match=rf"E103.*no directory at its end, after {length} bytes(.|\n)*copy the file again"):
             weft.compile(counter[:length])
-    with pytest.raises(weft.ModelError, match="E10[38].*end"):  # the directory found is that of an archive in the archive
+    # The directory that is found is that of an archive inside the archive.
+    with pytest.raises(weft.ModelError, match="E10[38].*end"):
         weft.compile(counter[:-1000])
     with pytest.raises(weft.ModelError, match="E102.*a zip archive"):
         weft.compile(counter[:30])

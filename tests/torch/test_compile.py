@@ -84,8 +84,8 @@ def test_only_asserted_values():
 
 
 def test_quotients_of_open_sizes():
-    """Quotients of open sizes are rounded to sizes; as floats they are multiplied with, added to and used as bounds of
-    tensors."""
+    """Quotients of open sizes are rounded to sizes. As floats they are multiplied with tensors, added to them and used
+    as their bounds."""
 
     def f(x):
         high, wide = x.shape[2:]
@@ -375,7 +375,8 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
     open_sizes = ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},) * 3
     with torch.no_grad():
         program = torch.export.export(model, tuple(torch.randn(2, 4, 20, 8) for _ in range(3)), dynamic_shapes=open_sizes)
-    weft.torch.from_torch(program)  # after this, torch knows more about the program's sizes and writes that as guards
+    # After from_torch, torch knows more about the program's sizes and writes that into the archive as guards.
+    weft.torch.from_torch(program)
     weft.torch.save(program, tmp_path / "flex.pt2")
     archive = weft.compile(tmp_path / "flex.pt2")
     for n, length in (2, 20), (3, 33):
@@ -383,7 +384,8 @@ def test_flex_attention_whose_blocks_are_made_in_the_model(tmp_path):
         with torch.no_grad():
             wanted = model(q, k, v)
         torch.testing.assert_close(archive(q, k, v), wanted, rtol=1e-4, atol=1e-5)
-    with pytest.raises(weft.Error, match="E31[12]"):  # the export assumed one block of 128 keys; the formula makes keys and values equal in length
+    # The export assumed one block of 128 keys; the formula makes keys and values equal in length.
+    with pytest.raises(weft.Error, match="E31[12]"):
         archive(torch.randn(2, 4, 20, 8), *(torch.randn(2, 4, 200, 8) for _ in range(2)))
 
 
@@ -412,8 +414,8 @@ def test_regions_that_the_model_marks_once():
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_results_that_weft_does_not_make(place):
-    """A solve that also returns error codes stays in torch if its factors are read, because only torch computes
-    those."""
+    """A solve that also returns error codes stays in torch if its factors are read, because only torch computes the
+    error codes."""
 
     class Solved(torch.nn.Module):
         def forward(self, a, b):
@@ -438,7 +440,7 @@ def test_inverses_from_triangles():
 
 
 def test_sums_in_both_orders_have_one_kernel():
-    """A residual block adds its shortcut on either side."""
+    """A residual block may add its shortcut as the first or as the second operand; both forms use one kernel."""
     parts = [torch.nn.Conv2d(16, 16, 3 if i < 2 else 1, padding=int(i < 2)).eval() for i in range(4)]
 
     def kernels(f):

@@ -36,7 +36,7 @@ class Rotated(torch.nn.Module):
 
 
 class Spectrum(torch.nn.Module):
-    """Pieces of a signal to their spectrum, filtered, and back."""
+    """Computes the spectra of pieces of a signal, filters them, and transforms them back."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as users write them (odd_models.py): through torch.compile and from their archives they answer as in eager, on the device
-that WEFT_TEST_DEVICE names (the CPU otherwise)."""
+"""Models as users write them (odd_models.py): through torch.compile and from their archives they give the answers of
+eager mode, on the device that WEFT_TEST_DEVICE names (the CPU otherwise)."""
 
 import io
 import os
@@ -57,7 +57,8 @@ def test_compiled_as_in_eager(name):
             for (_, value), (_, reference) in zip(model.named_buffers(), eager.named_buffers(), strict=True):
                 compare(value, reference)
     left = {p.why for p in weft.torch.placements if p.on_weft < p.total}
-    assert bool(left) == ("eager" in options) or (OLD and not left), left  # before 2.13 checks of matrices are no nodes
+    # Before torch 2.13 checks of matrices are not nodes.
+    assert bool(left) == ("eager" in options) or (OLD and not left), left
     assert not left or options["eager"] in str(left)
 
 

@@ -18,7 +18,7 @@ PARTS = 16 if FULL else 8
 
 
 def chosen(op):
-    """Returns the first three samples of an entry; in a plain run only one of them, another each day."""
+    """Returns the first three samples of an entry; a plain run takes only one of them, a different one each day."""
     found = list(opinfo.samples(op, torch.float32, 3))
     return found if FULL or not found else [found[SEED % len(found)]]
 

@@ -46,7 +46,8 @@ def test_torchao(way, device):
     model = Network().eval()
     q.quantize_(model, WAYS[way]())
     program = exported(model, (torch.randn(4, 3, 64),), ({0: Dim("batch", min=1, max=32)},))
-    run = weft.torch.from_torch(program, device=device)  # decomposes it, because a save would pickle the weights
+    # from_torch decomposes the program, because a save would pickle the weights.
+    run = weft.torch.from_torch(program, device=device)
     for batch in (1, 5):
         x = torch.randn(batch, 3, 64)
         with torch.no_grad():

@@ -23,5 +23,5 @@ def define_operators():
     for name in sorted({a or b for a, b in names}):
         try:
             torch.library.define(f"torchvision::{name}", "(Tensor x) -> Tensor")
-        except RuntimeError:  # the compiled part is there, and defined it
+        except RuntimeError:  # the compiled part defines this operator
             return

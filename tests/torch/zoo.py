@@ -5,13 +5,13 @@
     ./x python tests/torch/zoo.py [--jobs 2] [--device cpu] [--precision f16] [--json FILE] [--out FILE] [NAME...]
 
 One model of each module of timm, and 60 architectures of transformers in small sizes. Of each, torch.export makes one
-archive with an open batch (and length); Weft compiles it once and answers for batches 1, 3 and 8 and three lengths
-within 1e-4 of the greatest element of eager's answer, or with at most twice eager's distance from torch's answer in f64
-(`as_torch` counts these). The command line, which has no torch in its process, gives the same bits. torch.compile
+archive with an open batch (and length). Weft compiles it once and answers for batches 1, 3 and 8 and three lengths.
+Answers are within 1e-4 of the greatest element of eager's answer, or have at most twice eager's distance from torch's
+answer in f64 (`as_torch` counts these). The command line, which runs without torch, gives the same bits. torch.compile
 compiles one graph for all batches from 2 to 8, with no node in eager. --batches names other batches, for instance one
 for a slow emulated device; the archive's batch stays open, and its one compilation answers for each of them. On a GPU
 torch runs there, in f32 without TF32. With --precision f16 or bf16 Weft computes in 16 bits, and answers may differ
-from those of f32 by 2 % or 5 % of the greatest element; a larger difference is allowed only up to that of torch's own
+from those of f32 by 2 % or 5 % of the greatest element. A larger difference is allowed only up to that of torch's own
 answers in this type. --out appends a row for timm and one for transformers to a file of bench/results; no model begins
 after --limit seconds.
 """
@@ -119,8 +119,9 @@ def command_line(file, run, inputs, options):
 
 
 def checked(name, device="cpu", precision="f32", with_compile=True, batches=BATCHES):
-    """Returns {"name", "archive": "right" | why, "command": ..., "compile": ..., "bits": "equal" | how far the archive's answers are from
-    those of torch.compile, "apart", "seconds"}, and where f64 judges "times", "compile_times" and "torch_from_f64": see Judge"""
+    """Returns a dictionary with "name", "archive" ("right" or why not), "command", "compile", "bits" ("equal", or how
+    far the archive's answers are from those of torch.compile), "apart" and "seconds". Where answers in f64 decide, it
+    also has "times", "compile_times" and "torch_from_f64" (see Judge)."""
     begin, found, got = time.time(), {"name": name, "type": precision}, []
     place = "cpu" if device in ("cpu", "ref") or device.startswith("amd") else "cuda"
     options = {"device": device, "threads": 1} | ({} if precision == "f32" else {"precision": precision})

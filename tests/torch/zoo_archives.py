@@ -6,8 +6,9 @@
     ./x python tests/torch/zoo_archives.py judge FOLDER [--device nvidia:0] [--jobs 8] [--out FILE]
 
 `write` makes a folder for each model, with the archive, the inputs of three batches and lengths, and eager's answers. `judge` compiles each
-archive once, for all its sizes, and compares the answers with eager's: right within 1e-4 of the greatest element. The command line must give
-the same bits. An older torch exports fewer of the models, so their archives come from a newer one.
+archive once, for all its sizes, and compares the answers with eager's. An answer is right within 1e-4 of the greatest
+element. The command line must give the same bits. An older torch exports fewer of the models, so their archives come
+from a newer one.
 """
 import argparse
 import concurrent.futures
@@ -21,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))  # last: it has a zoo too
+# Appended last, because bench has a module named zoo too.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import machine
 from places import BUILD
 
@@ -71,7 +73,8 @@ def by_command_line(archive, run, inputs, options):
 
 
 def judge(folder, device):
-    """Returns {"name", "apart": the largest error beside the largest element, "bits": whether the command line's are equal}."""
+    """Returns {"name", "apart": the largest error relative to the largest element, "bits": whether those of the command
+    line are equal}."""
     import weft
 
     options = {"device": device, "threads": 1}

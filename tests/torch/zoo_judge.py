@@ -29,7 +29,7 @@ def in_eager(model, inputs, place, kind=torch.float32):
 
 
 class Judge:
-    """torch's answers in eager, and whether others are right."""
+    """torch's answers in eager mode, and the decision whether other answers are right."""
 
     def __init__(self, model, given, place, precision):
         self.model, self.given, self.place, self.most = model, given, place, RELATIVE[precision]
@@ -50,7 +50,8 @@ class Judge:
 
     @functools.cached_property
     def exact(self):
-        """Returns torch's answers in f64 and how far eager's are from them; (), 0 where torch cannot run the model so."""
+        """Returns torch's answers in f64 and how far eager's answers are from them; ((), 0) if torch cannot run the
+        model in f64."""
         try:
             found = in_eager(copy.deepcopy(self.model), self.given, self.place, torch.float64)
         except Exception:
@@ -61,7 +62,7 @@ class Judge:
         """Returns how far the answers to the inputs `kept` are from eager's, and "right" or the reason why they are
         not. With f64 answers: also the distance from these divided by eager's distance."""
         worst = max(apart(y, self.wanted[i]) for y, i in zip(got, kept, strict=True))
-        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # further out torch judges nothing
+        if worst <= self.most or not self.is_f32 or not 0 < self.exact[1] < 0.01:  # torch's own error is too large
             return worst, "right" if worst <= self.most else f"apart by {worst:.2g}", None
         answers, of_torch = self.exact
         times = max(apart(y, answers[i]) for y, i in zip(got, kept, strict=True)) / of_torch

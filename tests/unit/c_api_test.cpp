@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface through weft.hpp, and its refusals called directly.
+// The C interface, called through weft.hpp; its refusals are called directly.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,7 +16,7 @@ using weft::test::code_of;
 
 namespace {
 
-/// y = x + x, on the reference.
+/// Returns a program of y = x + x on the reference.
 weft::Program doubler() {
   weft::Graph graph("double");
   graph.symbol("batch", 1, 8);
@@ -89,7 +89,7 @@ TEST_CASE("memory for results is requested once its size is known") {
     options.device = device;
     options.constant_names = names, options.constants = values, options.constant_count = 2;
     weft_program* program = nullptr;
-    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E310");  // no input 'v'
+    CHECK(take(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program)) == "E310");  // no input is named 'v'
     options.constant_count = 1;
     REQUIRE(weft_compile_bytes(bytes.data(), bytes.size(), &options, &program) == nullptr);
     weft_tensor_free(weight);

@@ -12,7 +12,7 @@ using weft::test::code_of;
 
 namespace {
 
-/// y = x w with 16 columns, as ONNX.
+/// Returns an ONNX file of y = x w, where w has 16 columns.
 weft::Tensor product() {
   weft::Graph graph("product");
   graph.symbol("n", 1, 64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels compiled with checks: right ones pass, and one broken in each way is caught.
+// Kernels compiled with checks: correct kernels pass, and each kind of broken kernel is caught.
 #include "runtime/checked.h"
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ class TwoSteps {
     built_ = build_kernels_or_throw(sources, host_chip());
   }
 
-  /// The fault of the first step, or of the second.
+  /// Runs both steps; returns the fault of the first one that has a fault.
   KernelFault run() {
     LoadedObject object(built_.image, "checked");
     std::vector<float> x(n), y(n), z(n);
@@ -87,10 +87,10 @@ TEST_CASE("checked: two tasks that touch the same bytes are a fault") {
   KernelFault fault = fault_of("to[task / 2] = from[task];");
   CHECK(fault.kind == FaultKind::race);
   CHECK(fault.offset == 0);
-  // Part of a vector of the next task.
+  // A part of a vector that reaches into the elements of the next task.
   CHECK(fault_of("if (task % 4 == 0) store(to + task, load<8>(from + task, Part{5}), Part{5});").kind ==
         FaultKind::race);
-  // Reading what another task of the same step wrote.
+  // A read of an element that another task of the same step wrote.
   CHECK(fault_of("store(to + task, task ? load<1>(to + (task - 1), Full{}) : 1.0f, Full{});").kind == FaultKind::race);
 }
 

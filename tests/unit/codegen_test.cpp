@@ -213,7 +213,7 @@ TEST_CASE("codegen: headers are parsed once for equal options and kept; kept one
     void put(std::string_view name, Bytes headers) noexcept override { kept.emplace(name, as_text(headers)); }
   } store;
   Chip chip = chip_named("x86-64-v3");
-  chip.tune = "znver2";  // no other test has parsed headers for these
+  chip.tune = "znver2";  // no other test has parsed headers for this chip
   KernelSource kernel =
       source("kept", "#include \"pointwise.h\"\nWEFT_KERNEL(kept) { WEFT_BUFFER(float, 0)[0] *= 2; }");
   auto first = codegen().compile(kernel, chip, &store);

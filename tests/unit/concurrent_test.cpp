@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs shared by threads: results are the bits of one thread's, whatever the width of the pool and whatever else
-// the process compiles, loads and drops meanwhile. The build with TSan runs these tests too.
+// Programs shared by threads: results have the same bits as with one thread, for any width of the pool, while the
+// process compiles, loads and drops other programs. The build with TSan runs these tests too.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -73,7 +73,7 @@ std::vector<Tensor> input(int64_t rows) {
   return {make_tensor(DType::f32, {rows, 300}, values)};
 }
 
-/// A program at some size, with one thread's answer.
+/// A program at some size, with the answer of a run on one thread.
 struct Model {
   std::shared_ptr<Executable> program;
   std::vector<Tensor> input, answer;

@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-/// The random integers of an input.
+/// The range of the random integers of an input.
 enum class Fill : uint8_t { few, any, lowest, highest };
 
 int64_t integer(DType type, Fill fill, std::mt19937& random) {

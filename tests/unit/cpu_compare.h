@@ -20,7 +20,7 @@ void compare_on_cpu(const std::string& text, const InputSizes& cases, DType stor
 /// must be equal.
 void compare_quantized_on_cpu(const std::string& text, const InputSizes& cases);
 
-/// Only runs a program on the CPU.
+/// Runs a program on the CPU, without a comparison.
 std::vector<Tensor> run_on_cpu(const std::string& text, const std::vector<Tensor>& inputs, DType storage = DType::f32);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of integers on the CPU against their reference meaning.
+// Matrix products of integers on the CPU, compared with the reference.
 #include <doctest/doctest.h>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers and scatters on the CPU against their reference meaning. Random indices are 0 to 4.
+// Gathers and scatters on the CPU, compared with the reference. Random indices are 0 to 4.
 #include <doctest/doctest.h>
 
 #include "base/error.h"

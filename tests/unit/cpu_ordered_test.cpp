@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arg-reduce, scan and top-k on the CPU against their reference meaning.
+// Arg-reduce, scan and top-k on the CPU, compared with the reference.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

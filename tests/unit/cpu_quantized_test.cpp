@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantised convolutions and matrix products on the CPU, through the passes that make integer products of them, against
-// the meaning of the program as it was. Scales are powers of two, so that both sides are exact.
+// Quantised convolutions and matrix products on the CPU. After the passes that turn them into integer products, they
+// are compared with the original program on the reference. Scales are powers of two, so that both sides are exact.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

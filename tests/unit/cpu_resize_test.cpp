@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing on the CPU against its reference meaning: modes, coordinates, layouts, types.
+// Resizing on the CPU, compared with the reference: modes, coordinates, layouts, types.
 #include <doctest/doctest.h>
 
 #include "base/error.h"

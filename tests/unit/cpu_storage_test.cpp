@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of f32 that lie in memory in 16 bits (LowerOptions::storage), and everything that reads them. All numbers are
-// small integers, which both types hold, so that results are equal.
+// Values of f32 that are stored in 16 bits (LowerOptions::storage), and everything that reads them. All numbers are
+// small integers, which both types represent exactly, so that results are equal.
 #include <doctest/doctest.h>
 
 #include "base/text.h"
@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-/// Lines that compute `%a`, f32[n,6], by a product, from integers of 0 to 4; the product stores it.
+/// Lines that compute `%a`, f32[n,6], as a product of integers from 0 to 4; the product is stored in 16 bits.
 const std::string product_lines = R"(  %i = parameter {name="i", type=i64[n,5]}
   %k = parameter {name="k", type=i64[5,6]}
   %x = convert %i {to=f32}

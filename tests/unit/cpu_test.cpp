@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs in text form, lowered, compiled and run on the CPU, against the reference meaning of each instruction.
+// Programs in text form, lowered, compiled and run on the CPU, compared with the reference.
 #include <doctest/doctest.h>
 
 #include "compile.h"
@@ -141,7 +141,7 @@ module main {
   CHECK(kernels_of(Precision::f32, {}) == "dot_f32 dot_f32");
   CHECK(kernels_of(Precision::bf16, {}) == "dot_bf16 dot_bf16");
   CHECK(kernels_of(Precision::bf16, {"sec*"}) == "dot_bf16 dot_f32");
-  CHECK(kernels_of(Precision::f16, {}) == "dot_f32 dot_f16");  // 70000 does not fit
+  CHECK(kernels_of(Precision::f16, {}) == "dot_f32 dot_f16");  // 70000 overflows f16
 }
 
 TEST_CASE("cpu: convolutions have weights in 16 bits only where the chip multiplies these") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views whose axes of size 1 have arbitrary strides, as transposes leave them, and every operator that reads views.
+// Views whose axes of size 1 have arbitrary strides, which transposes produce, and every operator that reads views.
 #include <doctest/doctest.h>
 
 #include "base/text.h"

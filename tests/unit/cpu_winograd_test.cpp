@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions that lowering computes by minimal filtering, against the reference: floats, and integers bit for bit.
+// Convolutions that lowering computes by minimal filtering (Winograd), compared with the reference: floats, and
+// integers bit for bit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -44,14 +45,14 @@ std::string integers(int64_t in, int64_t out, int most) {
              "  %q = quantize %c, %ys, %yz {to=u8, axis=1, block=0, saturate=true}\n  return \"q\"=%q\n}\n");
 }
 
-/// True when a kernel of the compiled program has a name that begins so.
+/// True if the name of a kernel of the compiled program starts with `beginning`.
 bool has_kernel(const std::string& text, std::string_view beginning) {
   auto executable = compile(parse_program(text, make_op), {.device = "cpu", .threads = 1});
   return std::ranges::any_of(executable->steps(),
                              [&](const StepInfo& step) { return step.kernel.starts_with(beginning); });
 }
 
-/// 3 x 3 x 3 over volumes of four planes.
+/// Returns a program of a 3 x 3 x 3 convolution over volumes of four planes.
 std::string volumes(int64_t in, int64_t out) {
   std::string w = weights("f32", out, in * 3, 5);
   return cat("program \"p\"\nsymbol n min=0\nsymbol h min=2\nmodule main {\n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the embedder: source in the kernel language, and functions of the host.
+// Operators that the embedding program defines: source in the kernel language, and functions of the host.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ weft_operator pointwise_operator() {
   return op;
 }
 
-/// y[i] = sum over k of x[i, k] * w[k], a row each task.
+/// Returns an operator y[i] = sum over k of x[i, k] * w[k]; each task computes one row.
 weft_operator whole_operator() {
   weft_operator op WEFT_OPERATOR_INIT;
   op.name = "mine:RowDot";
@@ -128,9 +128,9 @@ TEST_CASE("a function of the host is called, and its failure names the node") {
 TEST_CASE("custom operators whose operands do not fit are refused with the node") {
   int calls = 0;
   std::string model = model_of(mine("RowDot", {"x", "w"}), {"n", "4"});
-  CHECK(error_of([&] { compile(model, host_operator(calls)); }).code() == "E121");  // another operator
+  CHECK(error_of([&] { compile(model, host_operator(calls)); }).code() == "E121");  // an operator of another name
   weft::Error error = error_of([&] { compile(model, whole_operator()); });
-  CHECK(error.code() == "E151");  // 4 is not 3
+  CHECK(error.code() == "E151");  // 4 columns of x, 3 elements of w
   CHECK(error.where() == "node 0 'here' (mine:RowDot)");
   weft_operator broken = whole_operator();
   broken.source = "this is no C++";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deadlines and cancelling: how soon work ends. Under load, wall clocks say little. So the tests measure the processor
-// time that a thread uses between two checks of its watch, because that bounds the delay of a deadline.
+// time that a thread uses between two checks of its deadline, because that bounds the delay of a deadline.
 #include <doctest/doctest.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ using Inputs = std::vector<Tensor>;
 
 constexpr double allowed_seconds = 0.1;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double slowness = 20;  // of code instrumented by a sanitizer
+constexpr double slowness = 20;  // factor for code that is instrumented by a sanitizer
 #else
 constexpr double slowness = 1;
 #endif
@@ -57,7 +57,7 @@ class Looks {
       return false;
     };
   }
-  /// Counts the work since the last call too.
+  /// Returns the longest time so far, including the time since the last call.
   double longest() {
     stop()();
     return longest_;
@@ -84,7 +84,7 @@ Tensor numbers(std::vector<int64_t> dims) {
 struct LongRun {
   const char* name;
   std::string text;
-  Inputs ref, cpu;  // so large that each takes a good while
+  Inputs ref, cpu;  // large enough that each takes much longer than a deadline
 };
 
 LongRun unary(const char* name, const std::string& line, std::vector<int64_t> ref, std::vector<int64_t> cpu) {
@@ -139,7 +139,7 @@ TEST_CASE("deadline: every operator of a run checks the clock often, on ref and 
 }
 
 TEST_CASE("deadline: a loop of many trips ends, and its context runs again") {
-  // v + 1 while the trips last, or v is below the limit.
+  // Adds 1 to v while trips remain and v is below the limit.
   const std::string text = R"(
 symbol t min=0
 symbol made min=0
@@ -191,7 +191,7 @@ std::string chain(int length) {
   return cat(text, "  return \"y\"=%v", length, "\n}\n");
 }
 
-/// Functions of a constant that take the reference a while to fold.
+/// Returns a program of functions of a constant that the reference folds slowly.
 std::unique_ptr<Program> constant_functions() {
   auto program = std::make_unique<Program>();
   Module& main = program->main();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initializers that are inputs too: left out, given, fixed.
+// Initializers that are also inputs: omitted, given or fixed by the caller.
 #include <doctest/doctest.h>
 
 #include <unistd.h>

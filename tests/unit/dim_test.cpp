@@ -25,7 +25,7 @@ struct Point {
 
 int64_t floor_div(int64_t x, int64_t y) { return x / y - (x % y != 0 && (x < 0) != (y < 0)); }
 
-/// An expression, and the same computed with numbers.
+/// A symbolic expression, and a function that computes the same with numbers.
 struct Pair {
   Dim dim;
   std::function<int64_t(const Point&)> value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapped files that others change while Weft reads them, or afterwards.
+// Mapped files that other processes change while Weft reads them, or afterwards.
 #include "base/file_reading.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ fs::path write(const fs::path& path, std::string_view data) {
 
 fs::path full_file(const Scratch& folder) { return write(folder.path / "file", std::string(file_bytes, 'x')); }
 
-/// Clocks of file systems tick in milliseconds.
+/// Waits until the next change of a file gets a later time: clocks of file systems tick in milliseconds.
 void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 /// Returns the wait status of a child process that does `work`.
@@ -47,7 +47,7 @@ int end_of(const auto& work) {
   if (child == 0) {
     rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
-    for (int number : {SIGBUS, SIGABRT}) ::signal(number, SIG_DFL);  // doctest has handlers
+    for (int number : {SIGBUS, SIGABRT}) ::signal(number, SIG_DFL);  // doctest has set handlers
     work();
     ::_exit(0);
   }
@@ -227,7 +227,7 @@ TEST_CASE("files: a run that needs the truncated part of a mapped constant is an
     if (device == std::string("cpu")) CHECK(rows_of(*executable, {0, 5}) == wanted);  // ref reads the whole table
     CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
     CHECK(code_of([&] { rows_of(*executable, {0, 4095}); }) == "E106");
-    check_read({&kept, 1});  // of another file
+    check_read({&kept, 1});  // `kept` is in another file
   }
 }
 

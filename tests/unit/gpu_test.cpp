@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gpu target as far as it goes without a GPU: names of devices, code for chips that are not here, buckets of sizes.
+// The parts of the gpu target that work without a GPU: names of devices, code for chips that are not here, buckets of
+// sizes.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -94,7 +95,7 @@ module main {
   auto chosen = [&](int units) {
     return lower(*program, chip_named("gfx942"), {.compute_units = units}).steps.at(0).reason;
   };
-  CHECK(chosen(0) == chosen(304));  // the chip's usual model
+  CHECK(chosen(0) == chosen(304));  // 0: the number of units of the chip's usual model
   CHECK(chosen(4) != chosen(304));
 }
 
@@ -289,7 +290,7 @@ Plan steps_over(const std::vector<std::vector<int>>& steps) {
 TEST_CASE("gpu: small kernels that do not depend on each other are one launch") {
   Plan plan = steps_over({{0, 1}, {0, 2}, {1, 3}, {0, 4}});
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third reads the first's result; the fourth joins the latest launch it may
+  REQUIRE(plan.steps.size() == 2);  // the third step reads the first's result; the fourth joins the latest launch
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2}));
   CHECK(plan.steps.at(0).outputs == ids<PlanBuffer>({1, 2}));
   CHECK(plan.steps.at(0).sizes.size() == 4);
@@ -304,7 +305,7 @@ TEST_CASE("gpu: products of one kernel that do not depend on each other are one 
   plan.kernels.at(0).code = "#include \"gemm_gpu.h\"\nWEFT_KERNEL_AHEAD(k_1, 2, 256) {\n}\n";
   plan.kernels.at(0).cluster = 2;
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // queries, keys and values; the last reads what the third writes
+  REQUIRE(plan.steps.size() == 2);  // queries, keys and values are one launch; the last step reads the third's result
   CHECK(plan.steps.at(0).buffers == ids<PlanBuffer>({0, 1, 0, 2, 0, 3}));
   CHECK(plan.steps.at(0).sizes.size() == 6);
   const PlanKernel& kernel = plan.kernels[launch_of(plan.steps.at(0)).kernel];
@@ -320,7 +321,7 @@ TEST_CASE("gpu: products with the same variants share one launch for each varian
   for (size_t i : {0, 1})
     launch_of(plan.steps.at(i)).variants = {{.kernel = KernelId(1), .sizes = {SizeId(0)}, .blocks = 9, .from = 30}};
   merge_launches(plan);
-  REQUIRE(plan.steps.size() == 2);  // the third has no variant
+  REQUIRE(plan.steps.size() == 2);  // the third step has no variant, so it is not merged
   const LaunchStep& both = launch_of(plan.steps.at(0));
   REQUIRE(both.variants.size() == 1);
   CHECK(both.blocks == 8);

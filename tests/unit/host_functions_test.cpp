@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the host on operands that a hostile model or caller gives: refused at once, in little memory.
+// Functions of the host on operands from a hostile model or caller: they are refused quickly, and with little memory.
 #include <doctest/doctest.h>
 
 #include <utility>
@@ -36,8 +36,7 @@ std::string bmp(uint32_t width, uint32_t height) {
   return file + std::string(24, '\0');
 }
 
-/// Returns one row of grey bytes, with a directory of the maximum number of entries, the last of which is the useful
-/// one.
+/// Returns one row of grey bytes. Its directory has the maximum number of entries, and only the last entry is useful.
 std::string tiff(uint32_t width, uint32_t height) {
   std::string file = "II*";
   file += '\0';
@@ -122,7 +121,7 @@ TEST_CASE("host: items of different types are not joined") {
 TEST_CASE("host: a picture does not take more memory or time than its file is worth") {
   CHECK(picture_code("") == "E212");
   CHECK(picture_code("BM") == "E212");
-  CHECK(picture_code(bmp(1, 1)) == "E212");  // no row is in the file
+  CHECK(picture_code(bmp(1, 1)) == "E212");  // the file has no row
   CHECK(picture_code(bmp(1, 1) + std::string(4, 'x')) == "none");
   CHECK(picture_code(bmp(1 << 14, 1 << 14)) == "E212");
   CHECK(picture_code(bmp(UINT32_MAX, UINT32_MAX)) == "E212");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The embedding program's part: memory, threads, places for results, reasons to stop.
+// What the embedding program may provide: allocators, executors, memory for results, and callbacks that stop a run.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -51,7 +51,7 @@ struct Request {
   std::vector<weft::Tensor> inputs{weft::view<float>(x, {rows, 64}), weft::view<float>(w, {64, 64})};
 };
 
-/// Counts the bytes held; refuses to exceed a limit.
+/// Counts the allocated bytes; refuses to exceed a limit.
 struct Ledger {
   std::mutex mutex;
   std::map<void*, size_t> held;
@@ -110,7 +110,7 @@ TEST_CASE("the caller's allocator holds weights, working memory and results") {
   std::vector<weft::Tensor> kept;
   {
     weft::Program program = two_outputs({.threads = 1, .allocator = &allocator});
-    allocator = {};  // it was copied
+    allocator = {};  // the program keeps a copy
     weft::Context context = program.new_context();
     kept = context.run(request.inputs);
     weft_memory use = context.memory();
@@ -157,7 +157,7 @@ TEST_CASE("a run stops when its caller cancels it") {
     std::atomic<int> asked = 0;
     context.run(request.inputs, {.stop = [&] { return ++asked, false; }});
     int questions = asked;
-    CHECK(questions > 4);  // more than once for each step
+    CHECK(questions > 4);  // asked more than once for each step
     for (int at = 1; at <= questions; at += 3) {
       asked = 0;
       std::string code = code_of([&] { context.run(request.inputs, {.stop = [&] { return ++asked >= at; }}); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs in the place of inputs: donated, or given the same memory.
+// Outputs in the memory of inputs: donated inputs, or the same memory given for both.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -17,7 +17,7 @@ weft::Program compile(const std::string& body, const std::vector<std::string>& d
   return weft::Graph::parse(body).compile({.device = "cpu", .threads = 1, .donations = donations});
 }
 
-/// cache[slot] = row, and the sum over the updated cache.
+/// A program that sets cache[slot] = row and sums the updated cache.
 const char* const slots = R"--(
 module main {
   %cache = parameter {name="cache", type=f32[8,4]}
@@ -29,7 +29,7 @@ module main {
 }
 )--";
 
-/// Updates the cache, and also reads the old cache afterwards.
+/// A program that updates the cache, and afterwards reads the old cache.
 const char* const needed = R"--(
 module main {
   %cache = parameter {name="cache", type=f32[8,4]}
@@ -43,7 +43,7 @@ module main {
 }
 )--";
 
-/// A cache that grows at its end.
+/// A program with a cache that grows at its end.
 const char* const growing = R"--(
 symbol past min=0 max=64
 module main {
@@ -55,7 +55,7 @@ module main {
 }
 )--";
 
-/// A cache with room for further rows; it is extended only if it has fewer rows than `total`.
+/// A program whose cache has room for further rows; the cache is extended only if it has fewer rows than `total`.
 const char* const roomy = R"--(
 symbol past min=1 max=64
 symbol total min=1 max=64
@@ -100,7 +100,7 @@ TEST_CASE("a donated cache is updated in place, and only its new part is written
   CHECK(static_cast<const void*>(outputs[0].bytes().data()) == step.cache.data());
   CHECK(step.cache == wanted);
   CHECK(outputs[1].as<float>()[0] == std::accumulate(wanted.begin(), wanted.end(), 0.0f));
-  step.slot = 5;  // again, on the result of the last run
+  step.slot = 5;  // runs again, on the result of the last run
   std::ranges::copy(step.row, wanted.begin() + 20);
   CHECK(values_of(context.run(step.inputs())[0]) == wanted);
 }
@@ -215,7 +215,7 @@ TEST_CASE("a cache with room for the next row is updated in place, one without i
 }
 
 TEST_CASE("working memory: a result takes the place of an operand that is read for the last time") {
-  // h2 = h1 w + h0: the product reads h1, its epilogue h0 at just the places that it writes.
+  // h2 = h1 w + h0: the product reads h1. Its epilogue reads h0 at exactly the elements that it writes.
   const std::string text = R"--(
 symbol n min=1 max=1000
 module main {
@@ -246,7 +246,7 @@ module main {
     for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == doctest::Approx(wanted[i]).epsilon(1e-4));
     weft_memory memory = context.memory();
     INFO(memory.arena);
-    // Packed w is in the arena as well, because w is an input here.
+    // The packed w is also in the arena, because w is an input here.
     CHECK(memory.arena >= 2 * bytes);
     CHECK((memory.arena < 3 * bytes) == (body == text));
   }

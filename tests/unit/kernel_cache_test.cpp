@@ -70,8 +70,7 @@ KernelSource answer(int value) {
   return {.name = name, .code = cat("extern \"C\" int ", name, "() { return ", value, "; }")};
 }
 
-/// Returns a kernel that computes the answer with a shared part, the inner kernel of products; `value` is a multiple of
-/// 3.
+/// Returns a kernel that computes `value` with a shared part, the inner kernel of products; `value` is a multiple of 3.
 KernelSource multiplied_answer(int value) {
   KernelSource source = answer(value);
   source.code =
@@ -88,7 +87,7 @@ int ask(const BuiltKernels& built, int value) {
   return LoadedObject(built.image, "answers").function<int()>(cat("answer", value))();
 }
 
-/// Returns the counts that `work` adds.
+/// Returns how much `work` increases each counter.
 template <class Work>
 BuildCounts during(Work work) {
   BuildCounts before = build_counts();
@@ -106,7 +105,7 @@ TEST_CASE("kernel cache: an entry is read back, also by another instance") {
   Scratch scratch;
   KernelCache cache(scratch.path / "a" / "b", 64 * mebi);
   CHECK_FALSE(cache.get(key_of(1)));
-  CHECK_FALSE(fs::exists(scratch.path / "a"));  // reading makes nothing
+  CHECK_FALSE(fs::exists(scratch.path / "a"));  // reading creates no folder
   cache.put(key_of(1), data_of(1, 10000));
   cache.put(key_of(2), {});
   CHECK(holds(cache, 1, 10000));
@@ -132,7 +131,7 @@ TEST_CASE("kernel cache: folder and files are closed to others") {
 TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   Scratch scratch;
   KernelCache cache(scratch.path, 64 * mebi);
-  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // magic, size, key, checksum, data
+  for (off_t at : {0, 9, 17, 33, 47, 48, 1047}) {  // a byte of the magic number, size, key, checksum and data
     cache.put(key_of(1), data_of(1, 1000));
     CHECK(holds(cache, 1, 1000));
     change_byte(file_of(cache, 1), at);
@@ -145,7 +144,7 @@ TEST_CASE("kernel cache: a damaged entry is absent and can be made again") {
   }
   cache.put(key_of(1), data_of(1, 1000));
   cache.put(key_of(2), data_of(2, 1000));
-  fs::rename(file_of(cache, 2), file_of(cache, 1));  // an intact entry of another key
+  fs::rename(file_of(cache, 2), file_of(cache, 1));  // the file of key 1 has an intact entry of key 2
   CHECK_FALSE(cache.get(key_of(1)));
 }
 
@@ -170,7 +169,7 @@ TEST_CASE("kernel cache: links are not followed, foreign folders not used") {
   KernelCache open(scratch.path / "open", 64 * mebi);
   for (int i = 0; i < 3; ++i) open.put(key_of(1), data_of(1, 100));
   CHECK_FALSE(open.get(key_of(1)));
-  CHECK(warnings.seen.size() == 2);  // warned once
+  CHECK(warnings.seen.size() == 2);  // one warning for each of the two folders
 }
 
 TEST_CASE("kernel cache: an unusable folder costs one warning") {
@@ -199,7 +198,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
     cache.put(key_of(n), data_of(n, 64 << 10));
     set_age(n, 100 - n);
   }
-  CHECK(holds(cache, 3, 64 << 10));  // now the latest that was used
+  CHECK(holds(cache, 3, 64 << 10));  // now the most recently used entry
   fs::path stale = cache.folder() / "tmp-1-2-3";
   ::close(::open(stale.c_str(), O_CREAT | O_WRONLY, 0600));
   timespec old[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
@@ -213,7 +212,7 @@ TEST_CASE("kernel cache: the size is bounded and the least used goes first") {
   CHECK(cache.get(key_of(3)));
   CHECK(cache.get(key_of(19)));
   CHECK_FALSE(fs::exists(stale));
-  cache.put(key_of(50), data_of(50, 600 << 10));  // more than a quarter: not worth it
+  cache.put(key_of(50), data_of(50, 600 << 10));  // more than a quarter of the cache's limit: not stored
   CHECK_FALSE(cache.get(key_of(50)));
 }
 
@@ -343,7 +342,7 @@ TEST_CASE("kernel build: a part that kernels share compiles once, for all progra
   KernelSource wrong[] = {answer(2), answer(3)};
   wrong[1].code = cat("#include \"micro.h\"\nWEFT_SHARED_PART(\"micro.h\", Nothing<int>)\n", wrong[1].code);
   built = build_kernels(wrong, host_chip(), options);
-  REQUIRE(built.failures.size() == 2);  // the kernel and its part
+  REQUIRE(built.failures.size() == 2);  // the kernel fails, and so does its part
   CHECK(built.failures[0].index == 1);
   CHECK(built.failures[1].index == 1);
 }

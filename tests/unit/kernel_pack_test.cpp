@@ -62,7 +62,7 @@ TEST_CASE("kernel pack: entries are read back; other keys, and packs of other co
   }
   CHECK_FALSE(pack.get({1, 1}));
   size_t entry_bytes = 48, place_bytes = 48, data_bytes = 0;
-  for (int i = 0; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data once
+  for (int i = 0; i < 25; ++i) data_bytes += cat("entry ", i).size();  // equal data is stored once
   CHECK(fs::file_size(file) == entry_bytes + 50 * place_bytes + data_bytes);
 
   KernelPack other(file, "compiler 2");
@@ -131,7 +131,7 @@ TEST_CASE("chips: plain_chip keeps only features that lowering or a kernel heade
   CHECK(to_string(plain_chip({.arch = "x86-64-v3", .features = "+avx2,+gfni", .tune = "znver3"})) == "x86-64-v3");
   CHECK(plain_chip(chip_named("gfx942")) == chip_named("gfx942"));
 
-  // Checks that every feature that kernels test belongs to a level or is kept.
+  // Checks that every feature that kernels test is part of a level or is kept by plain_chip.
   std::set<std::string> asked;
   const std::regex macro(R"(__((?:AVX|AMX|GFNI|F16C|FMA|SSE|BMI)\w*?)__)"),
       question(R"(has_feature\([^";]*"([a-z0-9.-]+)\")");

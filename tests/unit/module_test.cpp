@@ -49,7 +49,7 @@ TEST_CASE("module: instructions can be inserted anywhere, any number of times") 
   Value last = apply(main, Fn::exp, {x});
   main.set_results({{"y", last}});
   Value chain = x;
-  // More than the gaps between order numbers allow at once.
+  // More insertions than the gaps between order numbers allow without renumbering.
   for (int i = 0; i < 200; ++i) {
     chain = main.insert_before(last.def, Elementwise{.fn = Fn::neg}, {chain});
     CHECK(chain.def->before(last.def));
@@ -89,7 +89,7 @@ TEST_CASE("module: a condition without a proof becomes a guard; one that is refu
   SourceScope source(main, "node 9 'sum' (Add)");
   main.append(Elementwise{.fn = Fn::add}, {x, y});
   main.append(Elementwise{.fn = Fn::sub}, {x, y});
-  REQUIRE(program.guards().size() == 1);  // recorded once
+  REQUIRE(program.guards().size() == 1);  // the two instructions record one guard
   CHECK(program.guards()[0].source == "node 9 'sum' (Add)");
   CHECK(program.guards()[0].a == a);
   Value z = main.parameter("z", Shape{DType::f32, {a, 4}});

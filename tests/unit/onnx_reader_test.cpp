@@ -84,7 +84,7 @@ TEST_CASE("onnx reader: a model as plain data") {
   CHECK(!dims[2].value);
   const auto& w = read_back.graph.initializers.at(0);
   CHECK(as_text(w.bytes) == float_bytes({1.5f, -2.f}));
-  CHECK(w.bytes.data() > read_back.file.data());  // not copied
+  CHECK(w.bytes.data() > read_back.file.data());  // points into the file: not copied
   CHECK(w.bytes.data() < read_back.file.data() + read_back.file.size());
 }
 
@@ -283,14 +283,14 @@ TEST_CASE("onnx reader: external data that is beside the model") {
   folder.write("sub/w.bin", weights);
   CHECK(values(folder.write("a.onnx", with_initializer(external("w.bin", "4", "8")).data)) == float_bytes({7, 8}));
   CHECK(values(folder.write("b.onnx", with_initializer(external("sub/w.bin", "4")).data)) == float_bytes({7, 8}));
-  // A cache as Hugging Face has it: both files are links to files in one folder of blobs.
+  // A cache in the layout of Hugging Face: both files are links to files in one folder of blobs.
   folder.write("blobs/11", with_initializer(external("model.onnx_data", "4")).data);
   folder.write("blobs/22", weights);
   fs::create_directories(folder.path / "snapshots/main");
   fs::create_symlink("../../blobs/11", folder.path / "snapshots/main/model.onnx");
   fs::create_symlink("../../blobs/22", folder.path / "snapshots/main/model.onnx_data");
   CHECK(values(folder.path / "snapshots/main/model.onnx") == float_bytes({7, 8}));
-  // Bytes with a folder.
+  // A model given as bytes, with a folder for its weight files.
   auto m =
       onnx::read_model(bytes_of(with_initializer(external("w.bin", "4")).data), {.external_data_dir = folder.path});
   CHECK(as_text(m.graph.initializers.at(0).bytes) == float_bytes({7, 8}));

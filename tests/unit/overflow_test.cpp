@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-/// Returns the names of the results that may hold numbers that `type` turns into infinities.
+/// Returns the names of the results that may hold numbers that become infinite in `type`.
 std::set<std::string> overflowing_results(const std::string& text, DType type) {
   std::unique_ptr<Program> program = parse_program(text, make_op);
   OverflowingValues overflowing(type);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes as text, before and after: tests/passes/*.txt. The first line of a file names the pass, the chip and so on ("#
-// reduce_precision x86-64-v4 bf16"). Lines of `===` divide cases; `---` divides a case into before and after.
-// WEFT_UPDATE=1 rewrites the text after.
+// Programs before and after a pass, as text: tests/passes/*.txt. The first line of a file gives the name of the pass
+// and the fields of its context ("# reduce_precision x86-64-v4 bf16"). Lines of `===` separate cases; `---` separates
+// the program before from the program after. WEFT_UPDATE=1 rewrites the programs after.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

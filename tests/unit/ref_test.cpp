@@ -145,7 +145,8 @@ module main {
 }
 )--");
   auto of = [](double x) { return make_tensor(DType::f32, {1}, std::vector<double>{x}); };
-  auto close = model->new_context()->run(std::vector{of(3.5 * (1 + 0x1p-20)), of(1 - 0x1p-20)});  // 3.5 (1 - 2^-40)
+  // The exact product is 3.5 (1 - 2^-40).
+  auto close = model->new_context()->run(std::vector{of(3.5 * (1 + 0x1p-20)), of(1 - 0x1p-20)});
   CHECK(close[0].as<int8_t>()[0] == 3);
   auto half = model->new_context()->run(std::vector{of(3.5), of(1)});
   CHECK(half[0].as<int8_t>()[0] == 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How instructions are grouped into kernels, where the text of the plan would show it only by sizes.
+// How instructions are grouped into regions, which the text of a plan shows only indirectly, by sizes.
 #include "lower/regions.h"
 
 #include <doctest/doctest.h>

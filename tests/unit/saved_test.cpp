@@ -494,7 +494,7 @@ TEST_CASE("saved: the program inside keeps sizes and strings with any characters
 
 TEST_CASE("weights: equal weights are packed once in a process, and freed with their last program") {
   auto packed_at = [](const Executable& program) { return program.new_context()->memory().weights; };
-  // Large enough to be shared: 64 x 64.
+  // Weights of 64 x 64 are large enough to be shared.
   std::string big = R"(program "big"
 symbol n min=0 max=9
 module main {
@@ -520,12 +520,12 @@ module main {
   size_t others = packed_weights_held();
   auto b = make(3);
   CHECK(packed_at(*b) == alone);
-  CHECK(packed_weights_held() == others);  // b added no packed weights
+  CHECK(packed_weights_held() == others);  // `b` added no packed weights
   auto c = make(5);
   CHECK(packed_weights_held() > others);
   CHECK(first_of(*a) == 3);
   a.reset();
-  CHECK(first_of(*b) == 3);  // the weights that a packed live as long as b
+  CHECK(first_of(*b) == 3);  // the weights that `a` packed live as long as `b`
   CHECK(first_of(*c) == 5);
   b.reset(), c.reset();
   CHECK(packed_weights_held() < others);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of one program in shared runs: which may be joined, and that none is lost, mixed up or spoilt by another.
+// Requests of one program in shared runs: which requests may be joined, and that no request is lost, mixed up or
+// affected by another.
 #include <doctest/doctest.h>
 
 #include <future>

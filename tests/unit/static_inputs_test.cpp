@@ -19,7 +19,7 @@ namespace {
 constexpr int f32 = 1, i64 = 7;
 constexpr std::array<float, 6> numbers{1, 2, 3, 4, 5, 6};
 
-/// y = the sum of x along `axes`; both are inputs.
+/// Returns a model of y = the sum of x along `axes`; both are inputs.
 std::string sum_model() {
   using namespace weft::test;
   return model(Message()

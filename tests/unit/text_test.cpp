@@ -167,7 +167,7 @@ TEST_CASE("text: containers and calls of the host") {
   auto program = parse_program(in_main(body), make_op);
   std::string text = print(*program);
   CHECK(text.find("sequence(f32[_,3])") != std::string::npos);
-  CHECK(text.find("symbol _") == std::string::npos);  // a placeholder is no size
+  CHECK(text.find("symbol _") == std::string::npos);  // a placeholder is not a size
   CHECK(print(*parse_program(text, make_op)) == text);
 }
 

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// "library" has no estimated cost.
+/// Returns a decision among three candidates; the candidate "library" has no estimated cost.
 Decision three_candidates() {
   return decision_about("dot m", {{"m", 7, 7}},
                         {{.name = "large", .estimate = 2},

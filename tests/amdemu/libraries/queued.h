@@ -56,8 +56,8 @@ inline std::byte* pinned(size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// An operand or result of queued work: device memory and its pinned copy on the host. Copies are kept as long as the
-/// process, because a captured graph may run the work again at any time.
+/// An operand or result of queued work: device memory and its pinned copy on the host. Copies are kept until the
+/// process ends, because a captured graph may run the work again at any time.
 struct Operand {
   void* device;
   size_t bytes;

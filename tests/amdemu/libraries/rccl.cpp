@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for RCCL over the emulator: the functions that Weft calls, for communicators of one process. As with the
-// real library, a rank's stream waits until all ranks' streams have come to the same call.
+// real library, a rank's stream waits until the streams of all ranks have reached the same call.
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -27,7 +27,7 @@ struct Group {
   size_t here = 0, meetings = 0;
   bool is_aborted = false;
 
-  /// False after an abort.
+  /// Waits until all ranks have called this function; false after an abort.
   bool meet() {
     std::unique_lock lock(mutex);
     const size_t meeting = meetings;
@@ -77,8 +77,8 @@ void run(void* data) {
   if (group.meet()) std::memcpy(mine.to.host, result.data(), result.size());
 }
 
-/// Waits for the stream at a member's first call. This fails while a graph is captured, as the real library does, since
-/// it gives the devices access to each other at that call.
+/// Waits for the stream at a member's first call. Fails while a graph is captured, like the real library, which then
+/// gives the devices access to each other.
 bool connect(Member& member, void* stream) {
   if (!member.is_connected && member.group->posted.size() > 1) member.is_connected = hipStreamSynchronize(stream) == 0;
   return member.is_connected || member.group->posted.size() == 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-amdemu-instructions FILE|-: runs the cases of a file as tests/amdemu/instructions.test has them, each on a wave
-// of its own, and prints the wrong ones. --names also prints each canonical name of the table: after + if a
-// case used it, else after -.
+// weft-amdemu-instructions FILE|-: runs the cases of a file in the form of tests/amdemu/instructions.test, each on a
+// wave of its own, and prints the wrong ones. --names also prints each canonical name of the table: after + if a case
+// used it, after - otherwise.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -16,7 +16,7 @@ using namespace weft::amdemu;
 
 namespace {
 
-/// "v1[3]=3f800000,40000000"
+/// Values of a place, such as "v1[3]=3f800000,40000000".
 struct Setting {
   std::string place;
   int lane = -1;  ///< only this one
@@ -55,7 +55,7 @@ std::vector<Setting> read_settings(const std::string& text) {
   return settings;
 }
 
-/// A wave with registers, local memory and a kernel around it.
+/// A wave with its registers, local memory and kernel.
 struct Machine {
   CodeObject object;
   Kernel kernel;
@@ -69,13 +69,13 @@ struct Machine {
     kernel.name = "test";
     kernel.object = &object;
     kernel.properties = object.generation == 9 ? 0 : 1 << 10;
-    kernel.resource1 = 31 | 3 << 16;  // 256 registers, denormals
+    kernel.resource1 = 31 | 3 << 16;  // 256 registers; denormals are kept
     kernel.resource3 = 31;            // half of them accumulators
     group.lds.resize(1024);
     wave = new_wave(kernel, group, 0);
     std::fill(std::begin(wave->s), std::end(wave->s), 0);
     wave->set_exec(wave->all_lanes());
-    wave->pc = 4;  // instructions lie at 0 and have four bytes
+    wave->pc = 4;  // each instruction is at address 0 and has four bytes
   }
 
   void run(const Instruction& i) try { execute(*wave, i); } catch (const Fault&) {
@@ -143,7 +143,7 @@ bool is_right(const std::string& wanted, u64 got) {
   return got == std::stoull(wanted, nullptr, 16);
 }
 
-/// Returns what is wrong, or nothing.
+/// Runs a case; describes each wrong value, or returns "".
 std::string judge(const Case& c, const Instruction& i, Machine& machine) {
   for (const Setting& s : c.before) machine.set(s);
   machine.run(i);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller's with operands on the
-// device. A third stream copies inputs and results. Other threads run on streams of the library's own at the same time.
-// The answers equal those of the CPU. Meant for the emulator, whose streams run as late as they may: a wait that is
-// missing anywhere gives wrong answers.
+// weft-amd-streams MODEL...: runs one program in two contexts, each on a stream of the caller with operands on the
+// device. A third stream copies inputs and results. Other threads run on streams of the library at the same time. All
+// answers must equal those of the CPU. Meant for the emulator, which delays the work of streams as long as possible, so
+// that a missing wait gives wrong answers.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int rounds = 3;
 
-/// Returns random inputs: open sizes are `open`; integers are small, like token ids.
+/// Returns random inputs. Open sizes get the value `open`; integers are small, like token ids.
 std::vector<Tensor> inputs_of(const Executable& program, int64_t open, unsigned seed) {
   std::vector<Tensor> inputs;
   for (const Port& port : program.inputs()) {
@@ -46,7 +46,8 @@ double difference(const std::vector<Tensor>& got, const std::vector<Tensor>& wan
   return worst;
 }
 
-/// A request whose operands lie in device memory. Copies run on a different stream from the work; events order the two.
+/// A request with operands in device memory. Copies run on a different stream from the work; events order the two
+/// streams.
 class Request {
  public:
   Request(const Executable& program, const std::shared_ptr<gpu::Device>& device, const std::vector<Tensor>& like)
@@ -101,7 +102,7 @@ struct Expected {
   std::vector<Tensor> inputs, outputs;
 };
 
-/// Returns the CPU's answers in each round, for this size.
+/// Returns the CPU's answers in each round, for the open size `open`.
 std::vector<Expected> expected(const Executable& cpu, int64_t open) {
   std::vector<Expected> list;
   auto context = cpu.new_context();
@@ -121,7 +122,7 @@ double run(const char* model) {
   double worst = 0;
   gpu::Stream copies(device);
   Request first(*amd, device, one[0].inputs), second(*amd, device, two[0].inputs);
-  for (size_t round = 0; round < rounds; ++round) {  // queue both before waiting
+  for (size_t round = 0; round < rounds; ++round) {  // both requests are queued before the wait
     first.start(one[round].inputs, copies);
     second.start(two[round].inputs, copies);
     worst = std::max(worst, difference(second.take(copies), two[round].outputs));
