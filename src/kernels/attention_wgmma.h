@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-/// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. A warp group takes 64 queries;
-/// a step takes 64 keys. The matrix unit computes the next scores and the previous sums while the threads turn the
-/// current scores into weights (Shah et al., "FlashAttention-3", 2024). Keys and values come through a ring in shared
-/// memory by cp.async; slot j holds the keys of step j + 1 and the values of step j. Where there are few queries,
-/// `Split` blocks of a cluster share the keys, and their results are combined in a fixed order.
+/// The attention of attention_gpu.h for sm_90a, f16 and bf16, and head sizes up to 128. Warp groups of 64 queries each
+/// share the keys and values that one more warp group, the loader, copies to a ring in shared memory with cp.async. The
+/// matrix unit works on the next scores and the last sums while the threads turn the present
+/// scores into weights (Shah et al., "FlashAttention-3", 2024). Slot e of a task holds the keys of step e and the values
+/// of step e - 1. Where there are few queries, `Split` blocks of a cluster share the keys, and their results are
+/// combined in a fixed order.
 
 #include "attention_sizes.h"
 #include "gpu_tasks.h"
@@ -20,8 +21,9 @@ WEFT_INLINE f32 exp2_fast(f32 x) {
   return y;
 }
 
-using tasks::attention_keys;
-using tasks::attention_slots;
+using tasks::attention_gate_bytes;
+using tasks::attention_group_keys;
+using tasks::attention_group_slots;
 
 /// A tile of `Rows` rows in shared memory, in panels of 64 elements: the addresses in it, and the copies to it.
 template <class T, int Rows, int D, int Threads>
@@ -30,7 +32,7 @@ struct PanelStage {
   /// Starts copying rows [first, first + Rows). Rows from `end` on, and columns from `width` on, become zero.
   template <class RowAt>
   static WEFT_INLINE void start(u32 to, int first, int end, int width, const RowAt& row_at) {
-    const int part = thread_id() % 8, mine = thread_id() / 8;
+    const int part = thread_id() % 8, mine = thread_id() % Threads / 8;
     WEFT_UNROLL for (int i = 0; i < Rows / apart; i++) {
       const int row = first + mine + i * apart;
       const WEFT_GLOBAL T* from = row_at(row < end ? row : 0);
@@ -69,11 +71,12 @@ WEFT_INLINE u32 pack_pair(f32 low, f32 high) {
 }
 
 /// Turns scores into weights, written to `p`, and writes to `shrink` the factors for earlier sums.
-template <class T, class Sums>
-WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shrink)[2]) {
+template <class T, int Steps, class Sums>
+WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[Steps][4], f32 (&shrink)[2]) {
+  constexpr int count = 8 * Steps;
   constexpr f32 max_exact = 0x1p12f;
   f32 high[2] = {rows.top[0], rows.top[1]}, base[2], from[2];
-  WEFT_UNROLL for (int i = 0; i < 32; i++) high[i / 2 % 2] = __builtin_fmaxf(high[i / 2 % 2], s.v[i]);
+  WEFT_UNROLL for (int i = 0; i < count; i++) high[i / 2 % 2] = __builtin_fmaxf(high[i / 2 % 2], s.v[i]);
   WEFT_UNROLL for (int r = 0; r < 2; r++) {
     high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 1));
     high[r] = __builtin_fmaxf(high[r], shuffle_xor(high[r], 2));
@@ -85,14 +88,14 @@ WEFT_INLINE void take_weights(RowState& rows, Sums& s, u32 (&p)[4][4], f32 (&shr
   }
   // If all keys so far are masked by -1e9 or by the lowest f32, `from` is inexact or infinite: subtract `base` first.
   if (__builtin_fmaxf(__builtin_fabsf(from[0]), __builtin_fabsf(from[1])) > max_exact) {
-    WEFT_UNROLL for (int i = 0; i < 32; i++) s.v[i] -= base[i / 2 % 2];
+    WEFT_UNROLL for (int i = 0; i < count; i++) s.v[i] -= base[i / 2 % 2];
     from[0] = from[1] = 0;
   }
-  WEFT_UNROLL for (int i = 0; i < 32; i++) {
+  WEFT_UNROLL for (int i = 0; i < count; i++) {
     s.v[i] = exp2_fast(__builtin_fmaf(s.v[i], rows.factor, from[i / 2 % 2]));
     rows.sum[i / 2 % 2] += s.v[i];
   }
-  WEFT_UNROLL for (int i = 0; i < 32; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
+  WEFT_UNROLL for (int i = 0; i < count; i += 2) p[i / 8][i / 2 % 4] = pack_pair<T>(s.v[i], s.v[i + 1]);
 }
 
 /// Calls `put(row, col, result)` for 4 elements of the results at a time. The sums are in shared memory, of this block
@@ -139,11 +142,17 @@ struct AttentionTask {
   WEFT_INLINE i64 head(u32 row) const { return i64(head0 + row / length); }
   WEFT_INLINE i64 query(u32 row) const { return i64(row % length); }
 };
-template <int Rows, int Split, class KeysOf>
+/// Returns task `number`. With a causal mask later rows see more keys, so tasks of later rows come first. Heads take
+/// turns as long as the L2 cache holds their keys and values easily.
+template <int Rows, int Keys, int Split, class KeysOf>
 WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u32 blocks, const KeysOf& keys_of) {
-  constexpr int keys = attention_keys;
-  const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1)), part = number / blocks;
-  AttentionTask t{.length = u32(z.queries), .first = (number - part * blocks) * Rows};
+  constexpr i64 cache = 8 << 20;
+  const u32 group = u32(z.heads) / u32(most(z.kv_heads, 1)), all = u32(z.batch * z.kv_heads);
+  const u32 some = u32(least(most(cache / most((z.d + z.dv) * z.keys * 2, 1), 1), all)),
+            first = number / (some * blocks) * some;
+  const u32 inside = number - first * blocks, width = all - first < some ? all - first : some, row = inside / width;
+  const u32 part = first + inside - row * width;
+  AttentionTask t{.length = u32(z.queries), .first = (blocks - 1 - row) * Rows};
   t.batch = part / u32(z.kv_heads), t.kv_head = part - t.batch * u32(z.kv_heads), t.head0 = t.kv_head * group;
   t.all_rows = group * t.length;
   // The keys that any row of the block sees. Ranges move with the query, so the first and last row of each head decide.
@@ -156,10 +165,10 @@ WEFT_INLINE AttentionTask attention_task(const AttentionSizes& z, u32 number, u3
     row = end;
   }
   end_key = least(end_key, z.keys);
-  const int from = int(u32(begin_key) / keys), all = int(most(i64(u32(end_key + keys - 1) / keys) - from, 0));
+  const int from = int(u32(begin_key) / Keys), steps = int(most(i64(u32(end_key + Keys - 1) / Keys) - from, 0));
   const int rank = Split > 1 ? cluster_rank() : 0;
-  t.first_step = from + all * rank / Split, t.steps = all * (rank + 1) / Split - all * rank / Split;
-  t.past_key = int(least(end_key, (t.first_step + t.steps) * i64(keys)));
+  t.first_step = from + steps * rank / Split, t.steps = steps * (rank + 1) / Split - steps * rank / Split;
+  t.past_key = int(least(end_key, (t.first_step + t.steps) * i64(Keys)));
   return t;
 }
 
@@ -184,7 +193,7 @@ struct ThreadRows {
 /// Turns the products q k of the keys from `key0` on into scores; keys that a row does not see get -infinity.
 template <class Core, class Score>
 WEFT_INLINE void finish_scores(typename Core::Sums& s, int key0, const ThreadRows& rows, const Score& score) {
-  const int past = key0 + attention_keys;
+  const int past = key0 + 2 * Core::c_count;
   if (key0 >= rows.begin[0] && key0 >= rows.begin[1] && past <= rows.end[0] && past <= rows.end[1]) {
     WEFT_UNROLL for (int i = 0; i < Core::c_count; i += 2) {
       const int r = Core::slot(i);
@@ -220,130 +229,258 @@ WEFT_INLINE void leave_sums(const Sums& out, const RowState& state, WEFT_SHARED_
   }
 }
 
-/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` takes one key, or two
-/// neighbours, an even one first; `store` takes four columns. D is 64 or 128, at least d and dv; rows of q, k and v
-/// begin on multiples of 16 bytes, d and dv are multiples of 8. Blocks: Split * batch * kv_heads * ceil_div(heads /
-/// kv_heads * queries, threads / 2), or fewer, in clusters of Split. Threads are whole warp groups. Dynamic shared
-/// memory: tasks::attention_group_bytes.
-template <class T, int D, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score, class Store>
-WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
-                                  const KeysOf& keys_of, const Score& score, const Store& store) {
-  constexpr int threads = L::threads, rows = threads / 2, keys = attention_keys, slots = attention_slots;
-  constexpr int tile_bytes = keys * D * 2, slot_bytes = 2 * tile_bytes;
-  static_assert(threads % 128 == 0);
-  using Scores = Wgmma<T, keys>;
-  using Sums = Wgmma<T, D>;
-  using Ring = PanelStage<T, keys, D, threads>;
-  const u32 ring = shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared), queries_at = ring + slots * slot_bytes;
-  const u32 blocks = (u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows,
-            tasks = u32(z.batch * z.kv_heads) * blocks;
-  WEFT_NO_UNROLL for (u32 turn = u32(launch.block()) / Split; turn < tasks; turn += u32(launch.blocks()) / Split) {
-    // With a causal mask later rows see more keys. The blocks with the most keys start first.
-    const AttentionTask t = attention_task<rows, Split>(z, tasks - 1 - turn, blocks, keys_of);
-    const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
-    const auto start_keys = [&](int slot, int step) WEFT_LAMBDA {
-      Ring::start(ring + u32(slot * slot_bytes), (t.first_step + step) * keys, t.past_key, int(z.d),
-                  [&](int row) WEFT_LAMBDA { return k_rows + row * z.k[2]; });
+/// The barriers of a ring in shared memory (mbarrier), at these addresses: `full` + 8 i for slot i once it is loaded,
+/// `empty` + 8 i once all waves have read it, `read` once they have read the queries.
+template <int Slots>
+struct RingGates {
+  u32 full, empty, read;
+  WEFT_INLINE explicit RingGates(u32 at) : full(at), empty(at + 8 * Slots), read(at + 16 * Slots) {}
+  WEFT_INLINE void begin(int loaders, int waves) const {
+    const auto init = [](u32 at, int count) WEFT_LAMBDA {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
     };
-    const auto start_slot = [&](int slot, int step) WEFT_LAMBDA {
-      if (step < t.steps) {
-        start_keys(slot, step + 1);
-        Ring::start(ring + u32(slot * slot_bytes + tile_bytes), (t.first_step + step) * keys, t.past_key, int(z.dv),
+    if (thread_id() == 0) {
+      WEFT_UNROLL for (int i = 0; i < Slots; i++) {
+        init(full + 8 * i, loaders);
+        init(empty + 8 * i, waves);
+      }
+      init(read, waves);
+    }
+    barrier();
+  }
+  static WEFT_INLINE void pass(u32 at) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+  }
+  static WEFT_INLINE void pass_wave(u32 at) {
+    if (lane_id() == 0) pass(at);
+  }
+  /// Waits until the phase of this parity has ended; the phase before the first counts as ended, with parity 1.
+  static WEFT_INLINE void wait(u32 at, u32 parity) {
+    asm volatile(
+        "{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again; }" ::"r"(
+            at),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+/// A place in the ring, and the parity of its phase.
+template <int Slots>
+struct RingPlace {
+  int slot = 0;
+  u32 parity = 0;
+  WEFT_INLINE void advance() {
+    slot = slot + 1 == Slots ? 0 : slot + 1;
+    if (slot == 0) parity ^= 1;
+  }
+};
+
+/// Stores a warp group's results from registers, eight columns at a time.
+template <int D, class Sums, class Store>
+WEFT_INLINE void store_rows(const AttentionTask& t, const Sums& out, const RowState& state, f32 none, i64 dv,
+                            const Store& store) {
+  WEFT_UNROLL for (int r = 0; r < 2; r++) {
+    f32 sum = state.sum[r];
+    sum += shuffle_xor(sum, 1), sum += shuffle_xor(sum, 2);
+    const u32 row = t.first + u32(ThreadRows::first() + r * 8);
+    const Vec<f32, 8> share(sum == 0 ? f32(0) : 1 / sum);
+    WEFT_UNROLL for (int j = 0; j < D / 8; j += 4) {
+      Vec<f32, 2> pairs[4];
+      WEFT_UNROLL for (int i = 0; i < 4; i++) pairs[i] = {out.v[4 * (j + i) + 2 * r], out.v[4 * (j + i) + 2 * r + 1]};
+      const Vec<f32, 8> sums = pairs_of_lanes<f32>(pairs);
+      const i64 col = (j + lane_id() % 4) * 8;
+      if (row < t.all_rows && col < dv)
+        store(i64(t.batch), t.head(row), t.query(row), col, sum == 0 ? Vec<f32, 8>(none) : sums * share, Full{});
+    }
+  }
+}
+
+/// The layout of a block's shared memory, and its tasks.
+template <class T, int D, int Groups, int Split>
+struct AttentionBlock {
+  static constexpr int rows = 64 * Groups, keys = attention_group_keys(Groups), slots = attention_group_slots(Groups);
+  static constexpr int tile_bytes = keys * D * 2, slot_bytes = 2 * tile_bytes, ring_bytes = slots * slot_bytes;
+  static constexpr int sums_at = ring_bytes + rows * D * 2 + attention_gate_bytes;
+  u32 ring, queries;
+  RingGates<slots> gates;
+  u32 pieces, tasks, me, apart;  // pieces: blocks of rows of a key head
+  template <class L>
+  WEFT_INLINE AttentionBlock(const L& launch, const AttentionSizes& z)
+      : ring(shared_address((WEFT_SHARED_SPACE char*)weft_dynamic_shared)),
+        queries(ring + ring_bytes),
+        gates(queries + rows * D * 2),
+        pieces((u32(z.heads) / u32(most(z.kv_heads, 1)) * u32(z.queries) + rows - 1) / rows),
+        tasks(u32(z.batch * z.kv_heads) * pieces),
+        me(u32(launch.block()) / Split),
+        apart(u32(launch.blocks()) / Split) {
+    static_assert(L::threads == 128 * (Groups + 1));
+    gates.begin(128, 4 * Groups);
+  }
+  /// Calls `work(task)` for this block's tasks. Every second round is backwards, so that no block gets only long tasks.
+  template <class KeysOf, class Work>
+  WEFT_INLINE void for_tasks(const AttentionSizes& z, const KeysOf& keys_of, const Work& work) const {
+    WEFT_NO_UNROLL for (u32 round = 0; round * apart < tasks; round++) {
+      const u32 number = round * apart + (round % 2 == 0 ? me : apart - 1 - me);
+      if (number < tasks) work(attention_task<rows, keys, Split>(z, number, pieces, keys_of));
+    }
+  }
+};
+
+/// The loader: copies the queries of each task, then its keys and values, as slots of the ring become empty.
+template <class T, int D, int Groups, int Split, class P, class KeysOf>
+WEFT_INLINE void load_attention(const AttentionBlock<T, D, Groups, Split>& block, const AttentionSizes& z, P q, P k,
+                                P v, const KeysOf& keys_of) {
+  using Block = AttentionBlock<T, D, Groups, Split>;
+  using Ring = PanelStage<T, Block::keys, D, 128>;
+  RingPlace<Block::slots> at;
+  u32 parity = 0, started = 0;  // started: the barrier of the slot that was started last
+  const auto loaded = [&]() WEFT_LAMBDA {
+    share_with_units();
+    if (started != 0) block.gates.pass(started);
+    started = 0;
+  };
+  block.for_tasks(z, keys_of, [&](const AttentionTask& t) WEFT_LAMBDA {
+    const P k_rows = k + t.batch * z.k[0] + t.kv_head * z.k[1], v_rows = v + t.batch * z.v[0] + t.kv_head * z.v[1];
+    if (t.steps > 0) {
+      block.gates.wait(block.gates.read, parity ^= 1);
+      PanelStage<T, Block::rows, D, 128>::start(
+          block.queries, int(t.first), int(t.all_rows), int(z.d), [&](int row) WEFT_LAMBDA {
+            return q + t.batch * z.q[0] + t.head(u32(row)) * z.q[1] + t.query(u32(row)) * z.q[2];
+          });
+    }
+    WEFT_NO_UNROLL for (int step = 0; t.steps > 0 && step <= t.steps; step++, at.advance()) {
+      block.gates.wait(block.gates.empty + 8 * at.slot, at.parity ^ 1);
+      const u32 to = block.ring + u32(at.slot * Block::slot_bytes);
+      const int key = (t.first_step + step) * Block::keys;
+      if (step < t.steps)
+        Ring::start(to, key, t.past_key, int(z.d), [&](int row) WEFT_LAMBDA { return k_rows + row * z.k[2]; });
+      if (step > 0) {
+        Ring::start(to + Block::tile_bytes, key - Block::keys, t.past_key, int(z.dv),
                     [&](int row) WEFT_LAMBDA { return v_rows + row * z.v[2]; });
       }
       end_async_group();
-    };
-    const auto wait_for_slot = [&]() WEFT_LAMBDA {
-      share_with_units();
-      barrier();
-    };
-    barrier();  // waits until the previous task's sums have been read
-    PanelStage<T, rows, D, threads>::start(
-        queries_at, int(t.first), int(t.all_rows), int(z.d), [&](int row) WEFT_LAMBDA {
-          return q + t.batch * z.q[0] + t.head(u32(row)) * z.q[1] + t.query(u32(row)) * z.q[2];
-        });
-    start_keys(slots - 1, 0);
-    end_async_group();
-    WEFT_UNROLL for (int i = 0; i < slots - 1; i++) start_slot(i, i);
+      wait_async_groups<1>();
+      loaded();
+      started = block.gates.full + 8 * at.slot;
+    }
+    if constexpr (Split > 1) {  // as in attention_groups
+      wait_async_groups<0>();
+      loaded();
+      cluster_barrier();
+      cluster_barrier();
+    }
+  });
+  wait_async_groups<0>();
+  loaded();
+}
 
-    const ThreadRows mine(t, keys_of);
-    u32 queries[D / 16][4], p[4][4];
-    const auto multiply_keys = [&](typename Scores::Sums& s, int slot) WEFT_LAMBDA {
-      const u64 keys_at = operand_at(ring + u32(slot * slot_bytes));
-      WEFT_UNROLL for (int i = 0; i < D / 16; i++) {
-        const u64 at = keys_at + u64(i / 4 * keys * 128 / 16) + u64(i % 4) * wgmma_step;
-        if (i == 0) Scores::template multiply<true>(queries[i], at, s);
-        else Scores::multiply(queries[i], at, s);
-      }
-      wgmma_commit();
-    };
-    typename Sums::Sums out = {};
-    const auto multiply_values = [&](int slot) WEFT_LAMBDA {
-      const u64 values = transposed_operand_at(ring + u32(slot * slot_bytes + tile_bytes), keys * 128);
-      WEFT_UNROLL for (int i = 0; i < 4; i++) {
+/// Computes the sums of a task's steps, and the state of their rows.
+template <class T, int D, int Groups, int Split, class Place, class Score>
+WEFT_INLINE void attend(const AttentionBlock<T, D, Groups, Split>& block, Place& at, const AttentionTask& t,
+                        const ThreadRows& mine, const Score& score, RowState& state, typename Wgmma<T, D>::Sums& out) {
+  using Block = AttentionBlock<T, D, Groups, Split>;
+  constexpr int keys = Block::keys;
+  using Scores = Wgmma<T, keys>;
+  using Sums = Wgmma<T, D>;
+  u32 queries[D / 16][4], p[keys / 16][4];
+  const auto slot_at = [&]() WEFT_LAMBDA { return block.ring + u32(at.slot * Block::slot_bytes); };
+  const auto multiply_keys = [&](typename Scores::Sums& s) WEFT_LAMBDA {
+    const u64 keys_at = operand_at(slot_at());
+    WEFT_UNROLL for (int i = 0; i < D / 16; i++) {
+      const u64 from = keys_at + u64(i / 4 * keys * 128 / 16) + u64(i % 4) * wgmma_step;
+      if (i == 0) Scores::template multiply<true>(queries[i], from, s);
+      else Scores::multiply(queries[i], from, s);
+    }
+    wgmma_commit();
+  };
+  const auto multiply_values = [&]() WEFT_LAMBDA {
+    const u64 values = transposed_operand_at(slot_at() + Block::tile_bytes, keys * 128);
+    WEFT_UNROLL for (int i = 0; i < keys / 16; i++)
         Sums::template multiply<false, true>(p[i], values + u64(i) * transposed_step, out);
-      }
-      wgmma_commit();
-    };
-    wait_async_groups<slots - 1>();
+    wgmma_commit();
+  };
+  const auto wait_for_slot = [&]() WEFT_LAMBDA { block.gates.wait(block.gates.full + 8 * at.slot, at.parity); };
+  const auto next_slot = [&]() WEFT_LAMBDA {
+    block.gates.pass_wave(block.gates.empty + 8 * at.slot);
+    at.advance();
+  };
+
+  f32 shrink[2];
+  typename Scores::Sums s;
+  wait_for_slot();
+  WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, Block::rows>(queries[i], block.queries, i);
+  block.gates.pass_wave(block.gates.read);
+  wgmma_begin();
+  multiply_keys(s);
+  wgmma_wait<0>();
+  next_slot();
+  finish_scores<Scores>(s, t.first_step * keys, mine, score);
+  take_weights<T>(state, s, p, shrink);
+  WEFT_NO_UNROLL for (int step = 1; step < t.steps; step++) {
     wait_for_slot();
-    WEFT_UNROLL for (int i = 0; i < D / 16; i++) load_queries<T, rows>(queries[i], queries_at, i);
+    typename Scores::Sums next;
+    wgmma_begin();
+    multiply_keys(next);
+    multiply_values();
+    wgmma_wait<1>();
+    finish_scores<Scores>(next, (t.first_step + step) * keys, mine, score);
+    u32 weights[keys / 16][4];
+    take_weights<T>(state, next, weights, shrink);
+    wgmma_wait_for(p);
+    next_slot();
+    WEFT_UNROLL for (int i = 0; i < D / 2; i++) out.v[i] *= shrink[Sums::slot(i)];
+    WEFT_UNROLL for (int i = 0; i < keys / 4; i++) p[i / 4][i % 4] = weights[i / 4][i % 4];
+  }
+  wait_for_slot();
+  wgmma_begin();
+  multiply_values();
+  wgmma_wait<0>();
+  next_slot();
+}
+
+/// Computes what attention_gpu does; weights are 2^(factor * score), factor > 0. `score` works on two neighbouring
+/// keys, the first of even number, or on one; `store` takes four or eight columns. D is 64 or 128, at least d and dv;
+/// rows of q, k and v begin on multiples of 16 bytes, d and dv are multiples of 8. A block has `Groups` warp groups and
+/// the loader. Blocks: Split * batch * kv_heads * ceil_div(heads / kv_heads * queries, 64 * Groups) in clusters of
+/// Split, or fewer. Dynamic shared memory: tasks::attention_group_bytes.
+template <class T, int D, int Groups, int Split, bool nan_rows = false, class L, class P, class KeysOf, class Score,
+          class Store>
+WEFT_INLINE void attention_groups(const L& launch, const AttentionSizes& z, f32 factor, P q, P k, P v,
+                                  const KeysOf& keys_of, const Score& score, const Store& store) {
+  const AttentionBlock<T, D, Groups, Split> block(launch, z);
+  if (thread_id() >= 128 * Groups) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    load_attention(block, z, q, k, v, keys_of);
+    return;
+  }
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Groups == 1 && D == 64 ? 208 : 240));
+  RingPlace<block.slots> at;
+  block.for_tasks(z, keys_of, [&](const AttentionTask& t) WEFT_LAMBDA {
+    const ThreadRows mine(t, keys_of);
+    typename Wgmma<T, D>::Sums out = {};
     RowState state{.factor = factor};
     if (Split == 1 || cluster_rank() == 0) {
       WEFT_UNROLL for (int r = 0; r < 2; r++) {
         state.top[r] = mine.sink[r], state.sum[r] = lane_id() % 4 == 0 ? mine.first_sum[r] : 0;
       }
     }
-    f32 shrink[2];
-    typename Scores::Sums s;
-    wgmma_begin();
-    multiply_keys(s, slots - 1);
-    wgmma_wait<0>();
-    finish_scores<Scores>(s, t.first_step * keys, mine, score);
-    take_weights<T>(state, s, p, shrink);
-
-    int slot = 0, fill = slots - 1;
-    WEFT_NO_UNROLL for (int step = 0; step + 1 < t.steps; step++) {
-      wait_async_groups<slots - 2>();
-      wait_for_slot();
-      start_slot(fill, step + slots - 1);
-      typename Scores::Sums next;
-      wgmma_begin();
-      multiply_keys(next, slot);
-      multiply_values(slot);
-      wgmma_wait<1>();
-      finish_scores<Scores>(next, (t.first_step + step + 1) * keys, mine, score);
-      u32 weights[4][4];
-      take_weights<T>(state, next, weights, shrink);
-      wgmma_wait_for(p);
-      WEFT_UNROLL for (int i = 0; i < D / 2; i++) out.v[i] *= shrink[Sums::slot(i)];
-      WEFT_UNROLL for (int i = 0; i < 16; i++) p[i / 4][i % 4] = weights[i / 4][i % 4];
-      slot = slot + 1 == slots ? 0 : slot + 1;
-      fill = fill + 1 == slots ? 0 : fill + 1;
-    }
-    wait_async_groups<0>();
-    wait_for_slot();
-    if (t.steps > 0) {
-      wgmma_begin();
-      multiply_values(slot);
-      wgmma_wait<0>();
-    }
-    barrier();
-
-    WEFT_SHARED_SPACE f32* sums = (WEFT_SHARED_SPACE f32*)weft_dynamic_shared;
-    WEFT_SHARED_SPACE f32* stats = (WEFT_SHARED_SPACE f32*)(weft_dynamic_shared + slots * slot_bytes);
-    leave_sums<D>(out, state, sums, stats);
-    if constexpr (Split > 1) cluster_barrier();
-    else barrier();
+    if (t.steps > 0) attend(block, at, t, mine, score, state, out);
     const f32 none = nan_rows && z.keys > 0 ? __builtin_nanf("") : 0;
-    combine_parts<D, rows, threads, Split>(sums, stats, factor, none,
-                                           [&](int r, int col, Vec<f32, 4> value) WEFT_LAMBDA {
-                                             const u32 row = t.first + u32(r);
-                                             if (row >= t.all_rows || col >= z.dv) return;
-                                             store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
-                                           });
-    if constexpr (Split > 1) cluster_barrier();  // other blocks may still be reading these sums
-  }
+    if constexpr (Split == 1) {
+      store_rows<D>(t, out, state, none, z.dv, store);
+    } else {
+      WEFT_SHARED_SPACE f32* sums = (WEFT_SHARED_SPACE f32*)(weft_dynamic_shared + block.sums_at);
+      WEFT_SHARED_SPACE f32* stats = sums + block.rows * (D + 4);
+      leave_sums<D>(out, state, sums, stats);
+      cluster_barrier();
+      combine_parts<D, block.rows, 128 * Groups, Split>(
+          sums, stats, factor, none, [&](int r, int col, Vec<f32, 4> value) WEFT_LAMBDA {
+            const u32 row = t.first + u32(r);
+            if (row < t.all_rows && col < z.dv) store(i64(t.batch), t.head(row), t.query(row), i64(col), value, Full{});
+          });
+      cluster_barrier();  // other blocks may still be reading these sums
+    }
+  });
 }
 
 }  // namespace weft::kernel

@@ -64,12 +64,17 @@ constexpr int attention_widest_head(int element_bits) {
   return d;
 }
 
-/// Slots of the ring buffer of attention_wgmma.h, keys of a step, and query rows of a warp group. A slot holds the keys
-/// of one step and the values of another.
-inline constexpr int attention_slots = 3, attention_keys = 64, attention_group_rows = 64;
+/// Query rows of a warp group of attention_wgmma.h, and bytes for barriers.
+inline constexpr int attention_group_rows = 64, attention_gate_bytes = 128;
+/// Return the keys of a step, and the slots of the ring buffer; a slot holds the keys of one step and the values of
+/// another.
+constexpr int attention_group_keys(int groups) { return groups > 1 ? 128 : 64; }
+constexpr int attention_group_slots(int groups) { return groups > 1 ? 3 : 4; }
 /// Returns the bytes of dynamic shared memory of attention_wgmma.h for elements of 16 bits.
-constexpr int attention_group_bytes(int d, int groups) {
-  return (2 * attention_slots * attention_keys + groups * attention_group_rows) * d * 2;
+constexpr int attention_group_bytes(int d, int groups, int split) {
+  const int rows = groups * attention_group_rows, sums = split > 1 ? rows * (d + 8) * 4 : 0;
+  return (2 * attention_group_slots(groups) * attention_group_keys(groups) + rows) * d * 2 + attention_gate_bytes +
+         sums;
 }
 
 /// Returns the elements of weights that a thread of block_gemv (block_dot_gpu.h) reads at once.

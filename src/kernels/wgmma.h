@@ -50,11 +50,11 @@ WEFT_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Left) : "memory");
 }
 /// Waits until all groups of products are finished; until then the compiler does not reuse their operands `a`.
-WEFT_INLINE void wgmma_wait_for(const u32 (&a)[4][4]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::"r"(a[0][0]), "r"(a[0][1]), "r"(a[0][2]), "r"(a[0][3]),
-               "r"(a[1][0]), "r"(a[1][1]), "r"(a[1][2]), "r"(a[1][3]), "r"(a[2][0]), "r"(a[2][1]), "r"(a[2][2]),
-               "r"(a[2][3]), "r"(a[3][0]), "r"(a[3][1]), "r"(a[3][2]), "r"(a[3][3])
-               : "memory");
+template <int N>
+WEFT_INLINE void wgmma_wait_for(const u32 (&a)[N][4]) {
+  wgmma_wait<0>();
+  WEFT_UNROLL for (int i = 0; i < N;
+                   i++) asm volatile("" ::"r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]) : "memory");
 }
 /// Makes this thread's writes to shared memory visible to the matrix unit, after a barrier.
 WEFT_INLINE void share_with_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -178,6 +178,25 @@ struct Wgmma {
     }
   }
 };
+
+/// Transposes 4 x 4 pairs of sums among four neighbouring lanes: lane q gets pair q of each lane.
+template <class Acc>
+WEFT_INLINE Vec<Acc, 8> pairs_of_lanes(const Vec<Acc, 2> (&v)[4]) {
+  const bool odd = lane_id() & 1, high = lane_id() & 2;
+  Vec<Acc, 2> w[4], r[4];
+  const auto exchange = [&](const Vec<Acc, 2>& x, const Vec<Acc, 2>& y, bool second, int mask, Vec<Acc, 2>& first,
+                            Vec<Acc, 2>& last) WEFT_LAMBDA {
+    const Vec<Acc, 2> sent = second ? x : y;
+    const Vec<Acc, 2> got{shuffle_xor(sent[0], mask), shuffle_xor(sent[1], mask)};
+    first = second ? got : x;
+    last = second ? y : got;
+  };
+  exchange(v[0], v[1], odd, 1, w[0], w[1]);
+  exchange(v[2], v[3], odd, 1, w[2], w[3]);
+  exchange(w[0], w[2], high, 2, r[0], r[2]);
+  exchange(w[1], w[3], high, 2, r[1], r[3]);
+  return join(join(r[0], r[1]), join(r[2], r[3]));
+}
 
 /// Returns the number of this block in its cluster. Blocks of a cluster run at the same time and read each other's shared
 /// memory.

@@ -95,12 +95,15 @@ struct GpuAttention {
   int d = 0, keys = 0, waves = 0;
   int groups = 0, split = 1, occupancy = 0;  ///< warp groups; blocks that share the keys; blocks per unit
   int few = 0;                               ///< query rows of the kernel attention_few
-  int rows() const { return few > 0 ? few : tasks::attention_wave_rows * waves; }
-  int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups) : 0; }
+  int rows() const {
+    return few > 0 ? few : groups > 0 ? tasks::attention_group_rows * groups : tasks::attention_wave_rows * waves;
+  }
+  int shared_bytes() const { return groups > 0 ? tasks::attention_group_bytes(d, groups, split) : 0; }
   std::string header() const { return few > 0 ? "attention_few.h" : "attention_gpu.h"; }
   std::string function(DType type, bool nan_rows) const {
     if (few > 0) return cat("attention_few<", kernel_type(type), ", ", d, ", ", few, ", ", split, ", ", nan_rows, ">");
-    if (groups > 0) return cat("attention_groups<", kernel_type(type), ", ", d, ", ", split, ", ", nan_rows, ">");
+    if (groups > 0)
+      return cat("attention_groups<", kernel_type(type), ", ", d, ", ", groups, ", ", split, ", ", nan_rows, ">");
     return cat("attention_gpu<", kernel_type(type), ", ", d, ", ", keys, ", ", nan_rows, ">");
   }
 };
@@ -140,17 +143,22 @@ std::optional<GpuAttention> few_attention(const Lowering& lowering, const View& 
   return a;
 }
 
-/// Returns the kernel with one warp group per block; two warp groups are slower because each waits until the other has
-/// used the keys. If there are few blocks, the keys are split among more blocks.
+/// Returns the kernel of warp groups. Two groups of a block share the keys unless that leaves compute units idle or more
+/// rows empty; if there are few blocks, the keys are split among more blocks.
 std::optional<GpuAttention> group_attention(const Lowering& lowering, const View& q, const View& k, const View& v) {
   bool narrow = q.dtype == DType::f16 || q.dtype == DType::bf16;
   Dim widest = max(q.dims[3], v.dims[3]), rows = rows_of_a_key_head(q, k);
   bool fits = widest.is_constant() && widest.value() <= 128;
   if (!lowering.gpu().warp_groups || !narrow || !fits) return std::nullopt;
   if (!has_whole_rows(q) || !has_whole_rows(k) || !has_whole_rows(v)) return std::nullopt;
-  bool is_short = widest.value() <= 64;
-  GpuAttention a{.d = is_short ? 64 : 128, .waves = 4, .groups = 1, .occupancy = is_short ? 3 : 2};
-  a.split = key_split(lowering, typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, a.rows())), k, 64);
+  auto blocks = [&](int groups) {
+    return typical_size(q.dims[0] * k.dims[1] * ceildiv(rows, tasks::attention_group_rows * groups));
+  };
+  bool is_short = widest.value() <= 64, has_empty_rows = 14 * blocks(2) > 8 * blocks(1);
+  GpuAttention a{.d = is_short ? 64 : 128, .groups = has_empty_rows || blocks(2) < lowering.compute_units() ? 1 : 2};
+  a.waves = 4 * (a.groups + 1);
+  a.occupancy = a.groups == 1 && is_short ? 2 : 1;
+  if (a.groups == 1) a.split = key_split(lowering, blocks(1), k, 64);
   return a;
 }
 
@@ -245,9 +253,9 @@ void lower_attention(Lowering& lowering, const Region& region) {
   kernel.set_tasks(cat(blocks, ".tasks"),
                    cat("tasks::attention_scratch_bytes(", mac.tile_name, ", ", blocks, ", ", d, ", ", dv, ")"));
   if (lowering.on_gpu()) {
-    Dim rows = rows_of_a_key_head(q, k);
-    kernel.set_grid(q.dims[0] * k.dims[1] * ceildiv(rows, gpu.rows()) * Dim(gpu.split), gpu.waves * lowering.gpu().wave,
-                    gpu.shared_bytes(), gpu.split);
+    Dim blocks = q.dims[0] * k.dims[1] * ceildiv(rows_of_a_key_head(q, k), gpu.rows()) * Dim(gpu.split);
+    if (gpu.groups > 0 && gpu.split == 1) blocks = min(blocks, lowering.compute_units() * gpu.occupancy);
+    kernel.set_grid(blocks, gpu.waves * lowering.gpu().wave, gpu.shared_bytes(), gpu.split);
     kernel.set_occupancy(gpu.occupancy);
   }
   PlanStep step = kernel.finish(lowering.plan(), cat("attention_", q.dtype));

@@ -220,14 +220,18 @@ def causal_attention(name, batch, heads, kv_heads, queries, keys, d, split=1, hi
     weights = np.exp(scores - np.maximum(scores.max(-1, keepdims=True, initial=-np.inf), lowest))
     total = weights.sum(-1, keepdims=True)
     y = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0) @ np.repeat(wide[2], repeat, 1)
-    rows = -(-repeat * queries // 128)
+    # As in samples_groups.cpp and in attention_group_bytes of gpu_tasks.h.
+    groups, size = {"d128": 2, "hidden": 2}.get(name.split("_")[1], 1), 128 if "d128" in name else 64
+    rows, sums = 64 * groups, 64 * groups * (size + 8) * 4 if split > 1 else 0
+    tasks = batch * kv_heads * -(-repeat * queries // rows)
     return Case(f"sample_attention_{name}", [batch, heads, kv_heads, queries, keys, d], stored, [(y.shape, np.float32)],
-                [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, batch * kv_heads * rows)),
-                shared=64 * (128 if "d128" in name else 64) * 2 * 8, cluster=split)
+                [y], 2e-2 if kind == "bf16" else 3e-3, blocks=split * max(1, min(7, tasks)), threads=128 * (groups + 1),
+                shared=((6 * 128 if groups > 1 else 8 * 64) + rows) * size * 2 + 128 + sums, cluster=split)
 
 
 def attention_cases():
-    shapes = [(1, 1, 1, 1, 1), (2, 4, 2, 70, 99), (1, 8, 2, 1, 129), (1, 3, 3, 200, 200), (2, 4, 1, 5, 700), (1, 2, 1, 90, 40)]
+    shapes = [(1, 1, 1, 1, 1), (2, 4, 2, 70, 99), (1, 8, 2, 1, 129), (1, 3, 3, 200, 200), (2, 4, 1, 5, 700), (1, 2, 1, 90, 40),
+              (2, 8, 4, 300, 900)]
     for shape in shapes:
         yield from (causal_attention("f16_d64", *shape, d) for d in (64, 40))
         yield from (causal_attention("f16_d128", *shape, d) for d in (128, 72))

@@ -55,7 +55,7 @@ GROUPS(e5m2_128x64_split2, f8e5m2, 128, 64, 2, 1, 4, 2)
 
 /// Computes causal attention. The first `Hidden` keys (an even number) are masked by the lowest f32 or, where blocks
 /// share the keys, by -1e9.
-template <class T, int D, int Split, int Hidden = 0, class L>
+template <class T, int D, int Groups, int Split, int Hidden = 0, class L>
 WEFT_INLINE void causal(const L& weft_launch) {
   const auto q = WEFT_BUFFER(const T, 0), k = WEFT_BUFFER(const T, 1), v = WEFT_BUFFER(const T, 2);
   const auto y = WEFT_BUFFER(f32, 3);
@@ -71,7 +71,7 @@ WEFT_INLINE void causal(const L& weft_launch) {
                          .q = {h * sq * d, sq * d, d},
                          .k = {hk * sk * d, sk * d, d},
                          .v = {hk * sk * d, sk * d, d}};
-  attention_groups<T, D, Split>(
+  attention_groups<T, D, Groups, Split>(
       WEFT_LAUNCH, s, (Hidden > 0 ? 1 : 0.125f) * 1.4426950408889634f, raw(q), raw(k), raw(v),
       [&](i64, i64, i64 query) WEFT_LAMBDA { return KeyRange{0, least(sk, most(query + (sk - sq) + 1, 0))}; },
       [&](i64, i64, i64, i64 key, auto v, auto) WEFT_LAMBDA {
@@ -82,9 +82,9 @@ WEFT_INLINE void causal(const L& weft_launch) {
       [&](i64 batch, i64 head, i64 query, i64 col, auto v, auto lanes)
           WEFT_LAMBDA { store(y + ((batch * h + head) * sq + query) * d + col, v, lanes); });
 }
-WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_f16_d128, 4, 256) { causal<f16, 128, 1>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 8>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_f16_hidden, 4, 256) { causal<f16, 64, 1, 100>(WEFT_LAUNCH); }
-WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal<bf16, 64, 8, 100>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_d64, 4, 256) { causal<f16, 64, 1, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_d128, 4, 384) { causal<f16, 128, 2, 1>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_split8, 4, 256) { causal<bf16, 64, 1, 8>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_f16_hidden, 4, 384) { causal<f16, 64, 2, 1, 100>(WEFT_LAUNCH); }
+WEFT_KERNEL(sample_attention_bf16_hidden8, 4, 256) { causal<bf16, 64, 1, 8, 100>(WEFT_LAUNCH); }
 #endif

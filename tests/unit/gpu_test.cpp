@@ -99,6 +99,42 @@ module main {
   CHECK(chosen(4) != chosen(304));
 }
 
+TEST_CASE("gpu: products of unaligned rows copy them, and use warp groups") {
+  auto reasons = [](int k, std::string_view b, std::string_view chip) {
+    std::string sizes = std::to_string(k);
+    std::string text = "program \"p\"\nmodule main {\n  %x = parameter {name=\"x\", type=f16[363," + sizes +
+                       "]}\n  %w = " + std::string(b) + "\"w\", type=f16[" + sizes +
+                       ",246]}\n  %y = dot %x, %w {type=f32}\n  return \"y\"=%y\n}";
+    std::string all;
+    for (const PlanStep& step : lower(*parse_program(text, make_op), chip_named(chip), {}).steps)
+      all += step.reason + "\n";
+    return all;
+  };
+  const std::string copy = "its product loads vectors of aligned rows\n", columns = "along the inner dimension\n";
+  for (int k : {77, 4754}) {
+    CAPTURE(k);
+    std::string found = reasons(k, "parameter {name=", "sm_90a");
+    CHECK(found.find(copy) != std::string::npos);
+    CHECK(found.find(columns) != std::string::npos);  // B is no constant here
+    CHECK(found.find("warp groups") != std::string::npos);
+    CHECK(reasons(k, "parameter {name=", "gfx942").find(copy) == std::string::npos);  // no asynchronous copies
+  }
+  CHECK(reasons(4752, "parameter {name=", "sm_90a").find(copy) == std::string::npos);
+}
+
+TEST_CASE("gpu: two warp groups share the keys of an attention that fills the chip") {
+  auto kernel = [](std::string_view q, std::string_view k) {
+    std::string text = "program \"p\"\nmodule main {\n  %q = parameter {name=\"q\", type=f16[" + std::string(q) +
+                       "]}\n  %k = parameter {name=\"k\", type=f16[" + std::string(k) +
+                       "]}\n  %y = attention %q, %k, %k {scale=0.125}\n  return \"y\"=%y\n}";
+    return lower(*parse_program(text, make_op), chip_named("sm_90a"), {}).kernels.at(KernelId(0)).code;
+  };
+  CHECK(kernel("8,16,1024,64", "8,16,1024,64").find("attention_groups<f16, 64, 2, 1, ") != std::string::npos);
+  CHECK(kernel("8,16,1024,128", "8,4,1024,128").find("attention_groups<f16, 128, 2, 1, ") != std::string::npos);
+  CHECK(kernel("99,16,49,64", "99,16,49,64").find("attention_groups<f16, 64, 1, 1, ") != std::string::npos);  // 64 rows
+  CHECK(kernel("1,12,128,64", "1,12,128,64").find("attention_groups<f16, 64, 1, 2, ") != std::string::npos);  // split
+}
+
 TEST_CASE("gpu: the copy for a second result belongs to no decision of the region before it") {
   auto program = parse_program(R"(program "p"
 module main {
