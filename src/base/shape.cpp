@@ -65,7 +65,7 @@ Type as_element(const Type& type) {
 
 namespace {
 
-/// Returns the sizes that agree in both shapes; the others become placeholders.
+/// Returns `a` with `_` for each size that differs in `b`; `_rank` if the ranks differ. If one is `_none`, the other.
 Dims common_sizes(const Dims& a, const Dims& b) {
   if (is_placeholder(a, no_element)) return b;
   if (is_placeholder(b, no_element)) return a;

@@ -135,8 +135,8 @@ class Places {
   std::span<const int64_t> indices_;
 };
 
-/// Returns, for each element of `indices`, a flat position in x: that of the element's own coordinates, except that its
-/// index replaces the coordinate along `axis`.
+/// Returns, for each element of `indices`, a flat position in x: the coordinates of the element with its index as the
+/// coordinate along `axis`.
 std::vector<int64_t> element_places(std::string_view op, const Wide& indices, const Wide& x, int64_t axis) {
   Places places(op, indices);
   std::vector<int64_t> steps = row_major_steps(x.dims), offsets;

@@ -88,9 +88,9 @@ std::span<const std::string_view> names(ResizeCoordinates);
 enum class ResizeNearest : uint8_t { round_prefer_floor, round_prefer_ceil, floor, ceil };
 std::span<const std::string_view> names(ResizeNearest);
 
-/// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates; 0: dims[a] / x's size. roi (all
-/// starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a second operand
-/// f64[3, rank] replaces them: scales, starts and ends of all axes.
+/// ONNX Resize over all axes to sizes `dims`. scales[a] is the scale of coordinates along axis a; 0 means dims[a] / x's
+/// size. roi (all starts, then all ends) is for tf_crop_and_resize only. If scales and roi are known only in a run, a
+/// second operand f64[3, rank] replaces them: the scales, starts and ends of all axes.
 struct Resize {
   static constexpr std::string_view name = "resize";
   Dims dims = {};

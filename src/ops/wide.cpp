@@ -150,7 +150,7 @@ void parallel_parts(int64_t count, int64_t cost, const std::function<void(int64_
 
 namespace {
 
-/// Multiplies four rows by a block of b that stays in the cache, and adds to four rows of c.
+/// Multiplies four rows of a by a block of b that fits in the cache, and adds the products to four rows of c.
 template <class T>
 void multiply_rows(const T* a, const T* b, T* c, int64_t k, int64_t n, int64_t k_begin, int64_t k_end, int64_t n_begin,
                    int64_t n_end) {

@@ -25,7 +25,7 @@ struct Part {
   int64_t axis = -1;  ///< the axis that is split
 };
 
-/// Products with fewer weights are not split, because exchanging parts would take longer than computing them.
+/// Products with fewer weights are not split, because exchanging parts would take longer than computing the products.
 constexpr int64_t least_weights = 1024;
 
 /// Returns the product of the sizes before `axis`.
@@ -68,7 +68,7 @@ class Sharding {
     return part == parts_.end() || gathered_.contains(value) ? -1 : part->second.axis;
   }
 
-  /// Returns all of a value: the value itself, or the gathered parts of all ranks.
+  /// Returns the whole of a value: the value itself if it is not split, else the gathered parts of all ranks.
   Value whole(Value value) {
     auto part = parts_.find(value);
     if (part == parts_.end()) return value;
@@ -123,7 +123,8 @@ class Sharding {
     return -1;
   }
 
-  /// Computes a part of the result, or all of it from parts. Returns false if the instruction needs whole operands.
+  /// Rewrites `i` to compute a part of its result, or the whole from parts of its operands. Returns false, without a
+  /// change, if the instruction needs whole operands.
   bool split(Instruction& i) {
     if (i.is<Dot>() || i.is<GroupedDot>()) return product(i);
     if (i.is<BlockDot>()) return block_product(i);
@@ -168,7 +169,7 @@ class Sharding {
     return true;
   }
 
-  /// Reshapes a split value if the split axis becomes the first of several axes, or is merged with the axes after it.
+  /// Handles a reshape of a split value, if the split axis stays, is split into several or merges with axes after it.
   bool reshaped(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
     for (int64_t b = 0; b < static_cast<int64_t>(to.size()); ++b) {
@@ -178,7 +179,7 @@ class Sharding {
     return reshaped_to_groups(i, axis);
   }
 
-  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: the rank takes
+  /// Handles a reshape of the columns of a joint product of queries, keys and values to groups of heads: this rank gets
   /// its part of each group.
   bool reshaped_to_groups(Instruction& i, int64_t axis) {
     const Dims& to = i.types[0].shape.dims;
@@ -203,7 +204,7 @@ class Sharding {
     return along(i, part, axis, axis);
   }
 
-  /// Handles a slice of the columns of a joint product, such as its queries: the rank gets its part of these columns.
+  /// Handles a slice of the columns of a joint product, such as the queries: this rank gets its part of these columns.
   bool of_fewer_columns(Instruction& i, const Slice& op, int64_t axis) {
     const Dims& dims = i.inputs[0].dims();
     for (int64_t a = 0; a < axis; ++a) {
@@ -234,7 +235,7 @@ class Sharding {
     return is_known ? module_.append(i.op, std::move(inputs)) : Value{};
   }
 
-  /// Splits operators that compute each index of the split axis independently.
+  /// Splits operators that compute each index along the split axis independently. Returns false for other operators.
   bool rows(Instruction& i, int64_t axis) {
     if (const auto* op = i.as<Softmax>()) return op->axis != axis && along(i, *op, axis, axis);
     if (const auto* op = i.as<Normalize>()) return axis < op->axis && along(i, *op, axis, axis);
